@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layerscope.rawfile import raw_file
 from layerscope.rawfile import sampler_file as files
 from layerscope.sources.raw.stacks import SampledFile
 from tests.ingest.sampler_file import SamplerFile
@@ -71,7 +72,7 @@ def known_file(folder: Path) -> Path:
     for at_ns in range(0, 500, 10):
         file.cpu(at_ns, 0, file.stack("py:main", f"py:f{at_ns % 50}"), 5)
     file.end(1000)
-    return folder / files.FILE
+    return folder / raw_file.SAMPLER_FILE
 
 
 def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:

@@ -57,7 +57,10 @@ class Side:
 
 def differences(here: Side, there: Side) -> list[Difference]:
     """What differs, what matters most first; empty where nothing does."""
-    return [*_facts(here.machine, there.machine), *_rates(here, there), *_states(here, there)]
+    facts = _facts(here.machine, there.machine)
+    rates = _rates(here, there)
+    states = _states(here, there)
+    return [*facts, *rates, *states]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,12 @@ class _Fact:
 
 def _how(dtype: str, machine: Machine) -> str:
     for support in machine.isa.support:
-        if support.dtype == dtype:
-            bits = f", {support.width_bits} bits" if support.width_bits else ""
-            return f"{support.how} {support.by}".strip() + bits
+        if support.dtype != dtype:
+            continue
+        words = f"{support.how} {support.by}".strip()
+        if support.width_bits:
+            words += f", {support.width_bits} bits"
+        return words
     return ""
 
 
@@ -90,18 +96,27 @@ def _limit(machine: Machine) -> str:
 
 
 def _memory_limit(machine: Machine) -> str:
-    most = machine.cgroup.memory_most_bytes
-    if not machine.cgroup.version or (most is None and machine.cgroup.is_memory_hidden):
+    cgroup = machine.cgroup
+    most_bytes = cgroup.memory_most_bytes
+    if not cgroup.version:
         return ""
-    return "none" if most is None else units.size(most)
+    if most_bytes is None:
+        return "" if cgroup.is_memory_hidden else "none"
+    return units.size(most_bytes)
 
 
 def _amx(machine: Machine) -> str:
-    return machine.isa.amx if machine.isa.flags and machine.isa.architecture == "x86_64" else ""
+    isa = machine.isa
+    if isa.architecture != "x86_64" or not isa.flags:
+        return ""
+    return isa.amx
 
 
 def _cache(name: str, machine: Machine) -> str:
-    return units.size(machine.cpu.caches[name]) if name in machine.cpu.caches else ""
+    size_bytes = machine.cpu.caches.get(name)
+    if size_bytes is None:
+        return ""
+    return units.size(size_bytes)
 
 
 _FACTS = (
@@ -164,9 +179,10 @@ _FACTS = (
 
 def _facts(here: Machine, there: Machine) -> Iterator[Difference]:
     for fact in _FACTS:
-        words = fact.word(here), fact.word(there)
-        if words[0] != words[1] and all(words):
-            yield Difference(fact.subject, *words, fact.why)
+        word_here = fact.word(here)
+        word_there = fact.word(there)
+        if word_here and word_there and word_here != word_there:
+            yield Difference(fact.subject, word_here, word_there, fact.why)
     yield from _memory(here.memory.total_bytes, there.memory.total_bytes)
     yield from _instructions(here, there)
 
@@ -174,9 +190,12 @@ def _facts(here: Machine, there: Machine) -> Iterator[Difference]:
 def _memory(here_bytes: int | None, there_bytes: int | None) -> Iterator[Difference]:
     if not (here_bytes and there_bytes):
         return
-    if abs(here_bytes - there_bytes) > _SAME_SIZE * max(here_bytes, there_bytes):
-        words = units.size(here_bytes), units.size(there_bytes)
-        yield Difference("memory", *words, "how much fits")
+    larger_bytes = max(here_bytes, there_bytes)
+    difference_bytes = abs(here_bytes - there_bytes)
+    if difference_bytes > _SAME_SIZE * larger_bytes:
+        size_here = units.size(here_bytes)
+        size_there = units.size(there_bytes)
+        yield Difference("memory", size_here, size_there, "how much fits")
 
 
 def _instructions(here: Machine, there: Machine) -> Iterator[Difference]:
@@ -192,65 +211,99 @@ def _instructions(here: Machine, there: Machine) -> Iterator[Difference]:
 
 def _more_flags(one: Machine, other: Machine) -> list[str]:
     """The extensions for computing that only the first machine has."""
-    only = {*one.isa.flags} - {*other.isa.flags}
-    return sorted(flag for flag in only if flag.startswith(_OF_NUMBERS))
+    only = set(one.isa.flags).difference(other.isa.flags)
+    for_numbers = []
+    for flag in only:
+        if flag.startswith(_OF_NUMBERS):
+            for_numbers.append(flag)
+    return sorted(for_numbers)
 
 
 def _rates(here: Side, there: Side) -> Iterator[Difference]:
     """What was measured on both, where it differs by more than noise does."""
     if here.measured is None or there.measured is None:
         return
-    sides = here.measured, there.measured
-    rates = [
-        {(rate.library, rate.dtype, rate.threads): rate.gflop_per_s for rate in side.rates}
-        for side in sides
-    ]
-    for library, dtype, threads in sorted(rates[0].keys() & rates[1].keys()):
-        pair = rates[0][library, dtype, threads], rates[1][library, dtype, threads]
-        yield from _figures(f"{library} {dtype}, {counted(threads, 'thread')}", pair, "GFLOP/s")
-    widths = [
-        {bandwidth.threads: bandwidth.gbyte_per_s for bandwidth in side.bandwidths}
-        for side in sides
-    ]
-    for threads in sorted(widths[0].keys() & widths[1].keys()):
-        yield from _figures(
-            f"copying memory, {counted(threads, 'thread')}",
-            (widths[0][threads], widths[1][threads]),
-            "GB/s",
-        )
-    libraries = [
-        {one.name: f"{one.version} {one.chose}".strip() for one in side.libraries} for side in sides
-    ]
-    for name in sorted(libraries[0].keys() & libraries[1].keys()):
-        if libraries[0][name] != libraries[1][name]:
-            what = "its version and the instructions that it chose"
-            yield Difference(name, libraries[0][name], libraries[1][name], what)
+    yield from _products(here.measured, there.measured)
+    yield from _bandwidths(here.measured, there.measured)
+    yield from _libraries(here.measured, there.measured)
+
+
+def _products(here: Measured, there: Measured) -> Iterator[Difference]:
+    rates_here = _rates_of_products(here)
+    rates_there = _rates_of_products(there)
+    for product in sorted(rates_here.keys() & rates_there.keys()):
+        library, dtype, threads = product
+        pair = rates_here[product], rates_there[product]
+        subject = f"{library} {dtype}, {counted(threads, 'thread')}"
+        yield from _figures(subject, pair, "GFLOP/s")
+
+
+def _rates_of_products(side: Measured) -> dict[tuple[str, str, int], float]:
+    found = {}
+    for rate in side.rates:
+        product = rate.library, rate.dtype, rate.threads
+        found[product] = rate.gflop_per_s
+    return found
+
+
+def _bandwidths(here: Measured, there: Measured) -> Iterator[Difference]:
+    here_by_threads = _bandwidth_by_threads(here)
+    there_by_threads = _bandwidth_by_threads(there)
+    for threads in sorted(here_by_threads.keys() & there_by_threads.keys()):
+        pair = here_by_threads[threads], there_by_threads[threads]
+        subject = f"copying memory, {counted(threads, 'thread')}"
+        yield from _figures(subject, pair, "GB/s")
+
+
+def _bandwidth_by_threads(side: Measured) -> dict[int, float]:
+    found = {}
+    for bandwidth in side.bandwidths:
+        found[bandwidth.threads] = bandwidth.gbyte_per_s
+    return found
+
+
+def _libraries(here: Measured, there: Measured) -> Iterator[Difference]:
+    what = "its version and the instructions that it chose"
+    versions_here = _versions(here)
+    versions_there = _versions(there)
+    for name in sorted(versions_here.keys() & versions_there.keys()):
+        version_here, version_there = versions_here[name], versions_there[name]
+        if version_here != version_there:
+            yield Difference(name, version_here, version_there, what)
+
+
+def _versions(side: Measured) -> dict[str, str]:
+    found = {}
+    for library in side.libraries:
+        words = f"{library.version} {library.chose}"
+        found[library.name] = words.strip()
+    return found
 
 
 def _figures(subject: str, pair: tuple[float, float], unit: str) -> Iterator[Difference]:
     slow, fast = sorted(pair)
-    if slow > 0 and fast > (1 + _SAME_RATE) * slow:
-        words = [f"{units.three_digits(value)} {unit}" for value in pair]
-        faster = "here" if pair[0] > pair[1] else "there"
-        yield Difference(
-            subject, words[0], words[1], f"measured: {faster} {fast / slow:.1f} times as fast"
-        )
+    if slow <= 0 or fast <= (1 + _SAME_RATE) * slow:
+        return
+    here, there = (units.three_digits(value) for value in pair)
+    faster = "here" if pair[0] == fast else "there"
+    times = fast / slow
+    why = f"measured: {faster} {times:.1f} times as fast"
+    yield Difference(subject, f"{here} {unit}", f"{there} {unit}", why)
 
 
 def _states(here: Side, there: Side) -> Iterator[Difference]:
     """Checks that stand differently; what the sides have in common in facts is said there."""
-    sides = [{check.code: check for check in side.checks} for side in (here, there)]
-    for code, check in sides[0].items():
-        other = sides[1].get(code)
-        if (
-            other is not None
-            and other.state != check.state
-            and UNSEEN not in (check.state, other.state)
-        ):
-            worse = check if check.consequence else other
-            yield Difference(
-                f"check: {check.subject}",
-                f"{check.state}: {check.evidence}",
-                f"{other.state}: {other.evidence}",
-                worse.consequence,
-            )
+    checks_there = {check.code: check for check in there.checks}
+    for check in {check.code: check for check in here.checks}.values():
+        other = checks_there.get(check.code)
+        if other is None or other.state == check.state:
+            continue
+        if UNSEEN in (check.state, other.state):
+            continue
+        worse = check if check.consequence else other
+        yield Difference(
+            f"check: {check.subject}",
+            f"{check.state}: {check.evidence}",
+            f"{other.state}: {other.evidence}",
+            worse.consequence,
+        )

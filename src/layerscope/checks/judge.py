@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Protocol, cast
 
@@ -28,16 +27,19 @@ class CheckModule(Protocol):
 
 def modules() -> list[CheckModule]:
     """The checks in their order."""
-    found = [
-        cast(CheckModule, importlib.import_module(f"{machine.__name__}.{entry.name}"))
-        for entry in pkgutil.iter_modules(machine.__path__)
-    ]
+    found = []
+    for entry in pkgutil.iter_modules(machine.__path__):
+        module = importlib.import_module(f"{machine.__name__}.{entry.name}")
+        found.append(cast(CheckModule, module))
     return sorted(found, key=lambda module: (module.ORDER, module.__name__))
 
 
 def judged(seen: Seen) -> list[Check]:
     """What every check says."""
-    return [found for module in modules() for found in module.check(seen)]
+    found: list[Check] = []
+    for module in modules():
+        found += module.check(seen)
+    return found
 
 
 def worst_first(found: Iterable[Check]) -> list[Check]:
@@ -49,19 +51,26 @@ def worst_first(found: Iterable[Check]) -> list[Check]:
 
 def fails(found: Iterable[Check], level: str) -> bool:
     """Whether any is as bad as `level` or worse."""
-    return any(_BADNESS[check.state] >= _BADNESS[level] for check in found)
+    limit = _BADNESS[level]
+    states = {check.state for check in found}
+    return any(_BADNESS[state] >= limit for state in states)
 
 
 def totals(found: Iterable[Check]) -> dict[str, int]:
     """How many checks are in each state."""
-    counts = Counter(check.state for check in found)
-    return {state: counts[state] for state in STATES}
+    counts = dict.fromkeys(STATES, 0)
+    for check in found:
+        counts[check.state] += 1
+    return counts
 
 
 def count_sentence(found: Iterable[Check]) -> str:
     """How many there are of each, worst first: "2 warnings, 1 note, 14 ok, 3 unseen"."""
     counts = totals(found)
-    named = ((counts[state], state, many) for state, many in _WORDS.items())
-    return ", ".join(
-        f"{count} {state if count == 1 else many}" for count, state, many in named if count
-    )
+    parts = []
+    for state, plural in _WORDS.items():
+        count = counts[state]
+        if count:
+            word = state if count == 1 else plural
+            parts.append(f"{count} {word}")
+    return ", ".join(parts)

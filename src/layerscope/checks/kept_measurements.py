@@ -31,10 +31,13 @@ def keep(here: Machine, measured: Measured) -> None:
     folder = next(iter(cache.caches(cache.PLATFORM)), None)
     if folder is None or not measured.rates:
         return
-    build = next(
-        (f"{one.version} {one.path}" for one in measured.libraries if one.name == TORCH), ""
-    )
-    path = folder / f"{_machine_key(here)}-{_digest(f'{measured.python} {build}')}.json"
+    build = ""
+    for library in measured.libraries:
+        if library.name == TORCH:
+            build = f"{library.version} {library.path}"
+            break
+    python = _digest(f"{measured.python} {build}")
+    path = folder / f"{_machine_key(here)}-{python}.json"
     with contextlib.suppress(OSError):
         cache.make(folder)
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
@@ -87,4 +90,6 @@ def _machine_key(here: Machine) -> str:
 
 
 def _digest(words: str) -> str:
-    return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    content = words.encode("utf-8", "surrogateescape")
+    digest = hashlib.sha256(content)
+    return digest.hexdigest()[:16]

@@ -120,25 +120,37 @@ def executed(lines: Iterable[str]) -> tuple[str, str]:
     """Which library did a product, and by which kernel in its word; empty where none told."""
     found = "", ""
     for line in lines:
-        told = _EXECUTED.search(line) if _ONEDNN.match(line) else None
-        if told and told[1] != "reorder":
-            found = ONEDNN, told[2] or told[1]
-        elif (call := _MKL.match(line)) and (routine := re.match(r"(\w+)\(", call[1])):
+        primitive = _EXECUTED.search(line) if _ONEDNN.match(line) else None
+        if primitive and primitive[1] != "reorder":
+            found = ONEDNN, primitive[2] or primitive[1]
+            continue
+        call = _MKL.match(line)
+        routine = re.match(r"(\w+)\(", call[1]) if call else None
+        if routine:
             found = MKL, routine[1]
     return found
 
 
 def _with_header(library: Library, line: str) -> Library:
-    if version := _VERSION.search(line):
+    version = _VERSION.search(line)
+    if version:
         return replace(library, version=version[1])
-    if isa := _ISA.search(line):
-        return replace(library, chose=isa[1], width_bits=width_bits(isa[1]))
-    if ",info,cpu,runtime" in line and (runtime := _RUNTIME.search(line)):
-        threads = _THREADS.search(line)
-        return replace(library, runtime=runtime[1], threads=int(threads[1]) if threads else None)
-    return library
+    isa = _ISA.search(line)
+    if isa:
+        bits = width_bits(isa[1])
+        return replace(library, chose=isa[1], width_bits=bits)
+    if ",info,cpu,runtime" not in line:
+        return library
+    runtime = _RUNTIME.search(line)
+    if not runtime:
+        return library
+    threads = _THREADS.search(line)
+    count = int(threads[1]) if threads else None
+    return replace(library, runtime=runtime[1], threads=count)
 
 
 def _plain(words: str) -> str:
     """Without marks of trade."""
-    return " ".join(words.replace("(R)", "").replace("(TM)", "").split())
+    for mark in ("(R)", "(TM)"):
+        words = words.replace(mark, "")
+    return " ".join(words.split())

@@ -290,5 +290,7 @@ def hardware_width_bits(machine: Machine) -> int | None:
 
 def is_narrow(library: Library, machine: Machine) -> bool:
     """Whether it says that it uses narrower vectors than the hardware has."""
-    hardware = hardware_width_bits(machine)
-    return bool(hardware and library.width_bits and library.width_bits < hardware)
+    hardware_bits = hardware_width_bits(machine)
+    if not hardware_bits or not library.width_bits:
+        return False
+    return library.width_bits < hardware_bits

@@ -14,22 +14,33 @@ def threads_granted(cpu: Cpu) -> int:
     return max(1, math.floor(cpu.granted + 0.01))
 
 
-def threads_told(variables: Mapping[str, str]) -> int | None:
+def threads_requested(variables: Mapping[str, str]) -> int | None:
     """What OMP_NUM_THREADS says of the outermost threads; None where it says nothing."""
-    word = variables.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(word) if word.isdecimal() and int(word) > 0 else None
+    value = variables.get("OMP_NUM_THREADS", "")
+    outermost, _, _ = value.partition(",")
+    word = outermost.strip()
+    if not word.isdecimal():
+        return None
+    return int(word) or None
 
 
 def counted(number: float, word: str, plural: str = "") -> str:
     """`number` with its noun: "1 CPU", "1.5 CPUs", "64 threads"."""
-    text = f"{number:,d}" if isinstance(number, int) else f"{number:.3g}"
-    return f"{text} {word if text == '1' else plural or word + 's'}"
+    is_whole = isinstance(number, int)
+    text = f"{number:,d}" if is_whole else f"{number:.3g}"
+    if text == "1":
+        return f"1 {word}"
+    noun = plural or f"{word}s"
+    return f"{text} {noun}"
 
 
 def listed(words: Iterable[str], link: str = "and") -> str:
     """`words` as in a sentence: "a, b and c"."""
-    given = list(words)
-    return f" {link} ".join(filter(None, [", ".join(given[:-1]), *given[-1:]]))
+    *first, last = list(words) or [""]
+    if not first:
+        return last
+    beginning = ", ".join(first)
+    return f"{beginning} {link} {last}"
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
@@ -40,10 +51,16 @@ def cpu_list(cpus: Iterable[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    words = []
+    for first, last in runs:
+        word = f"{first}" if first == last else f"{first}-{last}"
+        words.append(word)
+    return ",".join(words)
 
 
 def percent(share: float) -> str:
     """A share as people say it: "0.4 %", "12 %"."""
     value = 100 * share
-    return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
+    if value == 0 or value >= 9.95:
+        return f"{value:.0f} %"
+    return f"{value:.1f} %"

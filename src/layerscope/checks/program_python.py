@@ -43,12 +43,16 @@ class ProgramPython:
 
     def origin(self, framework: str) -> str:
         """The file that it imports for this framework; empty when it has none."""
-        return str(self.about.get("origins", {}).get(framework) or "")
+        origins = self.about.get("origins", {})
+        path = origins.get(framework)
+        return str(path or "")
 
     @property
     def version(self) -> tuple[int, ...]:
         """Of its Python, such as (3, 11)."""
-        return tuple(int(word) for word in str(self.about.get("python", "0")).split(".")[:2])
+        text = str(self.about.get("python", "0"))
+        words = text.split(".")
+        return tuple(int(word) for word in words[:2])
 
 
 def find_program(words: list[str]) -> ProgramPython:

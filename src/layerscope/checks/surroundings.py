@@ -89,10 +89,10 @@ def recordings(folder: Path | None) -> RecordingCheck:
 def temporary_files(folder: Path) -> RecordingCheck:
     """Where questions and raw files go that have no other place."""
     if not os.access(folder, os.W_OK | os.X_OK):
-        return RecordingCheck(
-            "temporary", LIMITED, f"{folder} cannot be written: large questions fail", "set TMPDIR"
-        )
-    return RecordingCheck("temporary", OK, f"{units.size(_free_bytes(folder))} free in {folder}")
+        what = f"{folder} cannot be written: large questions fail"
+        return RecordingCheck("temporary", LIMITED, what, "set TMPDIR")
+    free = units.size(_free_bytes(folder))
+    return RecordingCheck("temporary", OK, f"{free} free in {folder}")
 
 
 def cached_probes() -> RecordingCheck:

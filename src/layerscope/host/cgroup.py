@@ -75,7 +75,11 @@ class Throttling:
     @property
     def share(self) -> float:
         """Of its periods."""
-        return (self.throttled or 0) / self.periods if self.periods else float(bool(self.throttled))
+        if not self.throttled:
+            return 0.0
+        if not self.periods:
+            return 1.0
+        return self.throttled / self.periods
 
 
 def most_throttled(groups: Iterable[Throttling]) -> Throttling:
@@ -125,7 +129,9 @@ class Group:
     @property
     def key(self) -> tuple[Path, ...]:
         """What two processes of one group have in common."""
-        return (*self.cpu[:1], *self.memory[:1])
+        cpu = self.cpu[:1]
+        memory = self.memory[:1]
+        return (*cpu, *memory)
 
     def usage(self) -> CgroupUsage:
         """What it has used so far."""
@@ -165,20 +171,27 @@ def group_of(pid: int | None = None, root: Path = Path("/")) -> Group:
 
     def folders(controller: str, mounted: Path) -> tuple[Path, ...]:
         path = groups.get(controller, "/")
-        return tuple(_upward(mounted, path, is_ours=path == ours.get(controller)))
+        is_ours = path == ours.get(controller)
+        upward = _upward(mounted, path, is_ours=is_ours)
+        return tuple(upward)
+
+    def mounted_folders(controller: str) -> tuple[Path, ...]:
+        mounted = base / controller
+        if controller not in groups or not mounted.is_dir():
+            return ()
+        return folders(controller, mounted)
 
     if "memory" not in groups and "cpu" not in groups:
         found = folders("", base) if _is_v2(base) else ()
-        return (
-            Group(2, found, found, found) if found else Group(is_hidden=True, is_memory_hidden=True)
-        )
-    cpu, memory, cpuset = (
-        folders(name, base / name) if name in groups and (base / name).is_dir() else ()
-        for name in ("cpu", "memory", "cpuset")
-    )
-    return Group(
-        1, cpu, memory, cpuset, "cpu" in groups and not cpu, "memory" in groups and not memory
-    )
+        if not found:
+            return Group(is_hidden=True, is_memory_hidden=True)
+        return Group(2, found, found, found)
+    cpu = mounted_folders("cpu")
+    memory = mounted_folders("memory")
+    cpuset = mounted_folders("cpuset")
+    is_hidden = "cpu" in groups and not cpu
+    is_memory_hidden = "memory" in groups and not memory
+    return Group(1, cpu, memory, cpuset, is_hidden, is_memory_hidden)
 
 
 def facts(root: Path = Path("/"), pid: int | None = None) -> Cgroup:
@@ -216,9 +229,12 @@ def _is_v2(base: Path) -> bool:
 
 def _groups(root: Path, process: str) -> Iterator[tuple[str, str]]:
     """(controller, path of the group); of version 2 the controller is empty."""
-    for line in files.text(root / "proc" / process / "cgroup").splitlines():
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        yield from ((controller, path) for controller in controllers.split(","))
+    text = files.text(root / "proc" / process / "cgroup")
+    for line in text.splitlines():
+        _, _, behind_number = line.partition(":")
+        controllers, _, path = behind_number.partition(":")
+        for controller in controllers.split(","):
+            yield controller, path
 
 
 def _upward(base: Path, path: str, is_ours: bool) -> Iterator[Path]:
@@ -242,24 +258,29 @@ def _upward(base: Path, path: str, is_ours: bool) -> Iterator[Path]:
 def _tightest(folders: Iterable[Path], name: str) -> tuple[int | None, Path | None]:
     """The smallest limit, and the group that has it; without a limit the first group."""
     folders = tuple(folders)
-    told = ((files.number(folder / name), folder) for folder in folders)
-    limits = [
-        (limit, folder)
-        for limit, folder in told
-        if limit is not None and 0 <= limit < _NO_LIMIT_BYTES
-    ]
-    return min(limits, key=lambda pair: pair[0]) if limits else (None, next(iter(folders), None))
+    tightest: int | None = None
+    owner = folders[0] if folders else None
+    for folder in folders:
+        limit = files.number(folder / name)
+        if limit is None or not 0 <= limit < _NO_LIMIT_BYTES:
+            continue
+        if tightest is None or limit < tightest:
+            tightest, owner = limit, folder
+    return tightest, owner
 
 
 def _fullest(
     folders: Iterable[Path], names: tuple[str, str], cached: Iterable[str]
 ) -> tuple[int | None, int]:
     """The limit that leaves the least room, and what of it is used and could not be given back."""
-    limits = ((folder, _tightest((folder,), names[0])[0]) for folder in folders)
-    told = [
-        (limit, _used(folder, names[1], cached)) for folder, limit in limits if limit is not None
-    ]
-    return min(told, key=lambda pair: (pair[0] - pair[1], pair[0]), default=(None, 0))
+    name_of_limit, name_of_usage = names
+    limited = []
+    for folder in folders:
+        limit, _ = _tightest((folder,), name_of_limit)
+        if limit is not None:
+            used = _used(folder, name_of_usage, cached)
+            limited.append((limit, used))
+    return min(limited, key=lambda pair: (pair[0] - pair[1], pair[0]), default=(None, 0))
 
 
 def _used(folder: Path, name: str, cached: Iterable[str]) -> int:
@@ -277,7 +298,10 @@ def _used(folder: Path, name: str, cached: Iterable[str]) -> int:
 def _swap_v1(folders: Iterable[Path], memory: int | None) -> int | None:
     """Version 1 limits memory and swap together."""
     both, _ = _tightest(folders, "memory.memsw.limit_in_bytes")
-    return None if both is None else max(0, both - (memory or 0))
+    if both is None:
+        return None
+    swap = both - (memory or 0)
+    return max(0, swap)
 
 
 def _cpuset(folders: Iterable[Path], name: str) -> tuple[int, ...]:
@@ -304,9 +328,11 @@ def _lines(path: Path) -> dict[str, int]:
 
 
 def _quota_v2(folder: Path) -> float | None:
-    words = files.text(folder / "cpu.max").split()
-    quota, period = [*words, "", ""][:2]
-    return _share([quota, period])
+    text = files.text(folder / "cpu.max")
+    words = text.split()[:2]
+    if len(words) < 2:
+        return None
+    return _share(words)
 
 
 def _quota_v1(folder: Path) -> float | None:
@@ -318,4 +344,8 @@ def _quota_v1(folder: Path) -> float | None:
 def _share(words: list[str]) -> float | None:
     """CPUs that a quota and its period make; None where there is no limit."""
     quota, period = map(files.whole, words)
-    return quota / period if quota and period and quota > 0 and period > 0 else None
+    if not quota or not period:
+        return None
+    if quota < 0 or period < 0:
+        return None
+    return quota / period

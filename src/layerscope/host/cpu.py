@@ -145,26 +145,30 @@ def _affinity(root: Path, pid: int | None) -> tuple[int, ...]:
 
 def _allowed(mask: Iterable[int], online: Iterable[int], offline: Iterable[int]) -> tuple[int, ...]:
     """The CPUs of `mask` that run: a mask may have all that the machine could ever get."""
-    left = set(mask) - set(offline)
-    return tuple(sorted(left & set(online) or left))
+    not_offline = set(mask).difference(offline)
+    running = not_offline.intersection(online)
+    allowed = running or not_offline
+    return tuple(sorted(allowed))
 
 
 def _firsts(devices: Path, online: tuple[int, ...], names: tuple[str, str]) -> tuple[int, ...]:
     """The first of each group of CPUs that the lists called `names` (new, old name) tell; none
     where one is missing.
     """
-    seen: set[int] = set()
+    in_groups: set[int] = set()
     firsts = []
+    new_name, old_name = names
     for cpu in online:
-        if cpu not in seen:
-            topology = devices / f"cpu{cpu}/topology"
-            members = files.listed(files.text(topology / names[0])) or files.listed(
-                files.text(topology / names[1])
-            )
-            if cpu not in members:
-                return ()
-            seen.update(members)
-            firsts.append(cpu)
+        if cpu in in_groups:
+            continue
+        topology = devices / f"cpu{cpu}/topology"
+        members = files.listed(files.text(topology / new_name))
+        if not members:
+            members = files.listed(files.text(topology / old_name))
+        if cpu not in members:
+            return ()
+        in_groups.update(members)
+        firsts.append(cpu)
     return tuple(firsts)
 
 
@@ -172,36 +176,58 @@ def _kinds(root: Path, online: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[
     """The faster and the slower CPUs: Intel's by their counting units, others by what the scheduler
     thinks of them.
     """
-    by_units = (
-        files.listed(files.text(root / f"sys/devices/{unit}/cpus"))
-        for unit in ("cpu_core", "cpu_atom")
-    )
-    faster, slower = (tuple(sorted(set(cpus) & set(online))) for cpus in by_units)
+    faster = _counted_by(root, "cpu_core", online)
+    slower = _counted_by(root, "cpu_atom", online)
     if faster and slower:
         return faster, slower
-    if not online or not (root / _DEVICES / f"cpu{online[0]}/cpu_capacity").exists():
+    capacities = _capacities(root / _DEVICES, online)
+    if not capacities:
         return (), ()
-    capacities = {
-        cpu: files.number(root / _DEVICES / f"cpu{cpu}/cpu_capacity") or 0 for cpu in online
-    }
     least = _AS_FAST * max(capacities.values())
     slower = tuple(cpu for cpu in online if capacities[cpu] < least)
-    return (tuple(cpu for cpu in online if cpu not in set(slower)), slower) if slower else ((), ())
+    if not slower:
+        return (), ()
+    faster = tuple(cpu for cpu in online if capacities[cpu] >= least)
+    return faster, slower
+
+
+def _counted_by(root: Path, unit: str, online: tuple[int, ...]) -> tuple[int, ...]:
+    """The CPUs of a counting unit that run."""
+    text = files.text(root / f"sys/devices/{unit}/cpus")
+    cpus = set(files.listed(text))
+    return tuple(sorted(cpus.intersection(online)))
+
+
+def _capacities(devices: Path, online: tuple[int, ...]) -> dict[int, int]:
+    """What the scheduler thinks of each CPU; empty where it does not tell them apart."""
+    if not online or not (devices / f"cpu{online[0]}/cpu_capacity").exists():
+        return {}
+    found = {}
+    for cpu in online:
+        capacity = files.number(devices / f"cpu{cpu}/cpu_capacity")
+        found[cpu] = capacity or 0
+    return found
 
 
 def _governor(devices: Path, cpus: tuple[int, ...]) -> str:
     if not cpus or not (devices / f"cpu{cpus[0]}/cpufreq").is_dir():
         return ""
-    told = {files.text(devices / f"cpu{cpu}/cpufreq/scaling_governor") for cpu in cpus}
-    return ", ".join(sorted(told - {""}))
+    governors = set()
+    for cpu in cpus:
+        text = files.text(devices / f"cpu{cpu}/cpufreq/scaling_governor")
+        if text:
+            governors.add(text)
+    return ", ".join(sorted(governors))
 
 
 def _boost(devices: Path) -> tuple[bool | None, str]:
     """By acpi-cpufreq and its like, or by intel_pstate, which says the contrary; and the file."""
-    for name, on in (("cpufreq/boost", "1"), ("intel_pstate/no_turbo", "0")):
-        told = files.text(devices / name)
-        if told in ("0", "1"):
-            return told == on, name
+    for name, on, off in (("cpufreq/boost", "1", "0"), ("intel_pstate/no_turbo", "0", "1")):
+        value = files.text(devices / name)
+        if value == on:
+            return True, name
+        if value == off:
+            return False, name
     return None, ""
 
 
@@ -217,20 +243,30 @@ def _most_mhz(devices: Path, cpus: tuple[int, ...]) -> int | None:
 def _caches(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in files.names(folder):
-        if name.startswith("index"):
-            level, kind, size = (
-                files.text(folder / name / part) for part in ("level", "type", "size")
-            )
-            count = files.whole(size[:-1])
-            if kind in _CACHES and level.isdecimal() and count is not None and size[-1:] in _UNITS:
-                found[f"L{level}{_CACHES[kind]}"] = count * _UNITS[size[-1]]
+        if not name.startswith("index"):
+            continue
+        level = files.text(folder / name / "level")
+        kind = files.text(folder / name / "type")
+        size_bytes = _size_bytes(files.text(folder / name / "size"))
+        if kind in _CACHES and level.isdecimal() and size_bytes is not None:
+            found[f"L{level}{_CACHES[kind]}"] = size_bytes
     return found
+
+
+def _size_bytes(text: str) -> int | None:
+    """Such as 32K."""
+    count, unit = files.whole(text[:-1]), text[-1:]
+    if count is None or unit not in _UNITS:
+        return None
+    return count * _UNITS[unit]
 
 
 def _is_virtual_firmware(root: Path) -> bool:
     if files.text(root / "sys/hypervisor/type"):
         return True
-    told = [files.text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name")]
-    return any(word in line for word in _HYPERVISORS for line in told) and not told[1].endswith(
-        _BARE_METAL
-    )
+    folder = root / "sys/class/dmi/id"
+    vendor = files.text(folder / "sys_vendor")
+    product = files.text(folder / "product_name")
+    if product.endswith(_BARE_METAL):
+        return False
+    return any(word in vendor or word in product for word in _HYPERVISORS)

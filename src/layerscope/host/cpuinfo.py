@@ -102,25 +102,48 @@ class Cpuinfo(msgspec.Struct, frozen=True):
 
 def read(root: Path = Path("/")) -> Cpuinfo:
     """What the file below `root` says; all is empty where there is none."""
-    told = files.text(root / "proc/cpuinfo")
-    found: dict[str, list[str]] = {}
-    for name, value in _OF_EACH.findall(told):
-        found.setdefault(name, []).append(value)
-    flags = [set(line.split()) for line in {*found.get("flags", ()), *found.get("Features", ())}]
-    sockets, cores = found.get("physical id", []), found.get("core id", [])
-    numbers = (files.whole(word.strip()) for word in found.get("processor", ()))
+    text = files.text(root / "proc/cpuinfo")
+    values: dict[str, list[str]] = {}
+    for name, value in _OF_EACH.findall(text):
+        values.setdefault(name, []).append(value)
+    lines_of_flags = [*values.get("flags", ()), *values.get("Features", ())]
+    sockets = values.get("physical id", [])
+    cores = set(zip(sockets, values.get("core id", []), strict=False))
+    first_block, _, _ = text.partition("\n\n")
     return Cpuinfo(
-        _fields(told.partition("\n\n")[0]),
-        tuple(sorted(set.intersection(*flags))) if flags else (),
-        tuple(sorted(number for number in numbers if number is not None)),
+        _fields(first_block),
+        _common_flags(lines_of_flags),
+        _numbers(values.get("processor", [])),
         len(set(sockets)) or None,
-        len(set(zip(sockets, cores, strict=False))) or None,
+        len(cores) or None,
     )
 
 
+def _common_flags(lines: list[str]) -> tuple[str, ...]:
+    """Those that every CPU has."""
+    flags = [set(line.split()) for line in set(lines)]
+    if not flags:
+        return ()
+    common = set.intersection(*flags)
+    return tuple(sorted(common))
+
+
+def _numbers(words: list[str]) -> tuple[int, ...]:
+    found = []
+    for word in words:
+        number = files.whole(word.strip())
+        if number is not None:
+            found.append(number)
+    return tuple(sorted(found))
+
+
 def _fields(block: str) -> dict[str, str]:
-    pairs = (line.partition(":") for line in block.splitlines())
-    return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+    fields = {}
+    for line in block.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields[name.strip()] = value.strip()
+    return fields
 
 
 def _hexadecimal(word: str) -> int:

@@ -228,10 +228,12 @@ def _segments(content: mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
     """(type, place in the file, address, bytes in the file) of every segment."""
     (offset,) = struct.unpack_from("<Q", content, 32)
     size, count = struct.unpack_from("<HH", content, 54)
-    if size < 56 or size * count > _HEADERS_BYTES:
+    length_of_headers = size * count
+    if size < 56 or length_of_headers > _HEADERS_BYTES:
         return
-    for i in range(count):
-        kind, _, at, address, _, length = struct.unpack_from("<IIQQQQ", content, offset + i * size)
+    for place in range(offset, offset + length_of_headers, size):
+        header = struct.unpack_from("<IIQQQQ", content, place)
+        kind, _, at, address, _, length = header
         yield kind, at, address, length
 
 
@@ -249,9 +251,11 @@ def _text(content: mmap.mmap | bytes, at: int) -> str:
     if not 0 <= at < len(content):
         return ""
     end = content.find(b"\0", at)
-    if end < 0 or end > at + 4096:
+    length = end - at
+    if end < 0 or length > 4096:
         return ""
-    return content[at:end].decode("utf-8", "replace")
+    text = content[at:end]
+    return text.decode("utf-8", "replace")
 
 
 def _interpreter(head: bytes) -> str:

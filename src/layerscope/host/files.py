@@ -48,18 +48,24 @@ def decimal(word: str) -> float | None:
 def fields(path: Path) -> dict[str, str]:
     """The lines `name: value` of the file; of a name that comes twice the first."""
     found: dict[str, str] = {}
-    for line in text(path).splitlines():
+    content = text(path)
+    for line in content.splitlines():
         name, colon, value = line.partition(":")
-        if colon:
-            found.setdefault(name.strip(), value.strip())
+        name = name.strip()
+        if colon and name not in found:
+            found[name] = value.strip()
     return found
 
 
 def sized(value: str) -> int | None:
     """Bytes of `12 kB`, as /proc/meminfo and its like say it; None where it is no such size."""
     words = value.split()
-    count = whole(words[0]) if words else None
-    return None if count is None or count < 0 else count * 1024
+    if not words:
+        return None
+    count = whole(words[0])
+    if count is None or count < 0:
+        return None
+    return count * 1024
 
 
 def listed(words: str) -> tuple[int, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set as AbstractSet
-from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -49,6 +48,8 @@ _LEVELS = (
 # A row of the following: flags that are all needed, the instructions in the vendor's words, bits.
 # Best first.
 _Row = tuple[tuple[str, ...], str, int | None]
+# Names of instructions, and how many bits they take at a time.
+_Instructions = list[tuple[str, int | None]]
 _X86_VECTORS: tuple[_Row, ...] = (
     (("avx512f",), "AVX-512", 512),
     (("avx2", "fma"), "AVX2 FMA", 256),
@@ -147,17 +148,24 @@ def facts(root: Path = Path("/"), info: Cpuinfo | None = None) -> Isa:
 
 
 def _level(flags: AbstractSet[str]) -> str:
-    reached = takewhile(lambda level: level[1] <= flags, _LEVELS)
-    return max((name for name, _ in reached), default="")
+    reached = []
+    for name, needed in _LEVELS:
+        if not needed <= flags:
+            break
+        reached.append(name)
+    return max(reached, default="")
 
 
 def _of_x86(flags: AbstractSet[str]) -> tuple[Support, ...]:
-    found = {dtype: _found(rows, flags) for dtype, rows in _X86_NATIVE.items()}
-    found |= {dtype: found[dtype][:1] for dtype in _PLAIN}
-    return tuple(
-        _support(dtype, found[dtype], _found(_X86_EMULATED.get(dtype, ()), flags))
-        for dtype in DTYPES
-    )
+    native = {dtype: _found(rows, flags) for dtype, rows in _X86_NATIVE.items()}
+    for dtype in _PLAIN:
+        native[dtype] = native[dtype][:1]
+    supports = []
+    for dtype in DTYPES:
+        rows = _X86_EMULATED.get(dtype, ())
+        emulated = _found(rows, flags)
+        supports.append(_support(dtype, native[dtype], emulated))
+    return tuple(supports)
 
 
 def _of_arm(root: Path, flags: AbstractSet[str]) -> tuple[Support, ...]:
@@ -200,26 +208,32 @@ def _of_arm(root: Path, flags: AbstractSet[str]) -> tuple[Support, ...]:
     )
 
 
-def _found(rows: tuple[_Row, ...], flags: AbstractSet[str]) -> list[tuple[str, int | None]]:
+def _found(rows: tuple[_Row, ...], flags: AbstractSet[str]) -> _Instructions:
     found = []
     for needed, name, bits in rows:
-        if flags >= set(needed):
+        if set(needed) <= flags:
             found.append((name, bits))
     return found
 
 
-def _support(
-    dtype: str, native: list[tuple[str, int | None]], emulated: list[tuple[str, int | None]]
-) -> Support:
+def _support(dtype: str, native: _Instructions, emulated: _Instructions) -> Support:
     if native:
-        return Support(dtype, NATIVE, ", ".join(name for name, _ in native), native[0][1])
-    return Support(dtype, EMULATED, *emulated[0]) if emulated else Support(dtype, ABSENT, "")
+        names = ", ".join(name for name, _ in native)
+        _, bits = native[0]
+        return Support(dtype, NATIVE, names, bits)
+    if emulated:
+        name, bits = emulated[0]
+        return Support(dtype, EMULATED, name, bits)
+    return Support(dtype, ABSENT, "")
 
 
 def _vector_bits(root: Path, kind: str) -> int | None:
     """What new programs get, which is what the processor has unless somebody made it less."""
-    length = files.number(root / f"proc/sys/abi/{kind}_default_vector_length")
-    return length * 8 if length and length > 0 else None
+    path = root / f"proc/sys/abi/{kind}_default_vector_length"
+    length = files.number(path)
+    if not length or length < 0:
+        return None
+    return length * 8
 
 
 def _is_older(root: Path, version: tuple[int, int]) -> bool:

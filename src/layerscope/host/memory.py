@@ -67,5 +67,6 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def _chosen(path: Path) -> str:
-    found = _CHOSEN.search(files.text(path))
+    text = files.text(path)
+    found = _CHOSEN.search(text)
     return found[1] if found else ""

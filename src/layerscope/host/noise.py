@@ -42,36 +42,74 @@ class CpuTime(msgspec.Struct, frozen=True):
 
 def facts(root: Path = Path("/")) -> Noise:
     """As the kernel tells it at this moment (pressure: over the last 10 s)."""
+    pressure = root / "proc/pressure"
     words = files.text(root / "proc/loadavg").split()
-    load = [value for word in words[:3] if (value := files.decimal(word)) is not None]
-    cpu, memory, io = (_pressure(root / "proc/pressure" / name) for name in ("cpu", "memory", "io"))
     time = cpu_time(root)
     return Noise(
-        load=(load[0], load[1], load[2]) if len(load) == 3 else None,
-        pressure_cpu=cpu,
-        pressure_memory=memory,
-        pressure_io=io,
+        load=_load(words),
+        pressure_cpu=_pressure(pressure / "cpu"),
+        pressure_memory=_pressure(pressure / "memory"),
+        pressure_io=_pressure(pressure / "io"),
         steal_share=time.steal / time.total if time and time.total else None,
-        runnable=files.whole(words[3].partition("/")[0]) if len(words) > 3 else None,
+        runnable=_runnable(words),
     )
+
+
+def _load(words: list[str]) -> tuple[float, float, float] | None:
+    """Of one, five and fifteen minutes."""
+    known = []
+    for word in words[:3]:
+        value = files.decimal(word)
+        if value is not None:
+            known.append(value)
+    if len(known) < 3:
+        return None
+    one, five, fifteen = known
+    return one, five, fifteen
+
+
+def _runnable(words: list[str]) -> int | None:
+    if len(words) < 4:
+        return None
+    runnable, _, _ = words[3].partition("/")
+    return files.whole(runnable)
 
 
 def cpu_time(root: Path = Path("/"), cpus: Iterable[int] | None = None) -> CpuTime | None:
     """Of all CPUs, or of these, by /proc/stat (proc(5)); None where it does not tell."""
     wanted = {"cpu"} if cpus is None else {f"cpu{number}" for number in cpus}
-    rows = [
-        words for line in files.text(root / "proc/stat").splitlines() if (words := line.split())[:1]
-    ]
-    # user nice system idle iowait irq softirq steal; guest time, after them, is in user already.
-    found = [[files.whole(word) for word in words[1:9]] for words in rows if words[0] in wanted]
-    if not found or any(
-        len(ticks) < 8 or any(value is None or value < 0 for value in ticks) for ticks in found
-    ):
-        return None
-    known = [sum(value or 0 for value in column) for column in zip(*found, strict=True)]
-    return CpuTime(sum(known), known[3] + known[4], known[7])
+    total = idle = steal = 0
+    is_known = False
+    for line in files.text(root / "proc/stat").splitlines():
+        words = line.split()
+        if not words or words[0] not in wanted:
+            continue
+        ticks = _ticks(words)
+        if ticks is None:
+            return None
+        is_known = True
+        total += sum(ticks)
+        idle += ticks[3] + ticks[4]
+        steal += ticks[7]
+    return CpuTime(total, idle, steal) if is_known else None
+
+
+def _ticks(words: list[str]) -> list[int] | None:
+    """user nice system idle iowait irq softirq steal; guest time, after them, is in user
+    already.
+    """
+    ticks = []
+    for word in words[1:9]:
+        value = files.whole(word)
+        if value is None or value < 0:
+            return None
+        ticks.append(value)
+    return ticks if len(ticks) == 8 else None
 
 
 def _pressure(path: Path) -> float | None:
-    found = _SOME.search(files.text(path))
-    return files.decimal(found[1]) if found else None
+    text = files.text(path)
+    found = _SOME.search(text)
+    if not found:
+        return None
+    return files.decimal(found[1])

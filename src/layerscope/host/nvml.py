@@ -90,8 +90,11 @@ class Nvml:
     def text(self, name: str, *before: Any) -> str:
         """The text that a function gives into memory of ours; empty where it does not."""
         room = ctypes.create_string_buffer(96)
-        done = self._call(name, *before, room, ctypes.c_uint(len(room)))
-        return room.value.decode("utf-8", "replace") if done == _SUCCESS else ""
+        size = ctypes.c_uint(len(room))
+        status = self._call(name, *before, room, size)
+        if status != _SUCCESS:
+            return ""
+        return room.value.decode("utf-8", "replace")
 
     def flag(self, name: str, device: Any) -> bool | None:
         """Whether a mode is on now, of a function that may also tell what it will be after the next

@@ -104,8 +104,12 @@ def mapped_code(maps: str) -> tuple[str, ...]:
     """Paths of the files that /proc/PID/maps says are mapped as code; of a deleted one the path
     that it had.
     """
-    paths = {path.removesuffix(_DELETED) for path in _MAPPED_CODE.findall(maps)}
-    return tuple(sorted(path for path in paths if not path.startswith(_NOT_A_FILE)))
+    found = set()
+    for line_path in _MAPPED_CODE.findall(maps):
+        path = line_path.removesuffix(_DELETED)
+        if not path.startswith(_NOT_A_FILE):
+            found.add(path)
+    return tuple(sorted(found))
 
 
 def variables(environ: str) -> dict[str, str]:
@@ -151,13 +155,18 @@ def _read(path: Path) -> str | None:
 
 
 def _words(text: str) -> list[str]:
-    return text.rstrip("\0").split("\0") if text else []
+    if not text:
+        return []
+    words = text.rstrip("\0")
+    return words.split("\0")
 
 
 def _memlock(folder: Path) -> int | None:
-    for line in files.text(folder / "limits").splitlines():
+    limits = files.text(folder / "limits")
+    for line in limits.splitlines():
         if line.startswith("Max locked memory"):
-            return files.whole((line.split()[3:] or [""])[0])
+            values = line.split()[3:]
+            return files.whole(values[0]) if values else None
     return None
 
 

@@ -70,10 +70,13 @@ def _perf_event_open() -> None:
 
 def _read_memory() -> None:
     """Of this process; whether it may be done to the program is for the kernel's Yama to say."""
-    data, copy = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
+    data = ctypes.create_string_buffer(b"x")
+    copy = ctypes.create_string_buffer(1)
     local = struct.pack("<QQ", ctypes.addressof(copy), 1)
     remote = struct.pack("<QQ", ctypes.addressof(data), 1)
-    if _libc().process_vm_readv(os.getpid(), local, 1, remote, 1, 0) != 1:
+    pid = os.getpid()
+    read_bytes = _libc().process_vm_readv(pid, local, 1, remote, 1, 0)
+    if read_bytes != 1:
         raise _error()
 
 

@@ -148,39 +148,58 @@ def _throttled_since(before: Throttling, after: Throttling) -> Throttling:
 
 def _shares(before: CpuTime | None, after: CpuTime | None) -> tuple[float | None, float | None]:
     """Of stolen and of used CPU time between two readings."""
-    if before is None or after is None or after.total <= before.total:
+    if before is None or after is None:
         return None, None
     total = after.total - before.total
+    if total <= 0:
+        return None, None
     # The kernel corrects idle time backwards at times.
-    idle, steal = max(0, after.idle - before.idle), max(0, after.steal - before.steal)
-    return min(1.0, steal / total), max(0.0, (total - idle - steal) / total)
+    idle = max(0, after.idle - before.idle)
+    steal = max(0, after.steal - before.steal)
+    used = total - idle - steal
+    return min(1.0, steal / total), max(0.0, used / total)
 
 
 def _busy_threads(before: Mapping[int, int], after: Mapping[int, int]) -> int | None:
     if not after:
         return None
-    return sum(used_ns > before.get(thread, 0) for thread, used_ns in after.items())
+    busy = 0
+    for thread, used_ns in after.items():
+        if used_ns > before.get(thread, 0):
+            busy += 1
+    return busy
 
 
 def _grown(before: int | None, after: int | None) -> int | None:
     """By how much a counter has grown; None where that is not known."""
     if before is None or after is None:
         return None
-    return after - before if after >= before else None
+    if after < before:
+        return None
+    return after - before
 
 
 def _threads(folder: Path) -> dict[int, int]:
     """CPU time of each thread: exact by schedstat, where the kernel has it, else in its ticks."""
     found: dict[int, int] = {}
     for name in files.names(folder):
-        exact = files.whole(files.text(folder / name / "schedstat").partition(" ")[0])
-        fields = _stat(folder / name) if exact is None else ()
-        used = (
-            exact if exact is not None else (fields[11] + fields[12]) * _TICK_NS if fields else None
-        )
-        if name.isdecimal() and used is not None:
-            found[int(name)] = used
+        used_ns = _used_ns(folder / name)
+        if name.isdecimal() and used_ns is not None:
+            found[int(name)] = used_ns
     return found
+
+
+def _used_ns(folder: Path) -> int | None:
+    text = files.text(folder / "schedstat")
+    first, _, _ = text.partition(" ")
+    exact = files.whole(first)
+    if exact is not None:
+        return exact
+    fields = _stat(folder)
+    if not fields:
+        return None
+    user, system = fields[11], fields[12]
+    return (user + system) * _TICK_NS
 
 
 def _family_ns(proc: Path, pid: int) -> int:

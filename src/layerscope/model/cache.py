@@ -58,15 +58,23 @@ def bases() -> list[Path]:
     need exist.
     """
     found = [_temporary_base()]
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(cache):
-        home = os.environ.get("HOME", "")
-        cache = os.path.join(home, ".cache") if os.path.isabs(home) else ""
+    cache = _cache_of_user()
     # A home that does not exist is not ours to make.
     nearest = os.path.dirname(cache) if is_absent(Path(cache)) else cache
     if cache and os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
         found.insert(0, Path(cache) / "layerscope")
     return [base for base in found if is_absent(base) or is_ours(base)]
+
+
+def _cache_of_user() -> str:
+    """By the XDG Base Directory Specification; empty where the environment names none."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(cache):
+        return cache
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
+        return ""
+    return os.path.join(home, ".cache")
 
 
 def caches(kind: str) -> list[Path]:
@@ -136,9 +144,12 @@ def remember(folder: Path, origin: Path) -> None:
     """Note in `folder` what it is made from and that it was used just now; without the note it is
     never removed.
     """
-    note = Origin(str(origin.absolute()), os.uname().nodename, time.time())
+    path = str(origin.absolute())
+    host = os.uname().nodename
+    note = Origin(path, host, time.time())
+    text = json.dumps(asdict(note))
     with contextlib.suppress(OSError, UnicodeEncodeError):
-        (folder / ORIGIN).write_text(json.dumps(asdict(note)))
+        (folder / ORIGIN).write_text(text)
 
 
 def origin(folder: Path) -> Origin | None:
@@ -153,4 +164,6 @@ def origin(folder: Path) -> Origin | None:
 
 
 def _temporary_base() -> Path:
-    return Path(tempfile.gettempdir()) / f"layerscope-{os.getuid()}"
+    folder = Path(tempfile.gettempdir())
+    user = os.getuid()
+    return folder / f"layerscope-{user}"

@@ -16,53 +16,68 @@ class Conversion:
     """
 
     def __init__(self) -> None:
-        self._known = np.zeros(
-            (2, 64), np.int64
-        )  # what that clock read, and the run's; room for more
+        # What the foreign clock read, and the run's; with room for more.
+        self._known = np.zeros((2, 64), np.int64)
         self._count = 0
 
-    def add(self, its: int, run_ns: int) -> None:
+    def add(self, ticks: int, run_ns: int) -> None:
         """One more reading; one that goes backwards on either clock is left out."""
-        at = self._count
-        if at and (its <= self._known[0, at - 1] or run_ns <= self._known[1, at - 1]):
-            return
-        if at == self._known.shape[1]:
-            self._known = np.concatenate([self._known, np.zeros_like(self._known)], axis=1)
-        self._known[:, at] = its, run_ns
-        self._count = at + 1
+        count = self._count
+        if count:
+            last_ticks, last_run_ns = self._known[:, count - 1]
+            if ticks <= last_ticks or run_ns <= last_run_ns:
+                return
+        if count == self._known.shape[1]:
+            room = np.zeros_like(self._known)
+            self._known = np.concatenate([self._known, room], axis=1)
+        self._known[:, count] = ticks, run_ns
+        self._count = count + 1
 
     @property
     def last(self) -> int:
         """The newest reading of the foreign clock: up to here a conversion is final."""
-        return int(self._known[0, self._count - 1]) if self._count else -1
+        if not self._count:
+            return -1
+        newest = self._count - 1
+        return int(self._known[0, newest])
 
     @property
     def readings(self) -> list[tuple[int, int]]:
-        """All readings: (its, run_ns)."""
-        its, run_ns = self._known[:, : self._count].tolist()
-        return list(zip(its, run_ns, strict=True))
+        """All readings: (ticks of the foreign clock, run_ns)."""
+        known = self._known[:, : self._count]
+        ticks, run_ns = known.tolist()
+        return list(zip(ticks, run_ns, strict=True))
 
     def to_run(self, ticks: np.ndarray) -> np.ndarray:
         """`ticks` (uint64 or int64) as int64 nanoseconds of the run; beyond the readings by the
         nearest line.
         """
         ticks = ticks.astype(np.int64)
-        its, run_ns = self._known[:, : self._count]
-        if len(its) < 2 or not len(ticks):
-            shift: np.ndarray = ticks + (run_ns[0] - its[0] if len(its) else 0)
-            return shift
+        read_ticks, read_ns = self._known[:, : self._count]
+        if len(read_ticks) < 2 or not len(ticks):
+            shift_ns = read_ns[0] - read_ticks[0] if len(read_ticks) else 0
+            shifted: np.ndarray = ticks + shift_ns
+            return shifted
         # Of a long run only the readings around these moments.
-        first = min(max(int(np.searchsorted(its, ticks.min(), side="right")) - 1, 0), len(its) - 2)
-        behind = max(int(np.searchsorted(its, ticks.max(), side="right")), first + 1)
-        its, run_ns = its[first : behind + 1], run_ns[first : behind + 1]
-        line = np.clip(np.searchsorted(its, ticks, side="right") - 1, 0, len(its) - 1)
+        extremes = [ticks.min(), ticks.max()]
+        first, after = np.searchsorted(read_ticks, extremes, side="right")
+        first = min(max(first - 1, 0), len(read_ticks) - 2)
+        after = max(after, first + 1)
+        near = slice(first, after + 1)
+        read_ticks, read_ns = read_ticks[near], read_ns[near]
+        before = np.searchsorted(read_ticks, ticks, side="right") - 1
+        line = np.clip(before, 0, len(read_ticks) - 1)
         # Differences are below 2**53 ticks, so the float product is exact to far less than a
         # nanosecond.
-        slope = np.diff(run_ns) / np.diff(its)
-        along = np.floor((ticks - its[line]) * np.append(slope, slope[-1])[line]).astype(np.int64)
+        length_ns = np.diff(read_ns)
+        slope = length_ns / np.diff(read_ticks)
+        slope_at = np.append(slope, slope[-1])[line]
+        since_reading = ticks - read_ticks[line]
+        along_ns = np.floor(since_reading * slope_at).astype(np.int64)
         # Rounding must not carry a moment past the next reading: order is kept across the border.
-        limit = np.append(np.diff(run_ns), np.iinfo(np.int64).max)[line]
-        moments: np.ndarray = run_ns[line] + np.minimum(along, limit)
+        unlimited = np.iinfo(np.int64).max
+        limit_ns = np.append(length_ns, unlimited)[line]
+        moments: np.ndarray = read_ns[line] + np.minimum(along_ns, limit_ns)
         return moments
 
 
@@ -81,9 +96,9 @@ class Elsewhere(Identity):
         super().__init__()
         self._shift_ns = shift_ns
 
-    def add(self, its: int, run_ns: int) -> None:
-        """One more reading; `its` is already on the run's clock."""
-        super().add(its - self._shift_ns, run_ns)
+    def add(self, ticks: int, run_ns: int) -> None:
+        """One more reading; `ticks` is already on the run's clock."""
+        super().add(ticks - self._shift_ns, run_ns)
 
     def to_run(self, ticks: np.ndarray) -> np.ndarray:
         """`ticks` of that host."""

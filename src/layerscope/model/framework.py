@@ -119,5 +119,10 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 def any_of(patterns: Patterns) -> re.Pattern[str]:
     """One regular expression for all of these; without any it matches nothing."""
-    some = [pattern for pattern in patterns if pattern]
-    return re.compile("|".join(f"(?:{pattern})" for pattern in some) or r"(?!)")
+    groups = []
+    for pattern in patterns:
+        if pattern:
+            groups.append(f"(?:{pattern})")
+    if not groups:
+        return re.compile(r"(?!)")
+    return re.compile("|".join(groups))

@@ -101,7 +101,10 @@ def fastest(measured: Measured, dtype: str, threads: int) -> Rate | None:
     """The highest rate that any library reached with just so many threads; None where that was not
     measured.
     """
-    fitting = [rate for rate in measured.rates if (rate.dtype, rate.threads) == (dtype, threads)]
+    fitting = []
+    for rate in measured.rates:
+        if rate.dtype == dtype and rate.threads == threads:
+            fitting.append(rate)
     return max(fitting, key=lambda rate: rate.gflop_per_s, default=None)
 
 
@@ -153,5 +156,8 @@ def _at(points: Iterable[tuple[int, float]], threads: int) -> float | None:
         return None
     for (low, at_low), (high, at_high) in pairwise(ordered):
         if low <= threads <= high:
-            return at_low + (at_high - at_low) * (threads - low) / (high - low)
-    return ordered[0][1] if threads < ordered[0][0] else ordered[-1][1]
+            rise = at_high - at_low
+            return at_low + rise * (threads - low) / (high - low)
+    fewest, at_fewest = ordered[0]
+    _, at_most = ordered[-1]
+    return at_fewest if threads < fewest else at_most

@@ -26,9 +26,12 @@ def size(size_bytes: float) -> str:
 
 def amount(value: float) -> str:
     """A count, or a mean of counts: 391, 2.5, 0.4, <0.1."""
-    if value >= 100 or value == 0 or (value > 0.5 and abs(value - round(value)) < 0.005):
+    is_near_whole = value > 0.5 and abs(value - round(value)) < 0.005
+    if value == 0 or value >= 100 or is_near_whole:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 0.1 else "<0.1"
+    if value < 0.1:
+        return "<0.1"
+    return f"{value:.1f}"
 
 
 def three_digits(value: float) -> str:

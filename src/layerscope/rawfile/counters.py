@@ -59,10 +59,15 @@ def rows_of(payload: bytes) -> np.ndarray:
     import numpy as np
 
     rows = np.frombuffer(payload, row_dtype())
-    return rows[(rows["counter"] >= 0) & (rows["counter"] < len(NAMES))]
+    counter = rows["counter"]
+    is_known = (counter >= 0) & (counter < len(NAMES))
+    return rows[is_known]
 
 
 def read(payload: bytes) -> Iterator[tuple[int, str, int, str]]:
     """The rows of a raw chunk one by one: (at_ns, name, value, unit)."""
-    for at_ns, number, _, value in rows_of(payload).tolist():
-        yield at_ns, NAMES[number], value, UNITS[number]
+    rows = rows_of(payload)
+    for at_ns, number, _, value in rows.tolist():
+        name = NAMES[number]
+        unit = UNITS[number]
+        yield at_ns, name, value, unit

@@ -49,8 +49,10 @@ class HostClock:
     def stepped_ns(self) -> int:
         """By how much the realtime clock was set during the run; 0 where it was not."""
         readings = np.concatenate(self.ahead_ns)
-        spread = int(readings.max() - readings.min()) if len(readings) else 0
-        return spread if spread > STEP_NS else 0
+        if not len(readings):
+            return 0
+        spread = readings.max() - readings.min()
+        return int(spread) if spread > STEP_NS else 0
 
 
 def shifts(raws: Mapping[int, Path]) -> tuple[dict[int, int], list[Problem]]:

@@ -78,7 +78,9 @@ def read_options(raw: Path) -> dict[str, Any]:
 def read_session(raw: Path) -> dict[str, Any]:
     """What the session left for the converter; empty when it never came to its end."""
     session = _read(raw / SESSION, SessionState)
-    return {**session} if isinstance(session, dict) else {}
+    if not isinstance(session, dict):
+        return {}
+    return dict(session)
 
 
 def damage(raw: Path) -> Iterator[Problem]:
@@ -98,7 +100,9 @@ def damage(raw: Path) -> Iterator[Problem]:
 
 def _files(raw: Path, name: str) -> list[Path]:
     """The files of this name: of a recording one, of several ranks theirs."""
-    return sorted([*raw.glob(name), *raw.glob(f"*/raw/{name}")])
+    of_recording = raw.glob(name)
+    of_ranks = raw.glob(f"*/raw/{name}")
+    return sorted([*of_recording, *of_ranks])
 
 
 def _read(file: Path, kind: type[_Read]) -> _Read | str | None:

@@ -37,7 +37,10 @@ def raw_file_of_windows(path: Path) -> Path:
 
 def has_logs(raw: Path) -> bool:
     """Whether there are logs of libraries beside the raw files in `raw`."""
-    return (raw / ONEDNN_LOG).exists() or any(raw.glob(MKL_LOGS))
+    if (raw / ONEDNN_LOG).exists():
+        return True
+    of_mkl = raw.glob(MKL_LOGS)
+    return any(of_mkl)
 
 
 def has_windows(raw: Path) -> bool:

@@ -46,7 +46,7 @@ _ZSTD_LEVEL = 1  # the drainer has no time for more
 
 PROCESS, NAMES, RECORDS, POLL, OPEN, COUNTERS, THREADS, LOSS, TOTALS, END, STRIPPED = range(1, 12)
 # Of a stripped chunk: the number of its spans, before the records that stay.
-_WENT = struct.Struct("<Q")
+_STRIPPED_COUNT = struct.Struct("<Q")
 # A reading of the clocks: ticks, ns of the run, and more.
 _READING = struct.Struct("<qq")
 READING_EVERY_NS = 1_000_000_000
@@ -80,14 +80,18 @@ class SpoolWriter:
             self._cut_torn_tail()
 
     def _open(self, segment: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._segment = segment
-        self._fd = os.open(segment, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self.size_bytes = os.fstat(self._fd).st_size
+        self._fd = os.open(segment, flags, 0o600)
+        status = os.fstat(self._fd)
+        self.size_bytes = status.st_size
 
     def rotate(self) -> None:
         """Go on in a new segment; OSError when there can be none, then the old one goes on."""
-        old, number = self._fd, len(segments(self._path))
-        self._open(self._path.with_name(f"{self._path.name}-{number:05d}"))
+        old = self._fd
+        number = len(segments(self._path))
+        name = f"{self._path.name}-{number:05d}"
+        self._open(self._path.with_name(name))
         os.close(old)
 
     def _cut_torn_tail(self) -> None:
@@ -171,14 +175,14 @@ def stripped(records: np.ndarray) -> bytes:
     """
     special = records["kind"] >= layout.FIRST_SPECIAL
     stays = records[special & (records["kind"] != layout.EXTRA)]
-    payload: bytes = _WENT.pack(len(records) - int(special.sum())) + stays.tobytes()
+    payload: bytes = _STRIPPED_COUNT.pack(len(records) - int(special.sum())) + stays.tobytes()
     return payload
 
 
 def of_stripped(payload: bytes) -> tuple[int, np.ndarray]:
-    """Of a stripped chunk: how many spans went, and the records that stay."""
-    (went,) = _WENT.unpack_from(payload)
-    return went, _records(payload, _WENT.size)
+    """Of a stripped chunk: how many spans it has no more, and the records that stay."""
+    (stripped,) = _STRIPPED_COUNT.unpack_from(payload)
+    return stripped, _records(payload, _STRIPPED_COUNT.size)
 
 
 def strip(segment: Path, keeps_sums: bool = True) -> int:
@@ -230,7 +234,9 @@ def _without_spans(chunks: Iterator[Chunk], keeps_sums: bool) -> Iterator[Chunk]
 
 def segments(path: Path) -> list[Path]:
     """The files of the raw file at `path`, in their order; the first one is called like it."""
-    return [path, *sorted(path.parent.glob(f"{path.name}-[0-9]*"))]
+    pattern = f"{path.name}-[0-9]*"
+    others = path.parent.glob(pattern)
+    return [path, *sorted(others)]
 
 
 def size_bytes(path: Path) -> int:
@@ -244,16 +250,22 @@ def size_bytes(path: Path) -> int:
 
 def raw_bytes(raw: Path) -> int:
     """What all raw files below `raw` take, those of stacks included."""
-    total = sum(size_bytes(path) for path in spools(raw))
-    for path in (*raw.glob(f"{SAMPLER_FILE}*"), *raw.glob(f"*/raw/{SAMPLER_FILE}*")):
-        with suppress(OSError):
-            total += path.stat().st_size
+    total = 0
+    for path in spools(raw):
+        total += size_bytes(path)
+    for pattern in (f"{SAMPLER_FILE}*", f"*/raw/{SAMPLER_FILE}*"):
+        for path in raw.glob(pattern):
+            with suppress(OSError):
+                total += path.stat().st_size
     return total
 
 
 def most_bytes(options: dict[str, Any]) -> float:
     """What a recording made with these options may take on disk."""
-    return float("inf") if options.get(FULL) else float(options.get(MAX_SIZE, MAX_SIZE_BYTES))
+    if options.get(FULL):
+        return float("inf")
+    limit = options.get(MAX_SIZE, MAX_SIZE_BYTES)
+    return float(limit)
 
 
 def segment_bytes(options: dict[str, Any], processes: int = 1) -> float:
@@ -350,5 +362,8 @@ class SpoolReader:
         """Bytes behind the last complete chunk that was read: nothing in a whole file, the torn
         part of a cut one.
         """
-        files = segments(self.path)[self.segment :]
-        return sum(file.stat().st_size for file in files if file.exists()) - self.offset
+        total = 0
+        for file in segments(self.path)[self.segment :]:
+            if file.exists():
+                total += file.stat().st_size
+        return total - self.offset

@@ -26,28 +26,34 @@ class RawTotals:
 
     def add(self, records: np.ndarray) -> None:
         """Count the finished spans among `records`."""
-        spans = records[records["kind"] < layout.FIRST_SPECIAL]
+        is_span = records["kind"] < layout.FIRST_SPECIAL
+        spans = records[is_span]
         if not len(spans):
             return
         code = spans["name"].astype(np.int64) * KINDS_LIMIT + spans["kind"]
+        ticks = (spans["end"] - spans["start"]).astype(np.int64)
         # A clock that was set back makes an end before its start.
-        ticks = np.maximum((spans["end"] - spans["start"]).astype(np.int64), 0)
+        ticks = np.maximum(ticks, 0)
         most = int(code.max()) + 1
         if most > _SPARSE * len(code):
             codes, place = np.unique(code, return_inverse=True)
-            counts, sums = np.bincount(place), np.bincount(place, ticks)
+            counts = np.bincount(place)
+            sums = np.bincount(place, ticks)
         else:
-            counts, sums = np.bincount(code), np.bincount(code, ticks)
-            codes = np.flatnonzero(counts)
-            counts, sums = counts[codes], sums[codes]
+            of_all_codes = np.bincount(code)
+            codes = np.flatnonzero(of_all_codes)
+            counts = of_all_codes[codes]
+            sums = np.bincount(code, ticks)[codes]
         # Float sums of integers are exact below 2**53 ticks: a month in one chunk.
         self._add(codes, counts, sums.astype(np.int64))
 
     def restore(self, packed: bytes) -> None:
         """Go on from the sums that `packed` gave."""
-        kind, name, count, ticks = rows_of(packed).T
+        rows = rows_of(packed)
+        kind, name, count, ticks = rows.T
+        codes = name * KINDS_LIMIT + kind
         self._sums[:] = 0
-        self._add(name * KINDS_LIMIT + kind, count, ticks)
+        self._add(codes, count, ticks)
 
     def packed(self) -> bytes:
         """Rows of int64: kind, name, count, ticks."""
@@ -64,31 +70,39 @@ class RawTotals:
         ticks.
         """
         rows = rows_of(packed).copy()
-        code = rows[:, 1] * KINDS_LIMIT + rows[:, 0]
-        known = np.append(self._row, np.int32(0))[np.minimum(code, len(self._row))]
-        seen = np.flatnonzero(known)
-        rows[seen, 2:] -= self._sums[known[seen] - 1]
-        return rows[rows[:, 2] > 0]
+        kind, name, *_ = rows.T
+        code = name * KINDS_LIMIT + kind
+        # Codes beyond the table are at its end, which stands for unknown ones.
+        table = np.append(self._row, np.int32(0))
+        places = table[np.minimum(code, len(self._row))]
+        known = np.flatnonzero(places)
+        rows[known, 2:] -= self._sums[places[known] - 1]
+        is_more = rows[:, 2] > 0
+        return rows[is_more]
 
     def _add(self, codes: np.ndarray, counts: np.ndarray, ticks: np.ndarray) -> None:
         """`codes`: each once."""
         most = int(codes.max(initial=-1)) + 1
         if most > len(self._row):
             self._row = _grown(self._row, 2 * most)
-        fresh = codes[self._row[codes] == 0]
+        is_fresh = self._row[codes] == 0
+        fresh = codes[is_fresh]
         if len(fresh):
-            used = self._used + len(fresh)
-            if used > len(self._codes):
-                self._codes, self._sums = (
-                    _grown(self._codes, 2 * used),
-                    _grown(self._sums, 2 * used),
-                )
-            self._row[fresh] = np.arange(self._used + 1, used + 1)
-            self._codes[self._used : used] = fresh
-            self._used = used
+            self._add_rows(fresh)
         at = self._row[codes] - 1
         self._sums[at, 0] += counts
         self._sums[at, 1] += ticks
+
+    def _add_rows(self, codes: np.ndarray) -> None:
+        """A row of sums for each of these codes, which have none yet."""
+        first = self._used
+        used = first + len(codes)
+        if used > len(self._codes):
+            self._codes = _grown(self._codes, 2 * used)
+            self._sums = _grown(self._sums, 2 * used)
+        self._row[codes] = np.arange(first + 1, used + 1)
+        self._codes[first:used] = codes
+        self._used = used
 
 
 def rows_of(packed: bytes) -> np.ndarray:

@@ -41,12 +41,14 @@ class RequestedWindow:
         """Whether it begins with a step."""
         return self.first is not None
 
-    def told(self, step_mark: str) -> list[Any]:
+    def for_agent(self, step_mark: str) -> list[Any]:
         """What the agent gets (`ls_window_set`)."""
-        if self.is_of_steps:
-            last = -1 if self.last is None else self.last
-            return [self.first, last, int(self.every or 0), 0, step_mark]
-        return [0, -1, 0, 1 if self.after_s else 2, step_mark]
+        if not self.is_of_steps:
+            opens = 1 if self.after_s else 2
+            return [0, -1, 0, opens, step_mark]
+        last = -1 if self.last is None else self.last
+        every = int(self.every or 0)
+        return [self.first, last, every, 0, step_mark]
 
     def says(self) -> str:
         """The window in words: what was recorded."""
@@ -66,7 +68,9 @@ class RequestedWindow:
 
 
 def _steps(first: int, last: int) -> str:
-    return f"steps {first:,} to {last:,}" if last > first else f"step {first:,}"
+    if last <= first:
+        return f"step {first:,}"
+    return f"steps {first:,} to {last:,}"
 
 
 def read(raw: Path) -> RequestedWindow | None:
@@ -116,11 +120,15 @@ class WindowControl:
         assert self.window is not None
         leader = self._leader(page, by_pid)
         if leader is not page and counts_steps(leader):
-            return layout.CAPTURE_OPEN if leader.number("window_is_open") else layout.CAPTURE_CLOSED
-        opened_ns, for_s = page.number("window_opened_ns"), self.window.for_s
-        if for_s is not None and opened_ns and now_ns - opened_ns >= for_s * 1e9:
+            is_open = leader.number("window_is_open")
+            return layout.CAPTURE_OPEN if is_open else layout.CAPTURE_CLOSED
+        if page.number("window") == layout.CAPTURE_OVER:
             return layout.CAPTURE_OVER
-        is_over = page.number("window") == layout.CAPTURE_OVER
+        opened_ns = page.number("window_opened_ns")
+        for_s = self.window.for_s
+        if for_s is None or not opened_ns:
+            return layout.CAPTURE_NOTHING
+        is_over = now_ns - opened_ns >= for_s * 1e9
         return layout.CAPTURE_OVER if is_over else layout.CAPTURE_NOTHING
 
     @staticmethod

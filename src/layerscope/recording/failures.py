@@ -28,5 +28,7 @@ def unreadable(recording: object, error: Exception) -> ReadError:
 
 def first_line(error: Exception) -> str:
     """DuckDB's own words, without its error class and without the picture of the query."""
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", first).rstrip("!. ")
+    words = str(error).strip() or type(error).__name__
+    first, *_ = words.splitlines()
+    sentence = re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", first)
+    return sentence.rstrip("!. ")

@@ -71,7 +71,11 @@ def _temporary_beside(target: Path) -> Iterator[Path]:
 
 def is_packed(path: Path) -> bool:
     """Whether `path` is a file that claims to be, or is, a zip archive."""
-    return path.is_file() and (path.name.endswith(PACKED) or zipfile.is_zipfile(path))
+    if not path.is_file():
+        return False
+    if path.name.endswith(PACKED):
+        return True
+    return zipfile.is_zipfile(path)
 
 
 def unpacked(path: Path) -> Path:
@@ -147,9 +151,13 @@ def _checked(path: Path, archive: zipfile.ZipFile) -> tuple[str, list[zipfile.Zi
 
 def _is_name(name: str, top: str) -> bool:
     """Whether `name` leads to a file below `top`, and every file system takes it."""
-    parts = [part.encode(errors="surrogatepass") for part in name.split("/")]
-    is_short = max(map(len, parts)) <= _LONGEST_NAME and sum(map(len, parts)) <= _LONGEST_PATH
-    return name.startswith(f"{top}/") and is_short and not _REFUSED.search(name)
+    if not name.startswith(f"{top}/") or _REFUSED.search(name):
+        return False
+    sizes = []
+    for part in name.split("/"):
+        encoded = part.encode(errors="surrogatepass")
+        sizes.append(len(encoded))
+    return max(sizes) <= _LONGEST_NAME and sum(sizes) <= _LONGEST_PATH
 
 
 def _is_plain(member: zipfile.ZipInfo) -> bool:

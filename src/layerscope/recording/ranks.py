@@ -49,7 +49,10 @@ class LaunchInfo(msgspec.Struct):
     def expected(self) -> list[int]:
         """The ranks that should have a recording."""
         everybody = range(self.world_size)
-        return [rank for rank in everybody if self.recorded is None or rank in self.recorded]
+        recorded = self.recorded
+        if recorded is None:
+            return list(everybody)
+        return [rank for rank in everybody if rank in recorded]
 
 
 def join(path: Path, launch: LaunchInfo, rank: int, info: RunInfo) -> Run | None:
@@ -170,16 +173,28 @@ def _host(infos: Sequence[RunInfo]) -> dict[str, Any]:
 
 def _layers(infos: Sequence[RunInfo]) -> list[LayerState]:
     found: dict[str, LayerState] = {}
-    for layer in (layer for info in infos for layer in info.layers):
-        total = found.setdefault(layer.name, LayerState(layer.name, layer.state, layer.problem))
-        if layer.state == "recorded":
-            total.state = layer.state
-        for name in ("records", "dropped", "cpu_ns", "bytes"):
-            setattr(total, name, getattr(total, name) + getattr(layer, name))
+    for info in infos:
+        for layer in info.layers:
+            total = found.get(layer.name)
+            if total is None:
+                total = LayerState(layer.name, layer.state, layer.problem)
+                found[layer.name] = total
+            _add_to(total, layer)
     return list(found.values())
+
+
+def _add_to(total: LayerState, layer: LayerState) -> None:
+    if layer.state == "recorded":
+        total.state = layer.state
+    total.records += layer.records
+    total.dropped += layer.dropped
+    total.cpu_ns += layer.cpu_ns
+    total.bytes += layer.bytes
 
 
 def _known_sum(values: Iterable[int | None]) -> Any:
     """The sum over the ranks that know theirs; None when none does."""
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    if not known:
+        return None
+    return sum(known)

@@ -55,8 +55,12 @@ class Reader:
 
     def rows(self, table: str) -> int:
         """How many rows of `table` the recording holds."""
+        count = 0
         with reading(self.run):
-            return sum(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
+            for file in table_files(self.run, table):
+                metadata = pq.read_metadata(file)
+                count += metadata.num_rows
+        return count
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """The answer to `sql` as an Arrow table."""
@@ -193,12 +197,18 @@ def table_files(run: Run, table: str) -> list[Path]:
 
 def all_files(folder: Path) -> list[Path]:
     """The Parquet files of every table in `folder`."""
-    return [file for table in TABLES for file in _files(folder / table)]
+    found = []
+    for table in TABLES:
+        found += _files(folder / table)
+    return found
 
 
 def _files(folder: Path) -> list[Path]:
     finished = folder / "all.parquet"
-    return [finished] if finished.exists() else sorted(folder.glob("part-*.parquet"))
+    if finished.exists():
+        return [finished]
+    parts = folder.glob("part-*.parquet")
+    return sorted(parts)
 
 
 def check_tables(run: Run, state: TablesState | None = None) -> None:
@@ -245,14 +255,20 @@ _GLOB = re.compile(r"([*?\[])")
 
 
 def _view(table: Table, files: list[Path]) -> str:
-    if not files:
-        columns = ", ".join(f"NULL::{_SQL_TYPES[c.type]} AS {c.name}" for c in table.columns)
-        return f'CREATE VIEW "{table.name}" AS SELECT {columns} WHERE false'
-    # DuckDB takes a folder called step=100 for the value of a column.
-    listed = ", ".join(_quoted(_pattern(file)) for file in files)
-    columns = ", ".join(f'"{c.name}"::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in table.columns)
-    source = f"read_parquet([{listed}], hive_partitioning = false)"
-    return f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}'
+    if files:
+        # DuckDB takes a folder called step=100 for the value of a column.
+        patterns = ", ".join(_quoted(_pattern(file)) for file in files)
+        selected = ", ".join(
+            f'"{column.name}"::{_SQL_TYPES[column.type]} AS "{column.name}"'
+            for column in table.columns
+        )
+        source = f"FROM read_parquet([{patterns}], hive_partitioning = false)"
+    else:
+        selected = ", ".join(
+            f"NULL::{_SQL_TYPES[column.type]} AS {column.name}" for column in table.columns
+        )
+        source = "WHERE false"
+    return f'CREATE VIEW "{table.name}" AS SELECT {selected} {source}'
 
 
 def _pattern(file: Path) -> str:
@@ -261,7 +277,8 @@ def _pattern(file: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
 
 
 def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.ndarray]:
@@ -341,4 +358,7 @@ def _constants(about: Any, types: dict[str, str]) -> dict[str, int]:
 
 
 def _single(statistics: Any) -> bool:
-    return bool(statistics.has_min_max and statistics.min == statistics.max)
+    if not statistics.has_min_max:
+        return False
+    is_single = statistics.min == statistics.max
+    return bool(is_single)

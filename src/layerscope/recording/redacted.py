@@ -216,7 +216,9 @@ class _Codes:
 
     def of(self, what: str, name: str) -> str:
         """The code of `name`: always the same in one recording."""
-        return f"{what}-{hashlib.blake2b(name.encode(), key=self._key, digest_size=6).hexdigest()}"
+        content = name.encode()
+        digest = hashlib.blake2b(content, key=self._key, digest_size=6)
+        return f"{what}-{digest.hexdigest()}"
 
 
 class _Processes:
@@ -253,15 +255,18 @@ def program_of(command_line: str) -> str:
 def _info(info: RunInfo, codes: _Codes, masked: Callable[[str], str]) -> RunInfo:
     host: dict[str, Any] = {}
     for section, names in _HOST_FACTS.items():
-        if told := {
-            name: value for name in names if (value := info.host_fact(section, name)) is not None
-        }:
-            host[section] = told
-    if kernel := re.match(r"\d+(\.\d+)*", str(info.host_fact("kernel", "release") or "")):
+        values = {name: info.host_fact(section, name) for name in names}
+        known = {name: value for name, value in values.items() if value is not None}
+        if known:
+            host[section] = known
+    release = str(info.host_fact("kernel", "release") or "")
+    kernel = re.match(r"\d+(\.\d+)*", release)
+    if kernel:
         host["kernel"] = {"release": kernel[0]}
-    layers = [
-        msgspec.structs.replace(layer, problem=masked(layer.problem)) for layer in info.layers
-    ]
+    layers = []
+    for layer in info.layers:
+        problem = masked(layer.problem)
+        layers.append(msgspec.structs.replace(layer, problem=problem))
     return _redacted_info(info, codes, host, layers)
 
 
@@ -312,7 +317,9 @@ def _mask_of(run: Run) -> Callable[[str], str]:
     known = re.compile("|".join(patterns) or r"(?!)")
 
     def masked(sentence: str) -> str:
-        return known.sub(MASK, _PATH.sub("(path)", _STEP_MARK.sub(MASK, sentence)))
+        sentence = _STEP_MARK.sub(MASK, sentence)
+        sentence = _PATH.sub("(path)", sentence)
+        return known.sub(MASK, sentence)
 
     return masked
 
@@ -378,7 +385,8 @@ def _named_by_program(data: pa.Table, codes: _Codes) -> pa.Table:
     """Codes for the names of ranges and their like; other kinds have names of a framework."""
     kinds = data["kind"].cast(pa.string())
     for kind in _NAMED_BY_PROGRAM:
-        data = _named(data, kind, codes, _KNOWN_NAME, pc.equal(kinds, kind))
+        is_kind = pc.equal(kinds, kind)
+        data = _named(data, kind, codes, _KNOWN_NAME, is_kind)
     return data
 
 
@@ -388,25 +396,36 @@ def _named(
     """Codes in place of the names that are not `known`, in all rows or `where` it is true."""
     # As plain strings: a dictionary would go on holding the names that no row has any more.
     names = data["name"].cast(pa.string())
-    kept = pc.unique(names if where is None else names.filter(where)).to_pylist()
-    unknown = [name for name in kept if not known.fullmatch(name)]
+    concerned = names if where is None else names.filter(where)
+    different = pc.unique(concerned).to_pylist()
+    unknown = [name for name in different if not known.fullmatch(name)]
     if not unknown:
         return data
-    places = pc.index_in(names, pa.array(unknown, pa.string()))
-    made = pc.take(pa.array([codes.of(what, name) for name in unknown], pa.string()), places)
-    changed = pc.is_valid(places) if where is None else pc.and_(pc.is_valid(places), where)
-    return _replaced(data, "name", pc.if_else(changed, made, names))
+    codes_of_unknown = [codes.of(what, name) for name in unknown]
+    places = pc.index_in(names, _strings(unknown))
+    coded = pc.take(_strings(codes_of_unknown), places)
+    is_changed = pc.is_valid(places)
+    if where is not None:
+        is_changed = pc.and_(is_changed, where)
+    return _replaced(data, "name", pc.if_else(is_changed, coded, names))
+
+
+def _strings(values: list[Any]) -> pa.Array:
+    return pa.array(values, pa.string())
 
 
 def _names_by_program(run: Run) -> pa.Array:
     """The names of all ranges and their like."""
-    names = {""}
+    found = {""}
+    kinds_by_program = pa.array(_NAMED_BY_PROGRAM)
     for file in table_files(run, "totals"):
         with reading(run):
             data = pq.read_table(file, columns=["kind", "name"])
-        is_one = pc.is_in(data["kind"].cast(pa.string()), value_set=pa.array(_NAMED_BY_PROGRAM))
-        names.update(data["name"].cast(pa.string()).filter(is_one).to_pylist())
-    return pa.array(sorted(names))
+        kinds = data["kind"].cast(pa.string())
+        names = data["name"].cast(pa.string())
+        is_one = pc.is_in(kinds, value_set=kinds_by_program)
+        found.update(names.filter(is_one).to_pylist())
+    return pa.array(sorted(found))
 
 
 def _frames(data: pa.Table, codes: _Codes, by_program: pa.Array) -> pa.Table:
@@ -449,20 +468,26 @@ def _frames(data: pa.Table, codes: _Codes, by_program: pa.Array) -> pa.Table:
 
 def _sentences(data: pa.Table, masked: Callable[[str], str]) -> pa.Table:
     for name in ("what", "remedy", "lost"):
-        data = _replaced(data, name, [masked(sentence) for sentence in data[name].to_pylist()])
+        column = data[name].to_pylist()
+        sentences = [masked(sentence) for sentence in column]
+        data = _replaced(data, name, sentences)
     return data
 
 
 def _without(data: pa.Table, name: str) -> pa.Table:
     """The same without what is in this column."""
-    kept_type = data.schema.field(name).type
-    return _replaced(data, name, pa.nulls(data.num_rows, kept_type))
+    column_type = data.schema.field(name).type
+    nothing = pa.nulls(data.num_rows, column_type)
+    return _replaced(data, name, nothing)
 
 
 def _replaced(data: pa.Table, name: str, values: Any) -> pa.Table:
+    place = data.schema.get_field_index(name)
     field = data.schema.field(name)
     if isinstance(values, list):
-        values = pa.array(values, pa.string())
-    if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
+        values = _strings(values)
+    wants_dictionary = pa.types.is_dictionary(field.type)
+    if wants_dictionary and not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
-    return data.set_column(data.schema.get_field_index(name), field, values.cast(field.type))
+    column = values.cast(field.type)
+    return data.set_column(place, field, column)

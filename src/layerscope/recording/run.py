@@ -146,7 +146,8 @@ class Run:
     @property
     def raw(self) -> Path:
         """The folder of the raw files; of several ranks, the folder of their recordings."""
-        return self.path / RANKS if self.is_joined else self.path / "raw"
+        name = RANKS if self.is_joined else "raw"
+        return self.path / name
 
     @property
     def is_joined(self) -> bool:
@@ -190,9 +191,12 @@ class Run:
 
     def save(self) -> None:
         """Write `run.json` by rename."""
+        target = self.path / "run.json"
         temporary = self.path / "run.json.tmp"
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self.info), indent=1) + b"\n")
-        os.replace(temporary, self.path / "run.json")
+        text = msgspec.json.encode(self.info)
+        lines = msgspec.json.format(text, indent=1)
+        temporary.write_bytes(lines + b"\n")
+        os.replace(temporary, target)
 
 
 def refuse_newer(path: Path, data: bytes) -> None:

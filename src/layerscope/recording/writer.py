@@ -30,7 +30,12 @@ _ARROW: dict[str, pa.DataType] = {
 
 def arrow_schema(table: Table) -> pa.Schema:
     """The Arrow schema of `table`."""
-    return pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.nullable) for c in table.columns])
+    fields = []
+    for column in table.columns:
+        arrow_type = _ARROW[column.type]
+        field = pa.field(column.name, arrow_type, nullable=column.nullable)
+        fields.append(field)
+    return pa.schema(fields)
 
 
 def to_arrow(table: Table, columns: Mapping[str, Any]) -> pa.Table:
@@ -110,9 +115,10 @@ class TableWriter:
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
     """Write a small table from a list of rows as finished; returns the number of rows."""
-    return write_columns(
-        folder, name, {c.name: [row.get(c.name) for row in rows] for c in TABLES[name].columns}
-    )
+    columns = {}
+    for column in TABLES[name].columns:
+        columns[column.name] = [row.get(column.name) for row in rows]
+    return write_columns(folder, name, columns)
 
 
 def write_columns(folder: Path, name: str, columns: Mapping[str, Any]) -> int:
@@ -125,4 +131,5 @@ def write_columns(folder: Path, name: str, columns: Mapping[str, Any]) -> int:
 
 def codes_to_names(codes: np.ndarray, names: pa.Array) -> pa.DictionaryArray:
     """A dictionary array from int32 `codes` into `names`."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)
+    indices = pa.array(codes, pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, names)

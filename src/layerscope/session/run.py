@@ -76,7 +76,7 @@ def record(asked: RunOptions) -> int:
     recording = create(asked.output, command, quiet, launch, chosen, asked.window)
     session = Session(recording.raw)
     session.shapes = shapes
-    session.window = asked.window.told(asked.step_mark) if asked.window else None
+    session.window = asked.window.for_agent(asked.step_mark) if asked.window else None
     session.problems += problems
     requested = Requested(asked.layers, session, asked.rate_hz)
     requests = Requests(recording, session)

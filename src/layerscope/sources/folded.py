@@ -75,7 +75,9 @@ def _last_blanks(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.
     rows = np.arange(len(start))
     for letters in range(1, _NUMBER_LETTERS):
         place = stop[rows] - letters
-        rows, place = rows[place >= start[rows]], place[place >= start[rows]]
+        is_inside = place >= start[rows]
+        rows = rows[is_inside]
+        place = place[is_inside]
         is_blank = octets[place] == _SPACE
         found[rows[is_blank]] = place[is_blank]
         rows = rows[~is_blank]
@@ -84,29 +86,52 @@ def _last_blanks(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.
     return found
 
 
+def _fraction(numbers: pa.Array) -> pa.Array:
+    """The digits behind the points, without zeros at their ends."""
+    behind_point = pc.replace_substring_regex(numbers, r"^\d*\.?", "")
+    return pc.utf8_rtrim(behind_point, "0")
+
+
 def _alike(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """How many bytes at the beginning of each stretch are those of the one before; 0 of the
     first.
     """
-    room = np.append(octets, np.zeros(_BLOCK, np.uint8))
-    blocks = np.ndarray(len(octets) + 1, f"V{_BLOCK}", room.data, strides=(1,))  # one at each place
+    padding = np.zeros(_BLOCK, np.uint8)
+    padded = np.append(octets, padding)
+    # A block of bytes at each place.
+    blocks = np.ndarray(len(octets) + 1, f"V{_BLOCK}", padded.data, strides=(1,))
     length = stop - start
-    found = np.append(0, np.minimum(length[1:], length[:-1]))
+    shorter = np.minimum(length[1:], length[:-1])
+    found = np.append(0, shorter)
     rows = np.flatnonzero(found > 0)
-    begin, before, most = start[rows], start[rows - 1], found[rows]
-    for done in range(0, int(most.max(initial=0)), _BLOCK):
-        differs = blocks[begin + done].view("<u8") ^ blocks[before + done].view("<u8")
-        differs = differs.reshape(-1, _BLOCK // 8)
-        is_end = differs.any(axis=1)
-        ended = differs[is_end]
-        word = (ended != 0).argmax(axis=1)
-        bits = ended[np.arange(len(ended)), word]
-        # The lowest bit that is set, by its logarithm.
-        same = done + 8 * word + (np.log2(bits & (~bits + np.uint64(1))) / 8).astype(np.int64)
-        found[rows[is_end]] = np.minimum(same, most[is_end])
-        goes_on = ~is_end & (most > done + _BLOCK)
-        rows, begin, before, most = rows[goes_on], begin[goes_on], before[goes_on], most[goes_on]
+    begin = start[rows]
+    before = start[rows - 1]
+    most = found[rows]
+    for compared in range(0, int(most.max(initial=0)), _BLOCK):
+        these = blocks[begin + compared].view("<u8")
+        those = blocks[before + compared].view("<u8")
+        differences = (these ^ those).reshape(-1, _BLOCK // 8)
+        is_end = differences.any(axis=1)
+        alike = compared + _equal_bytes(differences[is_end])
+        found[rows[is_end]] = np.minimum(alike, most[is_end])
+        goes_on = ~is_end & (most > compared + _BLOCK)
+        rows = rows[goes_on]
+        begin = begin[goes_on]
+        before = before[goes_on]
+        most = most[goes_on]
     return found
+
+
+def _equal_bytes(differences: np.ndarray) -> np.ndarray:
+    """Of rows of words, one of them not 0: how many bytes at the beginning of each row are 0."""
+    word = (differences != 0).argmax(axis=1)
+    rows = np.arange(len(differences))
+    bits = differences[rows, word]
+    lowest_bit = bits & (~bits + np.uint64(1))
+    # Which byte of the word it is in, by its logarithm.
+    byte = (np.log2(lowest_bit) / 8).astype(np.int64)
+    equal: np.ndarray = 8 * word + byte
+    return equal
 
 
 @dataclass(slots=True)
@@ -168,43 +193,55 @@ class _Folded:
         """What these numbers say, in the unit of `weight`, which becomes another one where it
         must.
         """
-        text, fraction = number.cast(pa.string()), None
+        text = number.cast(pa.string())
+        fraction = None
         if pc.any(pc.match_substring(text, ".")).as_py():
-            fraction = pc.utf8_rtrim(pc.replace_substring_regex(text, r"^\d*\.?", ""), "0")
+            fraction = _fraction(text)
             text = pc.replace_substring_regex(text, r"\..*", "")
-            self.digits = max(self.digits, pc.max(pc.utf8_length(fraction)).as_py())
+            longest = pc.max(pc.utf8_length(fraction)).as_py()
+            self.digits = max(self.digits, longest)
         whole: np.ndarray = text.cast(pa.int64()).to_numpy()
         self.total += float(whole.sum(dtype=np.float64)) + len(whole)
-        self._rescale(min(self.digits, _MOST_DIGITS, int(np.floor(np.log10(_MOST / self.total)))))
-        weight: np.ndarray = (
-            whole * 10**self.exponent if self.exponent > 0 else whole // 10**-self.exponent
-        )
-        if fraction is not None and self.exponent > 0:
-            shown = pc.utf8_rpad(
-                pc.utf8_slice_codeunits(fraction, 0, self.exponent), self.exponent, "0"
-            )
-            weight += shown.cast(pa.int64()).to_numpy()
+        possible = int(np.floor(np.log10(_MOST / self.total)))
+        self._rescale(min(self.digits, _MOST_DIGITS, possible))
+        exponent = self.exponent
+        if exponent <= 0:
+            shortened: np.ndarray = whole // 10**-exponent
+            return shortened
+        weight: np.ndarray = whole * 10**exponent
+        if fraction is not None:
+            digits = pc.utf8_slice_codeunits(fraction, 0, exponent)
+            digits = pc.utf8_rpad(digits, exponent, "0")
+            weight += digits.cast(pa.int64()).to_numpy()
         return weight
 
     def _rescale(self, exponent: int) -> None:
         """Let `weight` be what was written times another power of ten."""
-        if exponent > self.exponent:
-            self.weight *= 10 ** (exponent - self.exponent)
-        elif exponent < self.exponent:
-            self.weight //= 10 ** (self.exponent - exponent)
+        more = exponent - self.exponent
+        if more > 0:
+            self.weight *= 10**more
+        elif more < 0:
+            self.weight //= 10**-more
         self.exponent = exponent
 
     def _add_other(self, line: bytes) -> None:
         """Take in a line that has something behind its number, or none."""
-        told = None if _COMMENT.match(line) else _LINE.match(line)
-        if told:
-            names = _LINE.match(told[1]) if self.has_two else None
-            stack = np.frombuffer(bytearray((names or told)[1] + b" "), np.uint8)
-            weight = self._weights(pa.array([told[2]], pa.binary()))
-            self._add_stacks(stack, np.array([0]), np.array([len(stack) - 1]), weight)
-        elif not _COMMENT.match(line):
+        if _COMMENT.match(line):
+            return
+        parts = _LINE.match(line)
+        if not parts:
             self.rejected += 1
             self.example = self.example or line.decode("utf-8", "replace")
+            return
+        names, number = parts[1], parts[2]
+        inner = _LINE.match(names) if self.has_two else None
+        if inner:
+            names = inner[1]
+        stack = np.frombuffer(bytearray(names + b" "), np.uint8)
+        weight = self._weights(pa.array([number], pa.binary()))
+        first = np.array([0])
+        end = np.array([len(stack) - 1])
+        self._add_stacks(stack, first, end, weight)
 
     def _add_stacks(
         self, octets: np.ndarray, start: np.ndarray, stop: np.ndarray, weight: np.ndarray
@@ -217,24 +254,27 @@ class _Folded:
         """
         octets[stop] = _SEMICOLON
         ends = np.flatnonzero(octets == _SEMICOLON)
-        first, last = np.searchsorted(ends, start), np.searchsorted(ends, stop)
-        fork = np.minimum(np.searchsorted(ends, start + _alike(octets, start, stop + 1)), last)
+        first = np.searchsorted(ends, start)
+        last = np.searchsorted(ends, stop)
+        differs_at = start + _alike(octets, start, stop + 1)
+        fork = np.minimum(np.searchsorted(ends, differs_at), last)
         count = last - fork + 1
         done = np.cumsum(count)
-        name = np.arange(done[-1]) + np.repeat(fork - (done - count), count)
+        shift = fork - (done - count)
+        name = np.arange(done[-1]) + np.repeat(shift, count)
+        depth = name - np.repeat(first, count)
         begins = np.append(0, ends[:-1] + 1)
         begins[first] = start
         names = taken(octets, begins[name], ends[name]).dictionary_encode()
-        known = np.fromiter(
-            map(self._number, names.dictionary.to_pylist()), np.int32, len(names.dictionary)
-        )
-        stack = self.tree.walk(known[names.indices.to_numpy()], name - np.repeat(first, count))[
-            done - 1
-        ]
-        if self.tree.count > len(self.weight):
+        distinct = names.dictionary.to_pylist()
+        known = np.fromiter(map(self._number, distinct), np.int32, len(distinct))
+        frames = known[names.indices.to_numpy()]
+        stack = self.tree.walk(frames, depth)[done - 1]
+        missing = self.tree.count - len(self.weight)
+        if missing > 0:
             # By little: twice as much would be the largest of all that is held.
-            more = self.tree.count + self.tree.count // 8 - len(self.weight)
-            self.weight = np.append(self.weight, np.zeros(more + (1 << 16), np.int64))
+            more = missing + self.tree.count // 8 + (1 << 16)
+            self.weight = np.append(self.weight, np.zeros(more, np.int64))
         np.add.at(self.weight, stack, weight)
 
     def _number(self, text: bytes) -> int:
@@ -246,16 +286,20 @@ class _Folded:
             return found
 
     def _frame(self, name: str) -> int:
-        if name.endswith("_[k]"):
-            return self.frames.add("kernel", name[:-4])
-        if name.endswith("_[j]"):
-            return self.frames.add("native", name[:-4], object=JIT)
-        if name.endswith("_[i]"):
-            return self.frames.add("native", name[:-4])
+        frames = self.frames
+        without_mark, mark = name[:-4], name[-4:]
+        if mark == "_[k]":
+            return frames.add("kernel", without_mark)
+        if mark == "_[j]":
+            return frames.add("native", without_mark, object=JIT)
+        if mark == "_[i]":
+            return frames.add("native", without_mark)
         source = _SOURCE.match(name)
         if source:
-            return self.frames.add("python", source[1], file=source[2], line=int(source[3][:9]))
-        return self.frames.add("kernel" if name == "[kernel]" else "native", name)
+            line = int(source[3][:9])
+            return frames.add("python", source[1], file=source[2], line=line)
+        layer = "kernel" if name == "[kernel]" else "native"
+        return frames.add(layer, name)
 
     def _of_numbers(self) -> list[Problem]:
         """What must be said of numbers that were not taken as they are."""

@@ -47,13 +47,18 @@ class ForeignFile:
 
     def new_processes(self) -> list[SourceProcess]:
         """All processes of the file, once."""
-        found, self._is_new = self._is_new, False
-        return [*self._processes] if found else []
+        if not self._is_new:
+            return []
+        self._is_new = False
+        return list(self._processes)
 
     def new_samples(self) -> list[ImportedStacks]:
         """The samples of the file, once."""
-        stacks, self._stacks = self._stacks, None
-        return [] if stacks is None else [stacks]
+        stacks = self._stacks
+        if stacks is None:
+            return []
+        self._stacks = None
+        return [stacks]
 
     def finish(self, session: dict[str, Any]) -> list[SourceProcess]:
         """There is nothing more."""
@@ -123,21 +128,28 @@ class ForeignEvents(ProcessEvents):
 
     def advance(self) -> bool:
         """Make more spans ready for `batches`; False: there are no more."""
-        if self.records == len(self._spans):
+        count = len(self._spans)
+        if self.records == count:
             return False
-        wanted = min(self.records + _PIECE_SPANS, len(self._spans))
-        self.records = int(self._cuts[np.searchsorted(self._cuts, wanted)])
+        wanted = min(self.records + _PIECE_SPANS, count)
+        place = np.searchsorted(self._cuts, wanted)
+        self.records = int(self._cuts[place])
         self.waiting = self.records - self._given
         return True
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
         """By track, the spans that are ready."""
         spans = self._spans[self._given : self.records]
-        self._given, self.waiting = self.records, 0
-        spans = spans[np.argsort(spans["track"], kind="stable")]
-        for rows in np.split(spans, np.flatnonzero(np.diff(spans["track"])) + 1):
+        self._given = self.records
+        self.waiting = 0
+        order = np.argsort(spans["track"], kind="stable")
+        spans = spans[order]
+        is_border = np.diff(spans["track"]) != 0
+        borders = np.flatnonzero(is_border) + 1
+        for rows in np.split(spans, borders):
             if len(rows):
-                yield int(rows["track"][0]), rows
+                track = int(rows["track"][0])
+                yield track, rows
 
     @property
     def read_until_ns(self) -> int:
@@ -152,11 +164,16 @@ class ForeignEvents(ProcessEvents):
 
 def _spans(content: Imported) -> np.ndarray:
     spans = np.zeros(len(content.start_ns), SPAN)
-    spans["start"], spans["end"] = content.start_ns, content.start_ns + content.dur_ns
+    # The name 0 is that of names which are left out; texts of arguments come behind the names.
+    first_args = 1 + len(content.names)
+    has_args = content.args >= 0
+    spans["start"] = content.start_ns
+    spans["end"] = content.start_ns + content.dur_ns
     spans["name"] = content.name + 1
-    spans["args"] = np.where(content.args >= 0, content.args + 1 + len(content.names), 0)
-    for name in ("track", "depth", "kind"):
-        spans[name] = getattr(content, name)
+    spans["args"] = np.where(has_args, content.args + first_args, 0)
+    spans["track"] = content.track
+    spans["depth"] = content.depth
+    spans["kind"] = content.kind
     spans["seq"] = -1
     for name, values in content.more.items():
         spans[name] = values
@@ -182,22 +199,29 @@ def _track(number: int, track: ImportedTrack, start_ns: int) -> SourceTrack:
 
 
 def _readings(content: Imported) -> list[tuple[int, int, int, int]]:
-    if content.realtime_ns is None:
+    realtime_ns = content.realtime_ns
+    if realtime_ns is None:
         return []
-    return [(NO_TICKS, content.realtime_at_ns, content.realtime_ns, _CLOCK_ERROR_NS)]
+    reading = (NO_TICKS, content.realtime_at_ns, realtime_ns, _CLOCK_ERROR_NS)
+    return [reading]
 
 
 def extent(content: Imported) -> tuple[int, int]:
     """When the first of all spans and samples began, or a thread before it, and when the last of
     them ended.
     """
-    start_ns, end_ns = content.start_ns, content.start_ns + content.dur_ns
+    start_ns = content.start_ns
+    end_ns = start_ns + content.dur_ns
     if content.stacks is not None:
         samples = content.stacks.samples
-        start_ns = np.append(start_ns, samples["at_ns"])
-        end_ns = np.append(end_ns, samples["at_ns"] + samples["weight_ns"] * samples["exact"])
+        at_ns = samples["at_ns"]
+        dur_ns = samples["weight_ns"] * samples["exact"]
+        start_ns = np.append(start_ns, at_ns)
+        end_ns = np.append(end_ns, at_ns + dur_ns)
     if not len(start_ns):
         return 0, 0
+    starts_ns = [process.start_ns for process in content.processes]
+    starts_ns += [track.start_ns for track in content.tracks]
     # Threads that were there before the file began have the time 0.
-    known = [one.start_ns for one in content.processes] + [one.start_ns for one in content.tracks]
-    return min([int(start_ns.min()), *filter(None, known)]), int(end_ns.max())
+    known_ns = [int(start_ns.min()), *filter(None, starts_ns)]
+    return min(known_ns), int(end_ns.max())

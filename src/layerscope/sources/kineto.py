@@ -132,7 +132,9 @@ class _File(msgspec.Struct, gc=False):
 
 def recognises(head: bytes) -> bool:
     """Whether a file that begins so is a trace of torch.profiler."""
-    return head.lstrip().startswith(b"{") and bool(_KINETO.search(head))
+    if not head.lstrip().startswith(b"{"):
+        return False
+    return _KINETO.search(head) is not None
 
 
 def read(path: Path) -> Imported:
@@ -196,9 +198,10 @@ def _file(path: Path) -> _File:
 
 def _possible(file: _File) -> _File:
     """The file without events whose times or numbers are beyond what there can be."""
+    before = len(file.events)
     events = [event for event in file.events if _is_possible(event)]
-    file.rejected = len(file.events) - len(events)
     file.events = events
+    file.rejected = before - len(events)
     if abs(file.base_ns) >= _MOST_NUMBER:
         file.base_ns = 0
     return file
@@ -209,19 +212,22 @@ def _processes(events: list[_Event], tids: list[int]) -> tuple[list[int], list[i
     pid_of = {}
     for event in events:
         if event.cat in _OF_CPU:
-            pid_of[_number(event.tid)] = _number(event.pid)
+            tid = _number(event.tid)
+            pid_of[tid] = _number(event.pid)
     pid_of_thread = [pid_of[tid] for tid in tids]
     pids = sorted(set(pid_of_thread)) or [0]
-    return [pids.index(pid) for pid in pid_of_thread], pids
+    places = [pids.index(pid) for pid in pid_of_thread]
+    return places, pids
 
 
 def _problems(file: _File) -> list[Problem]:
     """What the trace has and the recording has not."""
-    problems = []
-    if file.rejected:
-        what = f"{file.rejected:,} events of the trace have times or numbers that cannot be"
-        problems.append(Problem(OPERATORS, "events_rejected", what, "record again", "these events"))
-    return [*problems, *_of_gpu(file.events)]
+    of_gpu = _of_gpu(file.events)
+    if not file.rejected:
+        return list(of_gpu)
+    what = f"{file.rejected:,} events of the trace have times or numbers that cannot be"
+    rejected = Problem(OPERATORS, "events_rejected", what, "record again", "these events")
+    return [rejected, *of_gpu]
 
 
 def _of_gpu(events: list[_Event]) -> list[Problem]:
@@ -239,75 +245,103 @@ def _decode(content: bytes) -> _File:
     try:
         return decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return decoder.decode(_NAME.sub(_escaped, content).decode("utf-8", "replace").encode())
+        escaped = _NAME.sub(_escaped, content)
+        text = escaped.decode("utf-8", "replace")
+        return decoder.decode(text.encode())
 
 
 def _escaped(found: re.Match[bytes]) -> bytes:
     """A name as JSON wants it."""
     before, name, after = found.groups()
-    return before + _WITHIN.sub(lambda one: b"\\u%04x" % one[0][0], name) + after
+    name = _WITHIN.sub(_escaped_byte, name)
+    return before + name + after
+
+
+def _escaped_byte(found: re.Match[bytes]) -> bytes:
+    byte = found[0][0]
+    return b"\\u%04x" % byte
 
 
 def _columns(file: _File, clock: Conversion) -> KinetoTrace:
     """The spans of a decoded trace."""
     rows = [event for event in file.events if event.ph == "X" and event.cat in _OF_CPU]
     start, end = _times_ns(rows, file.base_ns)
-    latest = max(
-        [int(end.max(initial=0)), *_moments_ns(file.events, "Record Window End", file.base_ns)]
-    )
+    window_ends = _moments_ns(file.events, "Record Window End", file.base_ns)
     unfinished = _unfinished(rows)
-    end[unfinished] = latest
+    end[unfinished] = max([int(end.max(initial=0)), *window_ends])
     tid = np.array([_number(event.tid) for event in rows], np.int64)
     order = np.lexsort((-end, start, tid))
     rows = [rows[at] for at in order.tolist()]
-    start, end, tid, unfinished = start[order], end[order], tid[order], unfinished[order]
+    start, end = start[order], end[order]
+    tid, unfinished = tid[order], unfinished[order]
     names: dict[str, int] = {}
-    shape_codes: dict[tuple[bytes, bytes], int] = {}
-    arguments = [event.args or _Arguments() for event in rows]
     name = np.array([names.setdefault(event.name, len(names)) for event in rows], np.int32)
-    shapes = [
-        shape_codes.setdefault((bytes(args.shapes), bytes(args.types)), len(shape_codes))
-        if bytes(args.shapes)
-        else -1
-        for args in arguments
-    ]
-    seq = np.array([-1 if args.sequence is None else args.sequence for args in arguments], np.int64)
-    forward_thread = np.array([args.forward_thread for args in arguments], np.int64)
     is_range = np.array([event.cat == ANNOTATION for event in rows], np.bool_)
+    arguments = [event.args or _Arguments() for event in rows]
+    forward_thread = np.array([args.forward_thread for args in arguments], np.int64)
+    shapes, shape_texts = _shapes(arguments)
     return KinetoTrace(
         start_ns=clock.to_run(start),
         end_ns=clock.to_run(end),
         name=name,
         kind=_kinds(name, list(names), is_range, forward_thread, tid),
         depth=depths(tid, start, end),
-        seq=np.where((seq < 0) | (seq > np.iinfo(np.int32).max), -1, seq).astype(np.int32),
+        seq=_sequence_numbers(arguments),
         forward_thread=forward_thread,
-        shapes=np.array(shapes, np.int32),
+        shapes=shapes,
         tid=tid,
         unfinished=unfinished,
         names=list(names),
-        shape_texts=[_shape_text(*pair) for pair in shape_codes],
+        shape_texts=shape_texts,
         thread_names=_thread_names(file.events),
         framework_threads=_framework_threads(file.events, tid, start, forward_thread, file.base_ns),
     )
 
 
+def _sequence_numbers(arguments: list[_Arguments]) -> np.ndarray:
+    """-1 where there is none, or one that is not possible."""
+    numbers = [-1 if args.sequence is None else args.sequence for args in arguments]
+    seq = np.array(numbers, np.int64)
+    most = np.iinfo(np.int32).max
+    is_possible = (seq >= 0) & (seq <= most)
+    seq[~is_possible] = -1
+    return seq.astype(np.int32)
+
+
+def _shapes(arguments: list[_Arguments]) -> tuple[np.ndarray, list[str]]:
+    """By event the place of its shapes among the different ones (-1: none), and these as texts."""
+    codes: dict[tuple[bytes, bytes], int] = {}
+    shapes = []
+    for args in arguments:
+        dimensions = bytes(args.shapes)
+        if dimensions:
+            pair = dimensions, bytes(args.types)
+            shapes.append(codes.setdefault(pair, len(codes)))
+        else:
+            shapes.append(-1)
+    texts = [_shape_text(*pair) for pair in codes]
+    return np.array(shapes, np.int32), texts
+
+
 def _is_possible(event: _Event) -> bool:
     """Whether the times and numbers of an event are not beyond what there can be."""
-    numbers: list[int | str | None] = [event.tid, event.pid]
+    if abs(event.ts) >= _MOST_US or abs(event.dur) >= _MOST_US:
+        return False
+    fields: list[int | str | None] = [event.tid, event.pid]
     if event.args is not None:
-        numbers += [event.args.sequence, event.args.forward_thread]
-    has_times = abs(event.ts) < _MOST_US and abs(event.dur) < _MOST_US
-    return has_times and all(
-        abs(number) < _MOST_NUMBER for number in numbers if isinstance(number, int)
-    )
+        fields += [event.args.sequence, event.args.forward_thread]
+    numbers = [field for field in fields if isinstance(field, int)]
+    return all(abs(number) < _MOST_NUMBER for number in numbers)
 
 
 def _times_ns(rows: list[_Event], base_ns: int) -> tuple[np.ndarray, np.ndarray]:
     """Start and end in whole ns of CLOCK_REALTIME."""
-    start = np.array([_ns(event.ts) for event in rows], np.int64) + base_ns
-    duration = np.array([_ns(event.dur) for event in rows], np.int64)
-    return start, start + np.maximum(duration, 0)
+    starts = [_ns(event.ts) for event in rows]
+    durations = [_ns(event.dur) for event in rows]
+    start_ns = np.array(starts, np.int64) + base_ns
+    dur_ns = np.array(durations, np.int64)
+    end_ns = start_ns + np.maximum(dur_ns, 0)
+    return start_ns, end_ns
 
 
 def _ns(microseconds: Decimal) -> int:
@@ -316,11 +350,13 @@ def _ns(microseconds: Decimal) -> int:
 
 def _moments_ns(events: list[_Event], name: str, base_ns: int) -> list[int]:
     """When the instant events of this name happened."""
-    moments = []
+    moments_ns = []
     for event in events:
-        if event.ph == "i" and event.name == name:
-            moments.append(base_ns + _ns(event.ts))
-    return moments
+        is_instant = event.ph == "i"
+        if is_instant and event.name == name:
+            since_base_ns = _ns(event.ts)
+            moments_ns.append(base_ns + since_base_ns)
+    return moments_ns
 
 
 def _unfinished(rows: list[_Event]) -> np.ndarray:
@@ -342,16 +378,18 @@ def _unfinished(rows: list[_Event]) -> np.ndarray:
 def _shape_text(shapes: bytes, types: bytes) -> str:
     """Both lists as JSON, with the names that torch gives its dtypes in Python."""
     try:
-        sizes, kinds = decoded(shapes, list[Any]), decoded(types, list[str])
+        sizes = decoded(shapes, list[Any])
+        kinds = decoded(types, list[str])
     except ValueError:
         return json.dumps({"shapes": None})
-    kinds += [""] * (len(sizes) - len(kinds))
-    of_tensors = [
-        size if kind in DTYPES else None for size, kind in zip(sizes, kinds, strict=False)
-    ]
-    return json.dumps(
-        {"shapes": of_tensors, "dtypes": [DTYPES.get(kind, kind or None) for kind in kinds]}
-    )
+    missing = len(sizes) - len(kinds)
+    kinds += [""] * missing
+    of_tensors = []
+    for size, kind in zip(sizes, kinds, strict=False):
+        is_tensor = kind in DTYPES
+        of_tensors.append(size if is_tensor else None)
+    dtypes = [DTYPES.get(kind, kind or None) for kind in kinds]
+    return json.dumps({"shapes": of_tensors, "dtypes": dtypes})
 
 
 def _kinds(
@@ -390,20 +428,30 @@ def depths(tid: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     `KinetoTrace`.
     """
     depth = np.zeros(len(tid), np.int32)
-    bounds = [0, *(np.flatnonzero(tid[1:] != tid[:-1]) + 1).tolist(), len(tid)]
-    for first, last in pairwise(bounds):
-        starts, ends = start[first:last], end[first:last]
-        ended = np.searchsorted(np.sort(ends), starts, side="right")
-        # Spans without a duration, which end where they start, count there even if they come
-        # behind.
-        empty = np.append(0, np.cumsum(starts == ends))
-        behind = empty[np.searchsorted(starts, starts, side="right")] - empty[:-1]
-        depth[first:last] = np.arange(last - first) - ended + behind
+    is_border = tid[1:] != tid[:-1]
+    borders = np.flatnonzero(is_border) + 1
+    for first, last in pairwise([0, *borders.tolist(), len(tid)]):
+        of_thread = slice(first, last)
+        depth[of_thread] = _depths_of_thread(start[of_thread], end[of_thread])
+    return depth
+
+
+def _depths_of_thread(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    before = np.arange(len(start))
+    ended = np.searchsorted(np.sort(end), start, side="right")
+    # Spans without a duration, which end where they start, count there even if they come
+    # behind.
+    empty = np.append(0, np.cumsum(start == end))
+    behind_start = np.searchsorted(start, start, side="right")
+    empty_behind = empty[behind_start] - empty[:-1]
+    depth: np.ndarray = before - ended + empty_behind
     return depth
 
 
 def _number(tid: int | str) -> int:
-    return tid if isinstance(tid, int) else -1
+    if isinstance(tid, int):
+        return tid
+    return -1
 
 
 def _thread_names(events: list[_Event]) -> dict[int, str]:

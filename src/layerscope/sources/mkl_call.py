@@ -77,9 +77,11 @@ def parse(text: str) -> Call | None:
 def _product(routine: str, words: list[str], problem: str) -> Call:
     """A matrix product; `words`: its arguments that are no addresses."""
     types = _types_of_product(routine)
-    dtype = types[0] if len(set(types)) == 1 else "".join(types)
+    distinct = set(types)
+    dtype = types[0] if len(distinct) == 1 else "".join(types)
     sizes = [int(word) for word in words[:6] if _NUMBER.fullmatch(word)]
-    if len(sizes) < 3 or len(types) != 3 or not _PRODUCT.fullmatch(routine):
+    is_known = len(types) == 3 and _PRODUCT.fullmatch(routine) is not None
+    if len(sizes) < 3 or not is_known:
         return Call(routine, "gemm", dtype, problem)
     rows, columns, depth = sizes[:3]
     left_bytes, right_bytes, result_bytes = (_ELEMENT_BYTES[name] for name in types)
@@ -94,7 +96,11 @@ def _product(routine: str, words: list[str], problem: str) -> Call:
 
 def _types_of_product(routine: str) -> list[str]:
     """The types of the left and the right matrix and of the result."""
-    if not routine.startswith("GEMM_"):
-        return [_TYPES.get(routine[0], "")] * 3
-    mixed = _ONE_TYPE.findall(routine.partition("_")[2])
-    return [name.lower() for name in mixed] or [_TYPES.get(routine[0], "")] * 3
+    if routine.startswith("GEMM_"):
+        _, _, types = routine.partition("_")
+        mixed = _ONE_TYPE.findall(types)
+        if mixed:
+            return [name.lower() for name in mixed]
+    letter = routine[0]
+    of_all = _TYPES.get(letter, "")
+    return [of_all, of_all, of_all]

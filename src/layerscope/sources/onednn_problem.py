@@ -104,8 +104,8 @@ def parse(text: str) -> OnednnProblem:
             dtype=call.dtype,
             algorithm=call.routine,
             problem=call.problem,
-            flop=_told(call.flop),
-            bytes=_told(call.bytes),
+            flop=_fitting(call.flop),
+            bytes=_fitting(call.bytes),
         )
     fields = text.split(",")
     if _ENGINE.fullmatch(fields[0]):
@@ -152,14 +152,16 @@ def _primitive(fields: list[str]) -> OnednnProblem:
         attributes.strip(),
         algorithm,
         problem,
-        _told(_flop(kind, prop_kind, algorithm, problem, sizes)),
-        _told(_bytes(kind, prop_kind, tensors, sizes)),
+        _fitting(_flop(kind, prop_kind, algorithm, problem, sizes)),
+        _fitting(_bytes(kind, prop_kind, tensors, sizes)),
     )
 
 
-def _told(count: int | None) -> int | None:
+def _fitting(count: int | None) -> int | None:
     """`count`, unless it does not fit the tables."""
-    return count if count is not None and count <= _LARGEST else None
+    if count is None or count > _LARGEST:
+        return None
+    return count
 
 
 def _partition(fields: list[str]) -> OnednnProblem:
@@ -195,21 +197,33 @@ def _partition(fields: list[str]) -> OnednnProblem:
 def _tensors(descriptors: str) -> tuple[tuple[Tensor, ...], str, str]:
     """The tensors of a column of descriptors, their types in one word, and their layouts."""
     tensors = tuple(_tensor(text) for text in descriptors.split())
+    layouts = []
+    for tensor in tensors:
+        is_minor = tensor.name.startswith(("bia", "ws"))
+        if not is_minor and tensor.layout not in ("", "undef", "x"):
+            layouts.append(f"{tensor.name}:{tensor.layout}")
+    return tensors, _types(tensors), " ".join(layouts)
+
+
+def _types(tensors: tuple[Tensor, ...]) -> str:
+    """The types of sources, weights and results: once where they are all the same."""
     first: dict[str, str] = {}
     for tensor in tensors:
-        role = next(
-            (role for role in ("src", "wei", "dst") if tensor.name.startswith(role)), tensor.name
-        )
-        if role in ("src", "wei", "dst", "data") and tensor.dtype not in ("", "undef"):
+        role = _role(tensor.name)
+        if role is not None and tensor.dtype not in ("", "undef"):
             first.setdefault(role, tensor.dtype)
-    distinct = dict.fromkeys(first.values())
-    dtype = "".join(first.values()) if len(distinct) > 1 else "".join(distinct)
-    shown = [
-        f"{tensor.name}:{tensor.layout}"
-        for tensor in tensors
-        if tensor.layout not in ("", "undef", "x") and not tensor.name.startswith(("bia", "ws"))
-    ]
-    return tensors, dtype, " ".join(shown)
+    types = list(first.values())
+    if len(set(types)) == 1:
+        return types[0]
+    return "".join(types)
+
+
+def _role(name: str) -> str | None:
+    """None for what says nothing about the type of the computation."""
+    for role in ("src", "wei", "dst"):
+        if name.startswith(role):
+            return role
+    return name if name == "data" else None
 
 
 def _tensor(text: str) -> Tensor:
@@ -235,7 +249,9 @@ def _tensor(text: str) -> Tensor:
 
 def _layout(parts: list[str]) -> str:
     """From `kind:tag:...`: the tag, or the kind where there is none (`wino`, `csr`, `any`)."""
-    return next((part for part in (parts[1:2] + parts[:1]) if part), "")
+    kind, *others = parts or [""]
+    tag = others[0] if others else ""
+    return tag or kind
 
 
 class _Sizes(NamedTuple):
@@ -255,21 +271,43 @@ def _sizes(kind: str, problem: str) -> _Sizes | None:
     to read it.
     """
     if kind in ("convolution", "deconvolution", "inner_product") or kind.startswith("pooling"):
-        return _windowed_sizes(kind, {name: int(value) for name, value in _NUMBER.findall(problem)})
+        return _windowed_sizes(kind, _named_sizes(problem))
     if kind in ("matmul", "gemm_api", "gemm"):
         return _product_sizes(problem)
     parts = problem.split(":")
     if not all(_DIMENSIONS.fullmatch(part) for part in parts):
-        numbers = _NUMBER.findall(problem)
-        known = {"mb", "ic", "id", "ih", "iw"}.issuperset(name for name, _ in numbers)
-        elements = prod(int(value) for _, value in numbers) if numbers and known else None
-        return None if elements is None else _Sizes(elements, 0, 0, elements, 0)
+        return _elementwise_sizes(problem)
     if len(parts) > 1 and kind != "binary":
         return None
-    shapes = [[int(size) for size in part.split("x")] for part in parts]
+    first, *others = map(_shape, parts)
+    if not others:
+        return _Sizes(prod(first), 0, 0, prod(first), 0)
     # Of a binary one either source may be repeated along a dimension of the other.
-    result = map(max, *shapes[:2]) if len(shapes) > 1 else shapes[0]
-    return _Sizes(prod(shapes[0]), prod(shapes[1]) if len(shapes) > 1 else 0, 0, prod(result), 0)
+    second = others[0]
+    result = map(max, first, second)
+    return _Sizes(prod(first), prod(second), 0, prod(result), 0)
+
+
+def _named_sizes(problem: str) -> dict[str, int]:
+    sizes = {}
+    for name, digits in _NUMBER.findall(problem):
+        sizes[name] = int(digits)
+    return sizes
+
+
+def _shape(dimensions: str) -> list[int]:
+    """Such as `64x128`."""
+    return [int(size) for size in dimensions.split("x")]
+
+
+def _elementwise_sizes(problem: str) -> _Sizes | None:
+    """Of as many elements as `mb2ic16ih8iw8` says."""
+    numbers = _NUMBER.findall(problem)
+    names = {name for name, _ in numbers}
+    if not names or not names <= {"mb", "ic", "id", "ih", "iw"}:
+        return None
+    elements = prod(int(value) for _, value in numbers)
+    return _Sizes(elements, 0, 0, elements, 0)
 
 
 def _windowed_sizes(kind: str, told: dict[str, int]) -> _Sizes | None:
@@ -301,23 +339,25 @@ def _product_sizes(problem: str) -> _Sizes | None:
     """
     parts = problem.split(":")
     if len(parts) >= 2 and all(_DIMENSIONS.fullmatch(part) for part in parts[:2]):
-        left, right = ([int(size) for size in part.split("x")] for part in parts[:2])
-        if len(left) != len(right) or len(left) < 2 or left[-1] != right[-2]:
-            return None
-        batch = prod(max(pair) for pair in zip(left[:-2], right[:-2], strict=True))
-        rows, columns = left[-2], right[-1]
-        return _Sizes(
-            prod(left),
-            prod(right),
-            columns,
-            batch * rows * columns,
-            batch * rows * columns * left[-1],
-        )
-    told = {name: int(value) for name, value in _NUMBER.findall(problem)}
-    if not {"m", "n", "k"} <= told.keys():
+        return _batched_sizes(_shape(parts[0]), _shape(parts[1]))
+    size = _named_sizes(problem)
+    if not {"m", "n", "k"} <= size.keys():
         return None
-    rows, columns, depth = told["m"], told["n"], told["k"]
-    return _Sizes(rows * depth, depth * columns, columns, rows * columns, rows * columns * depth)
+    rows, columns, depth = size["m"], size["n"], size["k"]
+    result = rows * columns
+    return _Sizes(rows * depth, depth * columns, columns, result, result * depth)
+
+
+def _batched_sizes(left: list[int], right: list[int]) -> _Sizes | None:
+    if len(left) != len(right) or len(left) < 2:
+        return None
+    *left_batch, rows, depth = left
+    *right_batch, right_rows, columns = right
+    if depth != right_rows:
+        return None
+    batch = prod(map(max, left_batch, right_batch))
+    result = batch * rows * columns
+    return _Sizes(prod(left), prod(right), columns, result, result * depth)
 
 
 def _flop(
@@ -344,16 +384,20 @@ def _flop(
 
 
 def _recurrent_flop(prop_kind: str, algorithm: str, problem: str) -> int | None:
-    size = {name: int(value) for name, value in _NUMBER.findall(problem)}
-    gates = _GATES.get(algorithm.removeprefix("alg:").partition(" ")[0])
+    size = _named_sizes(problem)
+    name, _, _ = algorithm.removeprefix("alg:").partition(" ")
+    gates = _GATES.get(name)
     hidden = size.get("dhc", size.get("dic"))
-    if gates is None or hidden is None or not {"l", "t", "mb", "slc", "sic"} <= size.keys():
+    is_complete = {"l", "t", "mb", "slc", "sic"} <= size.keys()
+    if gates is None or hidden is None or not is_complete:
         return None
     directions = size.get("d", 2 if "bidirectional" in algorithm else 1)
-    is_projected = "dhc" in size and size.get("dic", hidden) != hidden
-    projected = size["dic"] * hidden if is_projected else 0
+    projection = size.get("dic", hidden)
+    is_projected = "dhc" in size and projection != hidden
+    projected = projection * hidden if is_projected else 0
     cells = size["l"] * directions * size["t"] * size["mb"]
-    per_cell = gates * hidden * (size["slc"] + size["sic"]) + projected
+    inputs = size["slc"] + size["sic"]
+    per_cell = gates * hidden * inputs + projected
     passes = 2 if prop_kind.startswith("backward") else 1
     return 2 * cells * per_cell * passes
 

@@ -105,69 +105,81 @@ class _Lines:
             self._add(pieces, position)
 
     def _add(self, pieces: _Pieces, position: int) -> None:
-        told = _operations(pieces)
-        kind, cache, graph = (
-            table[told.operation] for table in (told.kind, told.cache, told.is_graph)
-        )
-        self._note(pieces, told, np.flatnonzero(kind == _INFO))
+        operations = _operations(pieces)
+        kind = operations.kind[operations.operation]
+        cache = operations.cache[operations.operation]
+        graph = operations.is_graph[operations.operation]
+        self._note(pieces, operations, np.flatnonzero(kind == _INFO))
         call = np.flatnonzero(kind < _INFO)
-        start, last, stop = told.payload[call], pieces.last_comma[call], pieces.stop[call]
+        start = operations.payload[call]
+        last, stop = pieces.last_comma[call], pieces.stop[call]
         has_time = last > start
-        dur_ms, readable = _milliseconds(pieces, np.where(has_time, last + 1, stop), stop)
-        texts = pieces.encoded(start, np.where(has_time, last, start))
+        time_start = np.where(has_time, last + 1, stop)
+        text_stop = np.where(has_time, last, start)
+        dur_ms, readable = _milliseconds(pieces, time_start, stop)
+        texts = pieces.encoded(start, text_stop)
         known = texts.dictionary.to_pylist()
         text = texts.indices.to_numpy()
-        columns = (
-            np.array([_columns(one) for one in known], np.int8)[text]
-            if known
-            else np.zeros(0, np.int8)
-        )
+        columns_of_text = np.array([_columns(one) for one in known], np.int8)
+        columns = columns_of_text[text]
         least = np.where(pieces.library[call] == _OLD, _COLUMNS_0, _COLUMNS)
-        good = has_time & readable & (dur_ms < verbose_spans.LONGEST_NS / 1e6) & (columns >= least)
-        self._reject(
-            [pieces.text(row) for row in call[~good][:1].tolist()], int(np.count_nonzero(~good))
-        )
-        unknown = np.flatnonzero(kind == _UNKNOWN)
-        self._reject([pieces.text(row) for row in unknown[:1].tolist()], len(unknown))
+        is_short = dur_ms < verbose_spans.LONGEST_NS / 1e6
+        good = has_time & readable & is_short & (columns >= least)
+        self._reject_rows(pieces, call[~good])
+        self._reject_rows(pieces, np.flatnonzero(kind == _UNKNOWN))
         rows = call[good]
+        text_codes = self.calls.text_codes(known, "oneDNN")
+        dur_ns = np.rint(dur_ms[good] * 1e6)
         self.calls.add(
             position=position + pieces.start[rows],
             kind=kind[rows],
             cache=cache[rows],
             is_graph=graph[rows],
-            start_ns=told.at_ns[rows],
-            dur_ns=np.rint(dur_ms[good] * 1e6).astype(np.int64),
+            start_ns=operations.at_ns[rows],
+            dur_ns=dur_ns.astype(np.int64),
             thread=np.zeros(len(rows), np.int32),
-            text=self.calls.text_codes(known, "oneDNN")[text[good]],
+            text=text_codes[text[good]],
             process=self._processes(pieces, rows),
         )
 
     def _processes(self, pieces: _Pieces, rows: np.ndarray) -> np.ndarray:
         """The process of each record, by what stands before its marker."""
-        labelled = np.flatnonzero(pieces.start[rows] > pieces.line[rows])
+        line, marker = pieces.line[rows], pieces.start[rows]
+        labelled = np.flatnonzero(marker > line)
         process = np.zeros(len(rows), np.int32)
         if len(labelled) < len(rows):
             process[:] = self.calls.process(b"")
         if len(labelled):
-            prefixes = pieces.encoded(pieces.line[rows[labelled]], pieces.start[rows[labelled]])
-            codes = np.array(
-                [self.calls.process(one) for one in prefixes.dictionary.to_pylist()], np.int32
-            )
+            prefixes = pieces.encoded(line[labelled], marker[labelled])
+            distinct = prefixes.dictionary.to_pylist()
+            numbers = [self.calls.process(prefix) for prefix in distinct]
+            codes = np.array(numbers, np.int32)
             process[labelled] = codes[prefixes.indices.to_numpy()]
         return process
 
-    def _note(self, pieces: _Pieces, told: _Operations, rows: np.ndarray) -> None:
+    def _note(self, pieces: _Pieces, operations: _Operations, rows: np.ndarray) -> None:
         """What `info` lines say."""
-        if len(rows):
-            stop = np.maximum(pieces.stop[rows], told.payload[rows])
-            said = pieces.encoded(told.payload[rows], stop)
-            counts = np.bincount(said.indices.to_numpy(), minlength=len(said.dictionary))
-            for text, count in zip(said.dictionary.to_pylist(), counts.tolist(), strict=True):
-                self.calls.note(text.decode("utf-8", "replace"), count)
+        if not len(rows):
+            return
+        start = operations.payload[rows]
+        stop = np.maximum(pieces.stop[rows], start)
+        sentences = pieces.encoded(start, stop)
+        distinct = sentences.dictionary.to_pylist()
+        counts = np.bincount(sentences.indices.to_numpy(), minlength=len(distinct))
+        for sentence, count in zip(distinct, counts.tolist(), strict=True):
+            text = sentence.decode("utf-8", "replace")
+            self.calls.note(text, count)
 
-    def _reject(self, examples: list[str], count: int | None = None) -> None:
-        self.rejected += len(examples) if count is None else count
-        self.example = self.example or next(iter(examples), "")
+    def _reject(self, lines: list[str]) -> None:
+        self.rejected += len(lines)
+        if lines and not self.example:
+            self.example = lines[0]
+
+    def _reject_rows(self, pieces: _Pieces, rows: np.ndarray) -> None:
+        self.rejected += len(rows)
+        if len(rows) and not self.example:
+            first = int(rows[0])
+            self.example = pieces.text(first)
 
 
 # -- pieces of a chunk -----------------------------------------------------------------------------
@@ -195,11 +207,15 @@ class _Pieces:
         """Start and stop of the field `number` of these records; 0 is the first behind the
         marker.
         """
-        comma = self.first[rows] + number
         # Behind its last comma a record has one more field, then empty ones.
-        stop, last = self.stop[rows], len(self.commas) - 1
-        begin = np.minimum(self.commas[np.minimum(comma, last)] + 1, stop)
-        return begin, np.maximum(np.minimum(self.commas[np.minimum(comma + 1, last)], stop), begin)
+        last = len(self.commas) - 1
+        comma = self.first[rows] + number
+        before = np.minimum(comma, last)
+        after = np.minimum(comma + 1, last)
+        record_stop = self.stop[rows]
+        begin = np.minimum(self.commas[before] + 1, record_stop)
+        end = np.minimum(self.commas[after], record_stop)
+        return begin, np.maximum(end, begin)
 
     def encoded(self, start: np.ndarray, stop: np.ndarray) -> pa.DictionaryArray:
         """What stands between these places, which ascend and do not overlap, each distinct text
@@ -212,15 +228,18 @@ class _Pieces:
         offsets = np.column_stack([start, stop]).astype(np.int32).ravel()
         if not len(offsets):
             return pa.array([], pa.binary())
+        count = len(offsets) - 1
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.content)]
+        all_ = pa.BinaryArray.from_buffers(pa.binary(), count, buffers)
         # Every second element is what lies between two texts.
-        all_ = pa.BinaryArray.from_buffers(
-            pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(self.content)]
-        )
-        return all_.take(pa.array(np.arange(0, len(offsets) - 1, 2, dtype=np.int32)))
+        places = np.arange(0, count, 2, dtype=np.int32)
+        return all_.take(pa.array(places))
 
     def text(self, row: int) -> str:
         """A record as it is."""
-        return self.content[self.start[row] : self.stop[row]].decode("utf-8", "replace")
+        start, stop = self.start[row], self.stop[row]
+        record = self.content[start:stop]
+        return record.decode("utf-8", "replace")
 
 
 def _pieces(content: bytes) -> _Pieces | None:
@@ -229,41 +248,54 @@ def _pieces(content: bytes) -> _Pieces | None:
     commas = np.flatnonzero(octets == _COMMA).astype(np.int32)
     if len(octets) < _WORD or not len(commas):
         return None
+    first, start, library = _markers(content, octets, commas)
+    if not len(first):
+        return None
+    length = len(octets)
+    newlines = np.flatnonzero(octets == _NEWLINE)
+    at = np.searchsorted(newlines, start)
+    line = np.append(newlines + 1, 0)[at - 1]
+    stop = np.append(newlines, length)[at]
+    # Lines of two processes may run into each other: a record ends where the next begins.
+    next_start = np.append(start[1:], length)
+    cut = next_start < stop
+    stop = np.where(cut, next_start, stop)
+    is_cut_before = cut[:-1]
+    line[1:][is_cut_before] = start[1:][is_cut_before]
+    has_return = octets[stop - 1] == _RETURN
+    stop = np.where(has_return, stop - 1, stop)
+    # Of each record's commas the last is one before that of the next record's marker, or before
+    # those of junk.
+    last_comma = commas[np.searchsorted(commas, stop) - 1]
+    all_commas = np.append(commas, length)
+    return _Pieces(content, all_commas, line, start, first, stop, last_comma, library)
+
+
+def _markers(
+    content: bytes, octets: np.ndarray, commas: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each marker its comma, as a place in `commas`, where it starts, and its library."""
     # Eight bytes at a time from any place on, as a number.
     words = np.ndarray((len(octets) - _WORD + 1,), "<u8", content, strides=(1,))
     first = np.flatnonzero(octets[commas - 1] == _LAST_OF_VERBOSE)
     first = first[commas[first] >= _WORD]
-    first = first[words[commas[first] - _WORD] == _VERBOSE]
+    is_verbose = words[commas[first] - _WORD] == _VERBOSE
+    first = first[is_verbose]
     end = commas[first] - _WORD
     before = words[np.maximum(end - _WORD, 0)]
     for row in np.flatnonzero(end < _WORD).tolist():  # the first of the chunk
-        before[row] = int.from_bytes(content[: end[row]].rjust(_WORD, b"\0"), "little")
+        beginning = content[: end[row]]
+        before[row] = int.from_bytes(beginning.rjust(_WORD, b"\0"), "little")
     library = np.full(len(first), -1, np.int8)
     start = np.zeros(len(first), np.int64)
     for number, name in enumerate(_LIBRARIES):
-        fits = (library < 0) & (
-            before >> np.uint64(8 * (_WORD - len(name))) == int.from_bytes(name, "little")
-        )
-        library[fits], start[fits] = number, end[fits] - len(name)
+        shift = np.uint64(8 * (_WORD - len(name)))
+        is_name = before >> shift == int.from_bytes(name, "little")
+        fits = (library < 0) & is_name
+        library[fits] = number
+        start[fits] = end[fits] - len(name)
     known = library >= 0
-    if not known.any():
-        return None
-    first, start, library = first[known], start[known], library[known]
-    newlines = np.flatnonzero(octets == _NEWLINE)
-    at = np.searchsorted(newlines, start)
-    line = np.append(newlines + 1, 0)[at - 1]
-    stop = np.append(newlines, len(octets))[at]
-    # Lines of two processes may run into each other: a record ends where the next begins.
-    cut = np.append(start[1:], len(octets)) < stop
-    stop = np.where(cut, np.append(start[1:], len(octets)), stop)
-    line[1:][cut[:-1]] = start[1:][cut[:-1]]
-    stop = np.where(octets[stop - 1] == _RETURN, stop - 1, stop)
-    # Of each record's commas the last is one before that of the next record's marker, or before
-    # those of junk.
-    last_comma = commas[np.searchsorted(commas, stop) - 1]
-    return _Pieces(
-        content, np.append(commas, len(octets)), line, start, first, stop, last_comma, library
-    )
+    return first[known], start[known], library[known]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,39 +315,51 @@ class _Operations:
 
 
 def _operations(pieces: _Pieces) -> _Operations:
-    """What each record tells before its payload."""
+    """What each record says before its payload."""
     octets = np.frombuffer(pieces.content, np.uint8)
+    last_octet = len(octets) - 1
     rows = np.arange(len(pieces.start))
     number = np.zeros(len(rows), np.int64)
     at_ns = np.full(len(rows), -1, np.int64)
 
     def skip_time() -> None:
         begin, end = pieces.field(rows, number)
-        digit = octets[np.minimum(begin, len(octets) - 1)] - np.uint8(ord("0"))
-        timed = np.flatnonzero((digit < 10) & (end - begin >= 10))
+        first = octets[np.minimum(begin, last_octet)]
+        digit = first - np.uint8(ord("0"))
+        is_time = (digit < 10) & (end - begin >= 10)
+        timed = np.flatnonzero(is_time)
         at_ms, good = _milliseconds(pieces, begin[timed], end[timed])
+        timed = timed[good]
         # The clock has microseconds; the digits behind them are those of a double.
-        at_ns[timed[good]] = np.rint(at_ms[good] * 1e3).astype(np.int64) * 1000
-        number[timed[good]] += 1
+        at_us = np.rint(at_ms[good] * 1e3).astype(np.int64)
+        at_ns[timed] = at_us * 1000
+        number[timed] += 1
 
     begin, end = pieces.field(rows, number)
-    number[(octets[np.minimum(begin, len(octets) - 1)] == _LETTER_V) & (end - begin < 4)] += 1
+    starts_with_v = octets[np.minimum(begin, last_octet)] == _LETTER_V
+    is_version = starts_with_v & (end - begin < 4)
+    number[is_version] += 1
     skip_time()
-    component = _component(octets, *pieces.field(rows, number))
+    begin, end = pieces.field(rows, number)
+    component = _component(octets, begin, end)
     number[component >= 0] += 1
     is_graph = component == _GRAPH
     skip_time()
     begin, end = pieces.field(rows, number)
     words = pieces.encoded(begin, end)
-    told = [_operation(word.decode("utf-8", "replace")) for word in words.dictionary.to_pylist()]
-    kind, cache = (np.array([one[at] for one in told], np.uint8) for at in range(2))
+    kinds, caches = [], []
+    for word in words.dictionary.to_pylist():
+        kind, cache = _operation(word.decode("utf-8", "replace"))
+        kinds.append(kind)
+        caches.append(cache)
+    # Each word twice: of a call of the library itself, and of one of its graphs.
     return _Operations(
         words.indices.to_numpy() * 2 + is_graph,
         np.minimum(end + 1, pieces.stop),
         at_ns,
-        kind.repeat(2),
-        cache.repeat(2),
-        np.tile([False, True], len(told)),
+        np.array(kinds, np.uint8).repeat(2),
+        np.array(caches, np.uint8).repeat(2),
+        np.tile([False, True], len(kinds)),
     )
 
 
@@ -325,10 +369,13 @@ def _component(octets: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.nda
     """
     found = np.full(len(begin), -1, np.int8)
     most = len(octets) - 1
-    first, second = octets[np.minimum(begin, most)], octets[np.minimum(begin + 1, most)]
+    first = octets[np.minimum(begin, most)]
+    second = octets[np.minimum(begin + 1, most)]
     length = end - begin
     for number, name in enumerate(_COMPONENTS):
-        found[(first == name[0]) & (second == name[1]) & (length == len(name))] = number
+        has_letters = (first == name[0]) & (second == name[1])
+        is_component = has_letters & (length == len(name))
+        found[is_component] = number
     return found
 
 
@@ -368,10 +415,11 @@ def _milliseconds(
         found = texts.cast(pa.string()).cast(pa.float64()).to_numpy()
         good = np.isfinite(found) & (found >= 0) & ~np.signbit(found)
     except pa.ArrowInvalid:
-        words = [_number(text) for text in texts.to_pylist()]
-        found = np.array([word if word is not None else np.nan for word in words], np.float64)
+        numbers = [_number(text) for text in texts.to_pylist()]
+        found = np.array([np.nan if number is None else number for number in numbers], np.float64)
         good = np.isfinite(found)
-    return np.where(good, np.minimum(found, 1e13), 0), good
+    limited = np.minimum(found, 1e13)
+    return np.where(good, limited, 0), good
 
 
 def _number(text: bytes) -> float | None:
@@ -388,10 +436,13 @@ def _number(text: bytes) -> float | None:
 def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
     try:
         with path.open("rb") as file:
-            is_packed = file.read(2) == _GZIP
-        return gzip.open(path, "rb") if is_packed else path.open("rb")
+            magic = file.read(2)
+        if magic == _GZIP:
+            return gzip.open(path, "rb")
+        return path.open("rb")
     except OSError as error:
-        raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise ReadError(f"{path} cannot be read: {reason}") from error
 
 
 def _chunks(path: Path, file: gzip.GzipFile | io.BufferedReader) -> Iterator[tuple[bytes, int]]:
@@ -400,9 +451,10 @@ def _chunks(path: Path, file: gzip.GzipFile | io.BufferedReader) -> Iterator[tup
     while True:
         fresh = _filled(path, file)
         content = rest + fresh if rest else fresh
-        end = (
-            content.rfind(b"\n") + 1 if fresh and len(content) < _MOST_LINE_BYTES else len(content)
-        )
+        end = len(content)
+        if fresh and end < _MOST_LINE_BYTES:
+            last_newline = content.rfind(b"\n")
+            end = last_newline + 1
         if end:
             yield content[:end], position
         position += end

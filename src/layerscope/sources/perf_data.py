@@ -129,13 +129,15 @@ def _counted_once(file: perf_file.PerfFile, chosen: list[int]) -> list[int]:
     """Of these events, all cycles, those that count nothing twice: the widest on each kind of core,
     and what that leaves out.
     """
+    counted = {number: file.events[number].counted() for number in chosen}
+    by_width = sorted(chosen, key=lambda number: -len(counted[number]))
     found = []
     known: dict[int, set[tuple[str, str]]] = {}
-    for number in sorted(chosen, key=lambda number: -len(file.events[number].counted())):
-        event = file.events[number]
-        counted = known.setdefault(event.config & ~_KIND_MASK, set())
-        if not counted & event.counted():
-            counted |= event.counted()
+    for number in by_width:
+        kind_of_core = file.events[number].config & ~_KIND_MASK
+        before = known.setdefault(kind_of_core, set())
+        if before.isdisjoint(counted[number]):
+            before |= counted[number]
             found.append(number)
     return found
 
@@ -189,9 +191,8 @@ def _weights(event: perf_file.PerfEvent, samples: rec.PerfSamples) -> np.ndarray
     is_clock = event.type == perf_file.SOFTWARE and event.config in (_CPU_CLOCK, _TASK_CLOCK)
     frequency = event.period if event.has("freq") else 0
     has_period = bool(event.sample_type & rec.PERIOD) or not frequency
-    return weights(
-        samples.period if has_period else None, samples.time, samples.tid, is_clock, frequency
-    )
+    period = samples.period if has_period else None
+    return weights(period, samples.time, samples.tid, is_clock, frequency)
 
 
 def _wait_columns(
@@ -285,12 +286,13 @@ def _lost(file: perf_file.PerfFile) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for records, rows in rec.of_type(file, rec.LOST, rec.LOST_SAMPLES):
         time, _, _ = rec.moments(file, records, rows)
-        count = records.words(records.start[rows] + np.where(records.type[rows] == rec.LOST, 16, 8))
-        found += [
-            (now, many)
-            for now, many in zip(time.tolist(), count.tolist(), strict=True)
-            if 0 < many < 1 << 62
-        ]
+        # Records that are lost have a number of their event before the count, samples have not.
+        offset = np.where(records.type[rows] == rec.LOST, 16, 8)
+        count = records.words(records.start[rows] + offset)
+        is_possible = (count > 0) & (count < 1 << 62)
+        times = time[is_possible].tolist()
+        counts = count[is_possible].tolist()
+        found += zip(times, counts, strict=True)
     return found
 
 

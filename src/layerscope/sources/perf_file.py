@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from layerscope.model.errors import ReadError
+from layerscope.sources import zstd_stream
 
 MAGIC, FOREIGN, OLD = b"PERFILE2", b"2ELIFREP", b"PERFFILE"
 _GZIP = b"\x1f\x8b"
@@ -38,8 +38,6 @@ _EVENT_UPDATE_NAME = 2
 # What is unpacked of records at most: more is no recording but a trap.
 _MOST_BYTES = 1 << 34
 _MOST_NS = 1 << 62
-_ZSTD_FRAME = 0xFD2FB528
-_LAST_BLOCK = b"\x01\0\0"
 _HARDWARE = (
     "cycles",
     "instructions",
@@ -136,7 +134,9 @@ class Records:
 
     def bytes(self, row: int) -> bytes:
         """One record as it is, its header included."""
-        return self.octets[self.start[row] : self.end[row]].tobytes()
+        start, end = self.start[row], self.end[row]
+        record = self.octets[start:end]
+        return record.tobytes()
 
 
 @dataclass(slots=True)
@@ -154,20 +154,27 @@ class PerfFile:
 
     def text(self, feature: int) -> str:
         """A feature that is one text; "" where it is not told."""
-        return next(_texts(self.features.get(feature, b""), 1), "")
+        content = self.features.get(feature, b"")
+        texts = _texts(content, 1)
+        return next(texts, "")
 
     def command(self) -> list[str]:
         """The command line of perf."""
         content = self.features.get(CMDLINE, b"")
-        return list(_texts(content[4:], _number(content[:4]))) if len(content) > 4 else []
+        if len(content) <= 4:
+            return []
+        count, words = _number(content[:4]), content[4:]
+        return list(_texts(words, count))
 
     def clock(self) -> tuple[int, int, int] | None:
         """(clock id, what CLOCK_REALTIME said, what that clock read then), if told."""
         content = self.features.get(CLOCK_DATA, b"")
         if len(content) < 24:
             return None
-        _, clock, wall_ns, its_ns = struct.unpack_from("<IIQQ", content)
-        return (clock, wall_ns, its_ns) if max(wall_ns, its_ns) < _MOST_NS else None
+        _, clock, wall_ns, clock_ns = struct.unpack_from("<IIQQ", content)
+        if wall_ns >= _MOST_NS or clock_ns >= _MOST_NS:
+            return None
+        return clock, wall_ns, clock_ns
 
 
 def open_file(path: Path) -> PerfFile:
@@ -257,11 +264,14 @@ def _filed(octets: np.ndarray) -> PerfFile:
 def _sections(octets: np.ndarray, at: int, flags: int) -> dict[int, bytes]:
     found = {}
     for number in range(_MOST_FEATURES):
-        if flags >> number & 1 and at + 16 <= len(octets):
-            where, length = struct.unpack_from("<2Q", octets.data, at)
-            at += 16
-            if where + length <= len(octets):
-                found[number] = octets[where : where + length].tobytes()
+        is_set = flags >> number & 1
+        if not is_set or at + 16 > len(octets):
+            continue
+        start, length = struct.unpack_from("<2Q", octets.data, at)
+        at += 16
+        end = start + length
+        if end <= len(octets):
+            found[number] = octets[start:end].tobytes()
     return found
 
 
@@ -270,31 +280,41 @@ def _piped(octets: np.ndarray) -> PerfFile:
     file = PerfFile()
     _add_records(file, octets, _PIPE_HEADER_BYTES, len(octets))
     for records in file.records:
-        for row in np.flatnonzero(
-            np.isin(records.type, (HEADER_ATTR, EVENT_UPDATE, HEADER_FEATURE))
-        ).tolist():
-            _take_header(file, int(records.type[row]), records.bytes(row)[8:])
-        for row in np.flatnonzero(records.type == HEADER_BUILD_ID).tolist():
+        for row in _rows_of(records, HEADER_ATTR, EVENT_UPDATE, HEADER_FEATURE):
+            content = records.bytes(row)[8:]
+            _take_header(file, int(records.type[row]), content)
+        for row in _rows_of(records, HEADER_BUILD_ID):
             file.build_ids += records.bytes(row)
-        for row in np.flatnonzero(records.type == HEADER_TRACING_DATA).tolist():
-            file.features[TRACING_DATA] = records.octets[records.end[row] :].tobytes()[: 1 << 24]
+        for row in _rows_of(records, HEADER_TRACING_DATA):
+            behind = records.octets[records.end[row] :]
+            file.features[TRACING_DATA] = behind.tobytes()[: 1 << 24]
     return file
+
+
+def _rows_of(records: Records, *types: int) -> list[int]:
+    """Where the records of these types are."""
+    is_one = np.isin(records.type, types)
+    rows: list[int] = np.flatnonzero(is_one).tolist()
+    return rows
 
 
 def _take_header(file: PerfFile, type_: int, content: bytes) -> None:
     """Take in what a pipe has as a record and a file in its header."""
     if type_ == HEADER_ATTR and len(content) >= 64:
-        length = struct.unpack_from("<I", content, 4)[0] or 64
+        length = _number(content[4:8]) or 64
         event = _event(content[:length])
         event.ids = _ids(np.frombuffer(content, np.uint8)[length:])
         file.events.append(event)
     elif type_ == EVENT_UPDATE and len(content) >= 16:
         what, id_ = struct.unpack_from("<2Q", content)
+        if what != _EVENT_UPDATE_NAME:
+            return
         for event in file.events:
-            if what == _EVENT_UPDATE_NAME and id_ in event.ids:
+            if id_ in event.ids:
                 event.name = _text(content[16:])
     elif type_ == HEADER_FEATURE and len(content) >= 8:
-        file.features[struct.unpack_from("<Q", content)[0]] = content[8:]
+        number = _number(content[:8])
+        file.features[number] = content[8:]
 
 
 def _event(attr: bytes) -> PerfEvent:
@@ -318,7 +338,9 @@ def _event(attr: bytes) -> PerfEvent:
 
 
 def _ids(octets: np.ndarray) -> list[int]:
-    ids: list[int] = np.frombuffer(octets[: len(octets) // 8 * 8].tobytes(), "<u8").tolist()
+    whole_bytes = len(octets) // 8 * 8
+    content = octets[:whole_bytes].tobytes()
+    ids: list[int] = np.frombuffer(content, "<u8").tolist()
     return ids
 
 
@@ -356,11 +378,13 @@ def _add_records(file: PerfFile, octets: np.ndarray, start: int, end: int) -> No
     file.cut_at = stop if stop < end else None
     file.records.append(records)
     packed = b"".join(_packed(records))
-    if packed:
-        content = np.frombuffer(_inflated(packed), np.uint8)
-        inner, stop = _walked(content, 0, len(content))
-        file.records.append(inner)
-        file.cut_at = file.cut_at if file.cut_at is not None or stop == len(content) else end
+    if not packed:
+        return
+    content = np.frombuffer(zstd_stream.inflated(packed, _MOST_BYTES), np.uint8)
+    inner, stop = _walked(content, 0, len(content))
+    file.records.append(inner)
+    if file.cut_at is None and stop != len(content):
+        file.cut_at = end
 
 
 def _walked(octets: np.ndarray, start: int, end: int) -> tuple[Records, int]:
@@ -408,42 +432,13 @@ def _behind(octets: np.ndarray, at: int) -> int:
 
 def _packed(records: Records) -> Iterator[bytes]:
     """The packed contents of the records that have some."""
-    for row in np.flatnonzero(np.isin(records.type, (COMPRESSED, COMPRESSED2))).tolist():
+    for row in _rows_of(records, COMPRESSED, COMPRESSED2):
         content = records.bytes(row)[8:]
-        if records.type[row] == COMPRESSED2 and len(content) >= 8:
-            content = content[8 : 8 + _number(content[:8])]
+        has_length = records.type[row] == COMPRESSED2
+        if has_length and len(content) >= 8:
+            length = _number(content[:8])
+            content = content[8 : 8 + length]
         yield content
-
-
-def _inflated(packed: bytes) -> bytes:
-    """What is packed with zstd in a stream that perf never ends, as far as whole blocks go."""
-    pieces, length = [], 0
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(_ended(packed)), "zstd") as stream:
-            while length < _MOST_BYTES and (piece := stream.read(1 << 16)):
-                pieces.append(piece)
-                length += len(piece)
-    except (OSError, pa.ArrowException):
-        pass
-    return b"".join(pieces)
-
-
-def _ended(packed: bytes) -> bytes:
-    """The frames of `packed` (RFC 8878), the last of them ended behind its last whole block."""
-    at = 0
-    while at + 6 <= len(packed) and _number(packed[at : at + 4]) == _ZSTD_FRAME:
-        descriptor = packed[at + 4]
-        single, checksum = descriptor >> 5 & 1, descriptor >> 2 & 1
-        at += 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3] + (single, 2, 4, 8)[descriptor >> 6]
-        last = 0
-        while not last:
-            block = _number(packed[at : at + 3])
-            last, length = block & 1, 1 if block >> 1 & 3 == 1 else block >> 3
-            if at + 3 + length > len(packed):
-                return packed[:at] + _LAST_BLOCK
-            at += 3 + length
-        at += 4 * checksum
-    return packed[:at]
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -455,13 +450,17 @@ def _number(content: bytes) -> int:
 
 def _text(content: bytes) -> str:
     """A text up to its end, which is a 0."""
-    return content.partition(b"\0")[0].decode("utf-8", "replace")
+    text, _, _ = content.partition(b"\0")
+    return text.decode("utf-8", "replace")
 
 
 def _texts(content: bytes, count: int) -> Iterator[str]:
     """So many texts, each with its length before it."""
     at = 0
-    while count > 0 and at + 4 <= len(content):
-        length = _number(content[at : at + 4])
-        yield _text(content[at + 4 : at + 4 + length])
-        at, count = at + 4 + length, count - 1
+    for _ in range(count):
+        start = at + 4
+        if start > len(content):
+            return
+        length = _number(content[at:start])
+        at = start + length
+        yield _text(content[start:at])

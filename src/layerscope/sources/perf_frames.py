@@ -115,30 +115,41 @@ def _addresses(
     tail_mode: np.ndarray,
 ) -> _Addresses:
     """The addresses of stacks, each a chain and what is added to it."""
-    marks = {rec.MODE_KERNEL: rec.CONTEXT_KERNEL, rec.MODE_USER: rec.CONTEXT_USER}
-    pieces = [
-        chains[number] + struct.pack("<QQ", marks.get(mode, rec.CONTEXT_USER), added)
-        if added
-        else chains[number]
-        for number, mode, added in zip(
-            chain.tolist(), tail_mode.tolist(), tail.tolist(), strict=True
-        )
-    ]
+    pieces = []
+    for number, mode, added in zip(chain.tolist(), tail_mode.tolist(), tail.tolist(), strict=True):
+        piece = chains[number]
+        if added:
+            mark = rec.CONTEXT_KERNEL if mode == rec.MODE_KERNEL else rec.CONTEXT_USER
+            piece += struct.pack("<QQ", mark, added)
+        pieces.append(piece)
     words = np.frombuffer(b"".join(pieces), "<u8")
-    stack = np.repeat(np.arange(len(pieces)), [len(piece) // 8 for piece in pieces])
+    lengths = [len(piece) // 8 for piece in pieces]
+    stack = np.repeat(np.arange(len(pieces)), lengths)
     is_mark = words >= rec.CONTEXTS
-    place = np.arange(len(words))
-    mark = np.maximum.accumulate(np.where(is_mark, place, -1)) if len(words) else place
-    # A chain without marks is the user's.
-    side = np.where((mark >= 0) & (stack[mark] == stack), words[mark], rec.CONTEXT_USER)
-    known = (side == rec.CONTEXT_KERNEL) | (side == rec.CONTEXT_USER)
+    is_kernel, is_user = _sides(words, stack, is_mark)
     is_first = np.ones(len(words), np.bool_)
     is_first[1:] = is_mark[:-1] | (stack[1:] != stack[:-1])
-    chosen = np.flatnonzero(~is_mark & known & (words != 0))
-    address = words[chosen] - (~is_first[chosen]).astype(np.uint64)
-    return _Addresses(
-        stack[chosen], space[stack[chosen]], address, side[chosen] == rec.CONTEXT_KERNEL
-    )
+    is_address = ~is_mark & (words != 0)
+    chosen = np.flatnonzero(is_address & (is_kernel | is_user))
+    # Addresses of callers are those to return to, behind the call.
+    is_caller = ~is_first[chosen]
+    address = words[chosen] - is_caller.astype(np.uint64)
+    stack = stack[chosen]
+    return _Addresses(stack, space[stack], address, is_kernel[chosen])
+
+
+def _sides(
+    words: np.ndarray, stack: np.ndarray, is_mark: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which words are the kernel's and which the user's, by the mark before them."""
+    place = np.arange(len(words))
+    mark = np.where(is_mark, place, -1)
+    if len(words):
+        mark = np.maximum.accumulate(mark)
+    has_mark = (mark >= 0) & (stack[mark] == stack)
+    # A chain without marks is the user's.
+    side = np.where(has_mark, words[mark], rec.CONTEXT_USER)
+    return side == rec.CONTEXT_KERNEL, side == rec.CONTEXT_USER
 
 
 # -- where addresses lie ---------------------------------------------------------------------------
@@ -158,29 +169,32 @@ class _Named:
 
     def __post_init__(self) -> None:
         self.kernel = self.frames.add("kernel", KERNEL)
-        host = self.file.text(perf_file.HOSTNAME)
-        self._is_here = host in ("", os.uname().nodename)
+        recorded_on = self.file.text(perf_file.HOSTNAME)
+        this_host = os.uname().nodename
+        self._is_here = recorded_on in ("", this_host)
 
     def numbers(self, found: _Addresses) -> np.ndarray:
         """The frame of each address."""
         numbers = np.zeros(len(found.address), np.int64)
-        mine = np.flatnonzero(found.is_kernel)
-        numbers[mine] = self._kernel(found.address[mine])
+        in_kernel = np.flatnonzero(found.is_kernel)
+        numbers[in_kernel] = self._kernel(found.address[in_kernel])
         user = np.flatnonzero(~found.is_kernel)
         objects: dict[Object, int] = {}
-        object_, offset = np.full(len(numbers), -1, np.int64), np.zeros(len(numbers), np.uint64)
-        for space, mine_ in rec.groups(found.space[user]):
-            rows = user[mine_]
-            mappings = self.threads.spaces[space].mappings
-            object_[rows], offset[rows] = _placed(mappings, found.address[rows], objects)
+        object_ = np.full(len(numbers), -1, np.int64)
+        offset = np.zeros(len(numbers), np.uint64)
+        for number, of_space in rec.groups(found.space[user]):
+            rows = user[of_space]
+            space = self.threads.spaces[number]
+            placed = _placed(space.mappings, found.address[rows], objects)
+            object_[rows], offset[rows] = placed
             rows = rows[object_[rows] < 0]
-            numbers[rows] = self._jit(
-                self.threads.spaces[space], found.address[rows], object_[rows] == _IN_NO_FILE
-            )
-        placed = user[object_[user] >= 0]
+            is_mapped = object_[rows] == _IN_NO_FILE
+            numbers[rows] = self._jit(space, found.address[rows], is_mapped)
+        in_object = user[object_[user] >= 0]
         by_number = list(objects)
-        for number, chosen in rec.groups(object_[placed]):
-            numbers[placed[chosen]] = self._native(by_number[number], offset[placed[chosen]])
+        for number, of_object in rec.groups(object_[in_object]):
+            rows = in_object[of_object]
+            numbers[rows] = self._native(by_number[number], offset[rows])
         return numbers
 
     def _native(self, object_: Object, offset: np.ndarray) -> np.ndarray:
@@ -233,37 +247,45 @@ class _Named:
 
     def _kernel(self, address: np.ndarray) -> np.ndarray:
         """Frames of the kernel; one for all of it where its functions are not known."""
+        if not len(address):
+            return np.zeros(0, np.int64)
         addresses, row = np.unique(address, return_inverse=True)
         texts = [""] * len(addresses)
-        moved = self._kernel_moved() if len(addresses) else None
+        moved = self._kernel_moved()
         if moved is not None:
-            own, shift = moved
+            mapping, shift = moved
             # A kernel that was started again has its modules elsewhere, each by another way.
-            known = np.flatnonzero((shift == 0) | (addresses >= own.start) & (addresses < own.end))
-            found = self.symbols.kernel(addresses[known] + np.uint64(shift & (1 << 64) - 1)).name
+            is_inside = (addresses >= mapping.start) & (addresses < mapping.end)
+            known = np.flatnonzero((shift == 0) | is_inside)
+            shift_of_64_bits = np.uint64(shift & (1 << 64) - 1)
+            found = self.symbols.kernel(addresses[known] + shift_of_64_bits).name
             for place, text in zip(known.tolist(), found, strict=True):
                 texts[place] = text
-        numbers = [
-            self.frames.add("kernel", text, object=KERNEL) if text else self.kernel
-            for text in texts
-        ]
-        return np.array(numbers, np.int64)[row] if len(row) else np.zeros(0, np.int64)
+        numbers = []
+        for text in texts:
+            frame = self.frames.add("kernel", text, object=KERNEL) if text else self.kernel
+            numbers.append(frame)
+        return np.array(numbers, np.int64)[row]
 
     def _kernel_moved(self) -> tuple[Mapping, int] | None:
         """Where the kernel was when this was recorded, and how much later it lies now; None: it is
         another kernel, or not told.
         """
-        own = next(
-            (one for one in self.threads.kernel if one.object.path.startswith(_KERNEL_OBJECTS)),
-            None,
-        )
-        if own is None or not _is_this_kernel(
-            self.file.build_ids, self.file.text(perf_file.OSRELEASE)
-        ):
+        release = self.file.text(perf_file.OSRELEASE)
+        mapping = self._kernel_mapping()
+        if mapping is None or not _is_this_kernel(self.file.build_ids, release):
             return None
-        symbol = own.object.path.rpartition("]")[2]
-        place = _kernel_symbol(symbol) if symbol else own.offset
-        return (own, place - own.offset) if place and own.offset else None
+        _, _, symbol = mapping.object.path.rpartition("]")
+        place = _kernel_symbol(symbol) if symbol else mapping.offset
+        if not place or not mapping.offset:
+            return None
+        return mapping, place - mapping.offset
+
+    def _kernel_mapping(self) -> Mapping | None:
+        for mapping in self.threads.kernel:
+            if mapping.object.path.startswith(_KERNEL_OBJECTS):
+                return mapping
+        return None
 
     @property
     def symbols(self) -> Symbols:
@@ -276,7 +298,8 @@ class _Named:
 
 
 def _signed(addresses: np.ndarray) -> list[int]:
-    signed: list[int] = addresses.astype(np.uint64).view(np.int64).tolist()
+    unsigned = addresses.astype(np.uint64)
+    signed: list[int] = unsigned.view(np.int64).tolist()
     return signed
 
 

@@ -89,7 +89,11 @@ class PerfSamples:
 
     def taken(self, rows: np.ndarray) -> PerfSamples:
         """The samples at these places."""
-        return PerfSamples(*(getattr(self, column.name)[rows] for column in fields(self)))
+        columns = {}
+        for column in fields(self):
+            values = getattr(self, column.name)
+            columns[column.name] = values[rows]
+        return PerfSamples(**columns)
 
 
 @dataclass(slots=True)
@@ -103,17 +107,19 @@ class PerfStrings:
         bounds = np.column_stack([start, stop]).ravel()
         if not len(bounds):
             return np.zeros(0, np.int32)
-        # Every second element is what lies between two texts.
         first, last = int(bounds[0]), int(bounds[-1])
+        count = len(bounds) - 1
+        offsets = pa.py_buffer(bounds - first)
         content = pa.py_buffer(records.octets[first:last])
-        all_ = pa.LargeBinaryArray.from_buffers(
-            pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds - first), content]
-        )
-        found = all_.take(pa.array(np.arange(0, len(bounds) - 1, 2))).dictionary_encode()
-        known = [
-            self.numbers.setdefault(text, len(self.numbers))
-            for text in found.dictionary.to_pylist()
-        ]
+        buffers = [None, offsets, content]
+        all_ = pa.LargeBinaryArray.from_buffers(pa.large_binary(), count, buffers)
+        # Every second element is what lies between two texts.
+        places = pa.array(np.arange(0, count, 2))
+        found = all_.take(places).dictionary_encode()
+        known = []
+        for text in found.dictionary.to_pylist():
+            number = self.numbers.setdefault(text, len(self.numbers))
+            known.append(number)
         numbers: np.ndarray = np.array(known, np.int32)[found.indices.to_numpy()]
         return numbers
 
@@ -166,36 +172,43 @@ def decoded(file: PerfFile) -> Decoded:
 
 
 def _events(file: PerfFile, records: Records, rows: np.ndarray) -> np.ndarray:
-    """Of which event each of these samples is; -1: of none that is told."""
-    first = file.events[0]
-    if len(file.events) == 1:
+    """Of which event each of these samples is; -1: of none that is described."""
+    sample_type = file.events[0].sample_type
+    has_number = sample_type & (IDENTIFIER | ID)
+    if len(file.events) == 1 or not has_number:
         return np.zeros(len(rows), np.int32)
     at = records.start[rows] + 8
-    if not first.sample_type & IDENTIFIER:
-        if not first.sample_type & ID:
-            return np.zeros(len(rows), np.int32)
-        at = at + 8 * (first.sample_type & (IP | TID | TIME | ADDR)).bit_count()
+    if not sample_type & IDENTIFIER:
+        before = sample_type & (IP | TID | TIME | ADDR)
+        at = at + 8 * before.bit_count()
     return _by_id(file, records.words(at))
 
 
 def _by_id(file: PerfFile, ids: np.ndarray) -> np.ndarray:
-    known = sorted((id_, number) for number, event in enumerate(file.events) for id_ in event.ids)
+    """Of which event each of these numbers is; -1: of none."""
+    known: list[tuple[int, int]] = []
+    for number, event in enumerate(file.events):
+        known += [(id_, number) for id_ in event.ids]
     if not known:
         return np.zeros(len(ids), np.int32)
+    known.sort()
     keys = np.array([id_ for id_, _ in known], np.uint64)
-    at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
-    found: np.ndarray = np.where(
-        keys[at] == ids, np.array([number for _, number in known], np.int32)[at], -1
-    )
+    events = np.array([number for _, number in known], np.int32)
+    place = np.searchsorted(keys, ids)
+    place = np.minimum(place, len(keys) - 1)
+    is_known = keys[place] == ids
+    found: np.ndarray = np.where(is_known, events[place], -1)
     return found
 
 
 def _pointer(event: PerfEvent, file: PerfFile) -> int | None:
     """Where the instruction pointer is among the registers of a sample; None: it is not."""
+    recorded = event.user_registers
     register = _POINTERS.get(file.text(ARCH) or "x86_64")
-    if register is None or not event.user_registers >> register & 1:
+    if register is None or not recorded >> register & 1:
         return None
-    return (event.user_registers & ((1 << register) - 1)).bit_count()
+    all_before = (1 << register) - 1
+    return (recorded & all_before).bit_count()
 
 
 @dataclass(slots=True)
@@ -215,8 +228,10 @@ class _Cursor:
 
     def counted(self, each: int = 1, most: int = 1 << 16) -> np.ndarray:
         """How many of `each` words follow, which is skipped with them."""
-        count: np.ndarray = np.minimum(self.take(), most).astype(np.int64)
-        self.at = self.at + 8 * each * count
+        limited = np.minimum(self.take(), most)
+        count: np.ndarray = limited.astype(np.int64)
+        skipped_bytes = 8 * each * count
+        self.at = self.at + skipped_bytes
         return count
 
 
@@ -231,57 +246,71 @@ def _decode(
 ) -> tuple[PerfSamples, int]:
     """The samples `rows` of one event, and how many more make no sense."""
     has, end = event.sample_type, records.end[rows]
+    count = len(rows)
     cursor = _Cursor(records, records.start[rows] + 8)
     cursor.take(has & IDENTIFIER)
-    ip, thread, time = cursor.take(has & IP), cursor.take(has & TID), cursor.take(has & TIME)
+    ip = cursor.take(has & IP)
+    thread = cursor.take(has & TID)
+    time = cursor.take(has & TIME)
     for bit in (ADDR, ID, STREAM_ID):
         cursor.take(has & bit)
-    cpu, period = cursor.take(has & CPU), cursor.take(has & PERIOD)
+    cpu = cursor.take(has & CPU)
+    period = cursor.take(has & PERIOD)
     if has & READ:
         _skip_read(cursor, event.read_format)
     chain_at = cursor.at + 8
-    length = cursor.counted() if has & CALLCHAIN else np.zeros(len(rows), np.int64)
+    length = cursor.counted() if has & CALLCHAIN else np.zeros(count, np.int64)
     raw_at = cursor.at + 4
-    raw_bytes = np.zeros(len(rows), np.int64)
+    raw_bytes = np.zeros(count, np.int64)
     if has & RAW:
         raw_bytes = (cursor.take() & 0xFFFFFFFF).astype(np.int64)
         cursor.at = cursor.at - 4 + raw_bytes
     at = cursor.at
-    user = (
-        _user_pointer(cursor, event, pointer) if has & REGS_USER else np.zeros(len(rows), np.uint64)
-    )
+    has_user = has & REGS_USER
+    user = _user_pointer(cursor, event, pointer) if has_user else np.zeros(count, np.uint64)
     good = np.flatnonzero((at <= end) & (cursor.at <= end))
+    thread, user, length = thread[good], user[good], length[good]
     chain = raw = np.zeros(len(good), np.int32)
     if has & CALLCHAIN:
-        chain = chains.add(records, chain_at[good], (chain_at + 8 * length)[good])
+        start = chain_at[good]
+        chain = chains.add(records, start, start + 8 * length)
     if has & RAW:
-        raw = raws.add(records, raw_at[good], (raw_at + raw_bytes)[good])
+        start = raw_at[good]
+        raw = raws.add(records, start, start + raw_bytes[good])
     mode = (records.misc[rows] & MODE_MASK).astype(np.int8)[good]
-    from_registers = (user[good] != 0) & event.has("exclude_callchain_user")
-    tail = np.where(from_registers, user[good], np.where(length[good] == 0, ip[good], 0))
-    return PerfSamples(
+    from_registers = (user != 0) & event.has("exclude_callchain_user")
+    alone = np.where(length == 0, ip[good], 0)
+    tail_mode = np.where(from_registers, MODE_USER, mode)
+    if not has & PERIOD:
+        period = np.full(count, event.period, np.uint64)
+    samples = PerfSamples(
         event=np.full(len(good), number, np.int32),
         time=time[good].astype(np.int64),
-        pid=_low(thread[good]),
-        tid=_high(thread[good]),
+        pid=_low(thread),
+        tid=_high(thread),
         cpu=_low(cpu[good]) if has & CPU else np.full(len(good), -1),
-        period=period[good].astype(np.int64)
-        if has & PERIOD
-        else np.full(len(good), event.period, np.int64),
+        period=period[good].astype(np.int64),
         mode=mode,
         chain=chain,
-        tail=tail,
-        tail_mode=np.where(from_registers, MODE_USER, mode).astype(np.int8),
+        tail=np.where(from_registers, user, alone),
+        tail_mode=tail_mode.astype(np.int8),
         raw=raw,
-    ), len(rows) - len(good)
+    )
+    return samples, count - len(good)
 
 
 def _low(words: np.ndarray) -> np.ndarray:
-    return (words & 0xFFFFFFFF).astype(np.uint32).astype(np.int32)
+    """The lower half of each word, as a signed number."""
+    half = words & 0xFFFFFFFF
+    unsigned = half.astype(np.uint32)
+    return unsigned.astype(np.int32)
 
 
 def _high(words: np.ndarray) -> np.ndarray:
-    return (words >> 32).astype(np.uint32).astype(np.int32)
+    """The upper half of each word, as a signed number."""
+    half = words >> 32
+    unsigned = half.astype(np.uint32)
+    return unsigned.astype(np.int32)
 
 
 def _skip_read(cursor: _Cursor, format_: int) -> None:
@@ -298,15 +327,17 @@ def _skip_read(cursor: _Cursor, format_: int) -> None:
 def _user_pointer(cursor: _Cursor, event: PerfEvent, pointer: int | None) -> np.ndarray:
     """The instruction pointer of the user's side, where its registers are told; 0 elsewhere."""
     if event.sample_type & BRANCH:
-        count = cursor.take()
+        branches = np.minimum(cursor.take(), 1 << 16).astype(np.int64)
         cursor.take(event.branch_type & _BRANCH_INDEX)
-        cursor.at = cursor.at + 24 * np.minimum(count, 1 << 16).astype(np.int64)
+        cursor.at = cursor.at + 24 * branches
     has_registers = cursor.take() != 0
     if pointer is None:
         return np.zeros(len(cursor.at), np.uint64)
     place = cursor.at
-    cursor.at = cursor.at + 8 * event.user_registers.bit_count() * has_registers
-    return np.where(has_registers, cursor.records.words(place + 8 * pointer), 0)
+    registers_bytes = 8 * event.user_registers.bit_count()
+    cursor.at = place + registers_bytes * has_registers
+    values = cursor.records.words(place + 8 * pointer)
+    return np.where(has_registers, values, 0)
 
 
 def groups(keys: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -315,7 +346,8 @@ def groups(keys: np.ndarray) -> list[tuple[int, np.ndarray]]:
         return []
     order = np.argsort(keys, kind="stable")
     distinct, first = np.unique(keys[order], return_index=True)
-    return list(zip(distinct.tolist(), np.split(order, first[1:]), strict=True))
+    rows = np.split(order, first[1:])
+    return list(zip(distinct.tolist(), rows, strict=True))
 
 
 # -- other records ---------------------------------------------------------------------------------
@@ -329,26 +361,33 @@ def moments(
 
     What perf itself says about processes that were there before has the time 0.
     """
-    time = np.zeros(len(rows), np.int64)
-    pid, tid = np.full(len(rows), -1, np.int32), np.full(len(rows), -1, np.int32)
-    ids = records.words(records.end[rows] - 8)
-    has_ids = len(file.events) > 1 and file.events[0].sample_type & IDENTIFIER
-    event = np.maximum(_by_id(file, ids), 0) if has_ids else np.zeros(len(rows), np.int32)
+    count = len(rows)
+    time = np.zeros(count, np.int64)
+    pid = np.full(count, -1, np.int32)
+    tid = np.full(count, -1, np.int32)
+    event = np.zeros(count, np.int32)
+    if len(file.events) > 1 and file.events[0].sample_type & IDENTIFIER:
+        ids = records.words(records.end[rows] - 8)
+        event = np.maximum(_by_id(file, ids), 0)
     for number in np.unique(event).tolist():
-        mine, settings = np.flatnonzero(event == number), file.events[number]
+        settings = file.events[number]
         if not settings.has("sample_id_all"):
             continue
         has = settings.sample_type
-        at = records.end[rows[mine]]
+        of_event = np.flatnonzero(event == number)
+        end = records.end[rows[of_event]]
         behind_time = 8 * (has & (ID | STREAM_ID | CPU | IDENTIFIER)).bit_count()
         whole = behind_time + 8 * (has & (TID | TIME)).bit_count()
-        is_there = at - whole >= records.start[rows[mine]] + 8
-        mine, at = mine[is_there], at[is_there]
+        content_start = records.start[rows[of_event]] + 8
+        is_there = end - whole >= content_start
+        of_event, end = of_event[is_there], end[is_there]
         if has & TIME:
-            time[mine] = records.words(at - behind_time - 8).astype(np.int64)
+            words = records.words(end - behind_time - 8)
+            time[of_event] = words.astype(np.int64)
         if has & TID:
-            thread = records.words(at - whole)
-            pid[mine], tid[mine] = _low(thread), _high(thread)
+            thread = records.words(end - whole)
+            pid[of_event] = _low(thread)
+            tid[of_event] = _high(thread)
     return time, pid, tid
 
 

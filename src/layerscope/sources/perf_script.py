@@ -116,26 +116,35 @@ class _Text:
     def _heads(self, chunk: bytes) -> tuple[pa.StructArray, np.ndarray, np.ndarray]:
         """The fields of the samples in `chunk`, and where the stack of each begins and ends."""
         octets = np.frombuffer(chunk, np.uint8)
+        length = len(octets)
         start, stop = lines_of(octets)
-        first = octets[np.minimum(start, len(octets) - 1)]
+        first = octets[np.minimum(start, length - 1)]
         is_empty = start == stop
         is_deep = (first == _TAB) & ~is_empty
-        candidate = np.flatnonzero(~is_empty & ~is_deep & (first != _HASH))
+        is_candidate = ~is_empty & ~is_deep & (first != _HASH)
+        candidate = np.flatnonzero(is_candidate)
         followed = np.append(is_deep[1:], False)[candidate]
-        fields, fits = head_fields(taken(chunk, start[candidate], stop[candidate]), followed)
+        texts = taken(chunk, start[candidate], stop[candidate])
+        fields, fits = head_fields(texts, followed)
         self._reject(chunk, start, stop, candidate[~fits], first)
         # Without any field asked for, a stack follows an empty line.
-        alone = np.flatnonzero(is_deep & np.append(True, is_empty[:-1]))
-        line = np.concatenate([candidate[fits], alone])
+        is_behind_empty = np.append(True, is_empty[:-1])
+        alone = np.flatnonzero(is_deep & is_behind_empty)
+        headed = candidate[fits]
+        line = np.concatenate([headed, alone])
+        rows = np.append(np.arange(len(headed)), np.full(len(alone), -1))
         order = np.argsort(line, kind="stable")
-        line = line[order]
-        rows = np.append(np.arange(int(fits.sum())), np.full(len(alone), -1))[order]
-        begin = np.where(rows < 0, start[line], np.minimum(stop[line] + 1, len(octets)))
+        line, rows = line[order], rows[order]
+        has_head = rows >= 0
+        behind_head = np.minimum(stop[line] + 1, length)
+        begin = np.where(has_head, behind_head, start[line])
         empty = np.flatnonzero(is_empty)
-        after = np.append(start[empty], len(octets))[np.searchsorted(empty, line)]
-        end = np.minimum(after, np.append(start[line[1:]], len(octets)))
-        chosen = pa.array(rows, mask=rows < 0)
-        return fields.take(chosen), begin, np.maximum(np.minimum(end, len(octets)), begin)
+        next_empty = np.append(start[empty], length)[np.searchsorted(empty, line)]
+        next_sample = np.append(start[line[1:]], length)
+        end = np.minimum(next_empty, next_sample)
+        end = np.minimum(end, length)
+        chosen = pa.array(rows, mask=~has_head)
+        return fields.take(chosen), begin, np.maximum(end, begin)
 
     def _reject(
         self, chunk: bytes, start: np.ndarray, stop: np.ndarray, rows: np.ndarray, first: np.ndarray
@@ -153,24 +162,23 @@ class _Text:
         self.rejected += len(wrong)
 
     def _add(self, chunk: bytes, heads: pa.StructArray, begin: np.ndarray, end: np.ndarray) -> None:
-        fields = {name: pc.fill_null(pc.struct_field(heads, name), b"") for name in FIELDS}
-        seconds = numbers(fields["second"])
-        self.untimed += int(np.count_nonzero(pc.binary_length(fields["second"]).to_numpy() == 0))
-        fraction = fields["fraction"].cast(pa.string())
-        time = seconds * 1_000_000_000 + numbers(pc.utf8_rpad(fraction, 9, "0").cast(pa.binary()))
-        time[seconds >= _NO_SECONDS] = -1
+        fields = {}
+        for name in FIELDS:
+            column = pc.struct_field(heads, name)
+            fields[name] = pc.fill_null(column, b"")
+        has_time = pc.binary_length(fields["second"]).to_numpy() > 0
+        self.untimed += int(np.count_nonzero(~has_time))
         event, event_texts = coded(fields["event"])
-        known = [self.events.setdefault(text, len(self.events)) for text in event_texts]
         tail, tail_texts = coded(fields["tail"])
-        tails = [self.tails.setdefault(text, len(self.tails)) for text in tail_texts]
+        has_period = pc.binary_length(fields["period"]).to_numpy() > 0
+        period = np.where(has_period, numbers(fields["period"]), -1)
         columns = self.columns
-        columns["time"].append(time)
+        columns["time"].append(_times_ns(fields))
         columns["tid"].append(numbers(fields["tid"]))
         columns["track"].append(self._tracks(fields))
-        columns["event"].append(np.array(known, np.int32)[event])
-        columns["tail"].append(np.array(tails, np.int32)[tail])
-        has_period = pc.binary_length(fields["period"]).to_numpy() > 0
-        columns["period"].append(np.where(has_period, numbers(fields["period"]), -1))
+        columns["event"].append(_numbered(self.events, event_texts)[event])
+        columns["tail"].append(_numbered(self.tails, tail_texts)[tail])
+        columns["period"].append(period)
         columns["stack"].append(self._stacks(chunk, begin, end, tail, tail_texts))
 
     def _tracks(self, fields: dict[str, pa.Array]) -> np.ndarray:
@@ -180,10 +188,11 @@ class _Text:
         known = []
         for text in texts:
             pid, tid, comm = text.split(b"\n", 2)
-            # Without a number threads are told apart by their name, else it may change.
             comm = comm.strip()
-            track = self.tracks.setdefault((pid, tid, b"" if tid else comm), len(self.tracks))
-            self.comms[track:] = [comm, *self.comms[track + 1 :]]
+            # Without a number threads are told apart by their name, else it may change.
+            key = (pid, tid, b"" if tid else comm)
+            track = self.tracks.setdefault(key, len(self.tracks))
+            self.comms[track : track + 1] = [comm]
             known.append(track)
         found: np.ndarray = np.array(known, np.int32)[codes]
         return found
@@ -195,19 +204,20 @@ class _Text:
         head.
         """
         codes, texts = coded(taken(chunk, begin, end))
-        has_stack = np.array([not text.isspace() and text != b"" for text in texts], np.bool_)
-        of_text = self._added([self._parsed(text) for text in texts])
-        alone = np.flatnonzero(~has_stack[codes]) if len(texts) else np.zeros(0, np.int64)
-        found: np.ndarray = of_text[codes]
+        found: np.ndarray = self._added(texts)[codes]
+        is_blank = np.array([not text.strip() for text in texts], np.bool_)
+        alone = np.flatnonzero(is_blank[codes])
         if len(alone):
-            of_tail = self._added([self._parsed(text) for text in tails])
+            of_tail = self._added(tails)
             found[alone] = of_tail[tail[alone]]
         return found
 
-    def _added(self, stacks: list[list[int]]) -> np.ndarray:
-        """The numbers of these stacks, each a list of numbers of frames."""
+    def _added(self, texts: list[bytes]) -> np.ndarray:
+        """The numbers of the stacks in these texts."""
+        stacks = [self._parsed(text) for text in texts]
         length = np.fromiter(map(len, stacks), np.int64, len(stacks))
-        frames = np.fromiter(chain.from_iterable(stacks), np.int64, int(length.sum()))
+        all_frames = chain.from_iterable(stacks)
+        frames = np.fromiter(all_frames, np.int64, int(length.sum()))
         first = np.cumsum(length) - length
         return self.tree.add(frames, first, length)
 
@@ -215,15 +225,15 @@ class _Text:
         """The frames of a stack, from the outermost on."""
         found: list[int] = []
         lines = text.split(b"\n")
-        for place, line in enumerate(lines):
-            following = lines[place + 1] if place + 1 < len(lines) else b""
-            source = (
-                following if following.startswith(b"  ") and not _FRAME.match(following) else b""
-            )
+        for line, following in zip(lines, [*lines[1:], b""], strict=True):
+            source = following if following.startswith(b"  ") else b""
+            if source and _FRAME.match(source):
+                source = b""
             key = line + b"\n" + source
             number = self._lines.get(key)
             if number is None:
-                number = self._lines[key] = self._frame(line, source)
+                number = self._frame(line, source)
+                self._lines[key] = number
             if number >= 0:
                 found.append(number)
         return found[::-1]
@@ -393,9 +403,14 @@ class _Text:
         """What each tail says in this form; nothing where it says something else, of which those of
         `tail` count.
         """
-        found = [pattern.search(text) for text in self.tails]
-        self.untold += int(np.count_nonzero(np.array([one is None for one in found])[tail]))
-        return [[word for word in one.groups() if word is not None] if one else [] for one in found]
+        words: list[list[bytes]] = []
+        for text in self.tails:
+            found = pattern.search(text)
+            groups = found.groups() if found else ()
+            words.append([group for group in groups if group is not None])
+        is_other = np.array([not groups for groups in words], np.bool_)
+        self.untold += int(np.count_nonzero(is_other[tail]))
+        return words
 
     def _problems(
         self, columns: dict[str, np.ndarray], names: list[str], kinds: list[int], chosen: int
@@ -443,4 +458,20 @@ class _Text:
         return found
 
 
-# -- pieces ----------------------------------------------------------------------------------------
+def _times_ns(fields: dict[str, pa.Array]) -> np.ndarray:
+    """-1 where a number of 64 bits has no room for it."""
+    seconds = numbers(fields["second"])
+    fraction = fields["fraction"].cast(pa.string())
+    nanoseconds = numbers(pc.utf8_rpad(fraction, 9, "0").cast(pa.binary()))
+    time_ns: np.ndarray = seconds * 1_000_000_000 + nanoseconds
+    time_ns[seconds >= _NO_SECONDS] = -1
+    return time_ns
+
+
+def _numbered(known: dict[bytes, int], texts: list[bytes]) -> np.ndarray:
+    """The number of each of these texts; new ones get the next numbers."""
+    found = []
+    for text in texts:
+        number = known.setdefault(text, len(known))
+        found.append(number)
+    return np.array(found, np.int32)

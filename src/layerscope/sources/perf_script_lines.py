@@ -67,23 +67,27 @@ def head_fields(lines: pa.Array, followed: np.ndarray) -> tuple[pa.StructArray, 
 
 def _has_short_numbers(fields: pa.StructArray) -> pa.Array:
     """Whether the tables can hold the numbers of the process and the thread."""
-    longest = (pc.binary_length(pc.struct_field(fields, name)) for name in ("pid", "tid"))
-    return pc.less_equal(pc.max_element_wise(*longest), _LONGEST_NUMBER)
+    pid = pc.binary_length(pc.struct_field(fields, "pid"))
+    tid = pc.binary_length(pc.struct_field(fields, "tid"))
+    longer = pc.max_element_wise(pid, tid)
+    return pc.less_equal(longer, _LONGEST_NUMBER)
 
 
 def coded(texts: pa.Array) -> tuple[np.ndarray, list[bytes]]:
     """The number of each text, and the distinct texts."""
     found = texts.dictionary_encode()
-    return found.indices.to_numpy(zero_copy_only=False), found.dictionary.to_pylist()
+    numbers_ = found.indices.to_numpy(zero_copy_only=False)
+    return numbers_, found.dictionary.to_pylist()
 
 
 def numbers(texts: pa.Array) -> np.ndarray:
     """Texts of digits as numbers; 0 for what is empty or too long."""
     length = pc.binary_length(texts)
-    good = pc.and_(pc.greater(length, 0), pc.less(length, 19))
-    numbers: np.ndarray = (
-        pc.if_else(good, texts, b"0").cast(pa.string()).cast(pa.int64()).to_numpy()
-    )
+    is_some = pc.greater(length, 0)
+    is_short = pc.less(length, 19)
+    good = pc.and_(is_some, is_short)
+    digits = pc.if_else(good, texts, b"0").cast(pa.string())
+    numbers: np.ndarray = digits.cast(pa.int64()).to_numpy()
     return numbers
 
 

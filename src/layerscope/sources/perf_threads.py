@@ -60,10 +60,10 @@ class AddressSpace:
 
     def _overlapped(self, mapping: Mapping) -> slice:
         """The place of those mappings that are where `mapping` comes."""
-        first = bisect_right(self.mappings, mapping.start, key=lambda one: one.end)
-        return slice(
-            first, bisect_left(self.mappings, mapping.end, first, key=lambda one: one.start)
-        )
+        mappings = self.mappings
+        first = bisect_right(mappings, mapping.start, key=lambda one: one.end)
+        behind = bisect_left(mappings, mapping.end, first, key=lambda one: one.start)
+        return slice(first, behind)
 
     def conflicts(self, mapping: Mapping) -> bool:
         """Whether something else was where `mapping` comes: a library that was loaded in place of
@@ -127,20 +127,26 @@ class Threads:
 
     def process(self, pid: int, now_ns: int = 0, ppid: int | None = None) -> int:
         """The process that has this number now."""
-        if pid not in self._process:
-            self._process[pid] = len(self.processes)
-            self.processes.append(PerfProcess(pid, ppid, now_ns))
-            self._open_space(pid, now_ns)
-        return self._process[pid]
+        known = self._process.get(pid)
+        if known is not None:
+            return known
+        number = len(self.processes)
+        self._process[pid] = number
+        process = PerfProcess(pid, ppid, now_ns)
+        self.processes.append(process)
+        self._open_space(pid, now_ns)
+        return number
 
     def thread(self, pid: int, tid: int, now_ns: int = 0) -> PerfThread:
         """The thread that has this number now."""
         process = self.process(pid, now_ns)
-        known = self._thread.get(tid)
-        if known is None or self.threads[known].process != process:
-            self._thread[tid] = known = len(self.threads)
-            self.threads.append(PerfThread(tid, process, now_ns))
-        return self.threads[known]
+        place = self._thread.get(tid)
+        if place is not None and self.threads[place].process == process:
+            return self.threads[place]
+        thread = PerfThread(tid, process, now_ns)
+        self._thread[tid] = len(self.threads)
+        self.threads.append(thread)
+        return thread
 
     def name(self, pid: int, tid: int, name: str, is_exec: bool, now_ns: int) -> None:
         """A thread has another name; with `is_exec` its process runs another program."""
@@ -154,9 +160,11 @@ class Threads:
         name = self.threads[parent].name if parent is not None else ""
         known = self._thread.get(tid)
         is_again = known is not None and self.threads[known].end_ns is not None
-        if pid != ppid and pid == tid and (pid not in self._process or is_again):
+        is_process = pid != ppid and pid == tid
+        if is_process and (pid not in self._process or is_again):
             self._process.pop(pid, None)
-            mappings = list(self._space[ppid].mappings) if ppid in self._space else []
+            space_of_parent = self._space.get(ppid)
+            mappings = list(space_of_parent.mappings) if space_of_parent is not None else []
             self.process(pid, now_ns, ppid)
             self._space[pid].mappings = mappings
         if is_again:
@@ -166,24 +174,30 @@ class Threads:
 
     def exit(self, pid: int, tid: int, now_ns: int) -> None:
         """A thread ended, and with the first one its process."""
-        self.thread(pid, tid, now_ns).end_ns = now_ns
+        thread = self.thread(pid, tid, now_ns)
+        thread.end_ns = now_ns
         if pid == tid:
-            self.processes[self.process(pid)].end_ns = now_ns
+            number = self.process(pid)
+            self.processes[number].end_ns = now_ns
 
     def map(self, pid: int, mapping: Mapping, now_ns: int) -> None:
         """A process has another mapping."""
         self.process(pid, now_ns)
         space = self._space[pid]
         if space.conflicts(mapping):
-            before, space = space.mappings, self._open_space(pid, now_ns)
-            space.mappings = list(before)
-        if mapping.start < mapping.end:
+            mappings = list(space.mappings)
+            space = self._open_space(pid, now_ns)
+            space.mappings = mappings
+        is_empty = mapping.start >= mapping.end
+        if not is_empty:
             space.put(mapping)
 
     def _open_space(self, pid: int, now_ns: int) -> AddressSpace:
-        self._space[pid] = AddressSpace(pid, self._process[pid], now_ns)
-        self.spaces.append(self._space[pid])
-        return self._space[pid]
+        process = self._process[pid]
+        space = AddressSpace(pid, process, now_ns)
+        self._space[pid] = space
+        self.spaces.append(space)
+        return space
 
     def tracks(self, tid: np.ndarray, pid: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The thread of each sample, an index into `threads`; those that nothing tells of are
@@ -207,31 +221,38 @@ class Threads:
 
     def spaces_of(self, pid: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The mappings that each sample had, an index into `spaces`."""
-        return _at_time(pid, time, [(one.pid, one.start_ns) for one in self.spaces])
+        known = []
+        for space in self.spaces:
+            known.append((space.pid, space.start_ns))
+        return _at_time(pid, time, known)
 
 
 def _pairs(pid: np.ndarray, tid: np.ndarray) -> list[tuple[int, int]]:
     """The distinct pairs."""
-    packed = np.unique(pid.astype(np.int64) << 32 | (tid.astype(np.int64) & 0xFFFFFFFF))
-    return [
-        (one >> 32, one & 0xFFFFFFFF if one & 0x80000000 == 0 else (one & 0xFFFFFFFF) - (1 << 32))
-        for one in packed.tolist()
-    ]
+    high = pid.astype(np.int64) << 32
+    low = tid.astype(np.int64) & 0xFFFFFFFF
+    packed = np.unique(high | low)
+    pids = packed >> 32
+    tids = packed.astype(np.int32)  # the lower half
+    return list(zip(pids.tolist(), tids.tolist(), strict=True))
 
 
 def _at_time(number: np.ndarray, time: np.ndarray, known: list[tuple[int, int]]) -> np.ndarray:
     """Of those with each number, (number, since when), the one at that time; before all of them the
     first.
     """
-    found = np.zeros(len(number), np.int32)
     by_number: dict[int, list[tuple[int, int]]] = {}
-    for place, (own, start_ns) in enumerate(known):
-        by_number.setdefault(own, []).append((start_ns, place))
-    for own, rows in rec.groups(number):
-        since = sorted(by_number.get(own, [(0, 0)]))
-        starts = np.array([start_ns for start_ns, _ in since], np.int64)
-        at = np.maximum(np.searchsorted(starts, time[rows], side="right") - 1, 0)
-        found[rows] = np.array([place for _, place in since], np.int32)[at]
+    for place, (key, start_ns) in enumerate(known):
+        by_number.setdefault(key, []).append((start_ns, place))
+    found = np.zeros(len(number), np.int32)
+    for key, rows in rec.groups(number):
+        if key not in by_number:
+            continue
+        starts, places = zip(*sorted(by_number[key]), strict=True)
+        starts_ns = np.array(starts, np.int64)
+        at = np.searchsorted(starts_ns, time[rows], side="right") - 1
+        at = np.maximum(at, 0)
+        found[rows] = np.array(places, np.int32)[at]
     return found
 
 
@@ -295,15 +316,17 @@ def _mapping(type_: int, misc: int, content: bytes, builds: dict[str, str]) -> M
     end = min(start + length, _MOST_ADDRESS)
     if type_ == rec.MMAP:
         path = _text(content[40:])
-        return Mapping(start, end, offset, Object(path, builds.get(path, "")))
+        build = builds.get(path, "")
+        return Mapping(start, end, offset, Object(path, build))
     path = _text(content[72:])
     if misc & rec.MMAP_BUILD_ID:
-        build = content[44 : 44 + min(content[40], 20)].hex()
+        build_bytes = min(content[40], 20)
+        build = content[44 : 44 + build_bytes].hex()
         return Mapping(start, end, offset, Object(path, build))
+    build = builds.get(path, "")
     major, minor, inode = struct.unpack_from("<IIQ", content, 40)
-    return Mapping(
-        start, end, offset, Object(path, builds.get(path, ""), major << 8 | minor, inode)
-    )
+    object_ = Object(path, build, major << 8 | minor, inode)
+    return Mapping(start, end, offset, object_)
 
 
 def builds_of(content: bytes) -> dict[str, str]:
@@ -313,11 +336,16 @@ def builds_of(content: bytes) -> dict[str, str]:
         _, misc, length = struct.unpack_from("<IHH", content, at)
         if length < 36:
             break
-        count = min(content[at + 32], 20) if misc >> 15 & 1 else 20
-        found[_text(content[at + 36 : at + length])] = content[at + 12 : at + 12 + count].hex()
+        record = content[at : at + length]
+        has_size = misc >> 15 & 1
+        build_bytes = min(content[at + 32], 20) if has_size else 20
+        path = _text(record[36:])
+        found[path] = record[12 : 12 + build_bytes].hex()
         at += length
     return found
 
 
 def _text(content: bytes) -> str:
-    return content.partition(b"\0")[0].decode("utf-8", "replace")
+    """A text up to its end, which is a 0."""
+    text, _, _ = content.partition(b"\0")
+    return text.decode("utf-8", "replace")

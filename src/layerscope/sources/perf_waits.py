@@ -33,6 +33,8 @@ _FORMAT = re.compile(rb"name: (\w+)\nID: (\d+)\nformat:\n(.*?)\nprint fmt", re.D
 _FIELD = re.compile(rb"field:[^;]*?(\w+)(?:\[\d*\])?;\s*offset:(\d+);\s*size:(\d+);")
 # TASK_STATE bits: a thread that could have gone on is in none of them.
 _STATES = 0xFF
+# Threads that were woken, when, and by which threads.
+_Wakes = tuple[np.ndarray, np.ndarray, np.ndarray]
 _NEEDED = {name: set(fields) for name, fields in _KNOWN.items()}
 WAKES = ("sched_wakeup", "sched_waking", "sched_wakeup_new")
 _CONTEXT_SWITCHES, _BPF_OUTPUT = 3, 10
@@ -70,11 +72,14 @@ class Formats:
 def formats_of(file: PerfFile) -> Formats:
     """What the file says about its tracepoints."""
     found = Formats(fields=dict(_KNOWN))
-    for name, number, text in _FORMAT.findall(file.features.get(perf_file.TRACING_DATA, b"")):
-        found.names[int(number)] = name.decode()
-        found.fields[name.decode()] = {
-            one.decode(): (int(offset), int(size)) for one, offset, size in _FIELD.findall(text)
-        }
+    content = file.features.get(perf_file.TRACING_DATA, b"")
+    for name_bytes, number, text in _FORMAT.findall(content):
+        name = name_bytes.decode()
+        places = {}
+        for field_name, offset, size in _FIELD.findall(text):
+            places[field_name.decode()] = (int(offset), int(size))
+        found.names[int(number)] = name
+        found.fields[name] = places
     return found
 
 
@@ -82,7 +87,11 @@ def tracepoint(event: perf_file.PerfEvent, known: Formats) -> str:
     """The name of a tracepoint without its system; "" of any other event."""
     if event.type != perf_file.TRACEPOINT:
         return ""
-    return known.names.get(event.config) or event.name.rpartition(":")[2]
+    name = known.names.get(event.config)
+    if name:
+        return name
+    _, _, name_in_event = event.name.rpartition(":")
+    return name_in_event
 
 
 def is_switch(event: perf_file.PerfEvent, known: Formats) -> bool:
@@ -110,7 +119,9 @@ def off_cpu_began(time: np.ndarray, dur_ns: np.ndarray, times: np.ndarray) -> np
     """When such waits began: they are told when they end. None began before the first of all
     `times`.
     """
-    began: np.ndarray = np.maximum(time - dur_ns, times.min(initial=np.iinfo(np.int64).max))
+    latest = np.iinfo(np.int64).max
+    first = times.min(initial=latest)
+    began: np.ndarray = np.maximum(time - dur_ns, first)
     return began
 
 
@@ -166,25 +177,27 @@ def waits(file: PerfFile, decoded: rec.Decoded, threads: Threads) -> Waits:
     known, samples = formats_of(file), decoded.samples
     found = Moments()
     is_complete = _add_switch_records(found, file)
-    wakes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    wakes: list[_Wakes] = []
     for number, event in enumerate(file.events):
-        name, rows = tracepoint(event, known), np.flatnonzero(samples.event == number)
+        name = tracepoint(event, known)
         fields = _fields(decoded.raws, known.fields.get(name, {}))
         if not _NEEDED.get(name, set()) <= fields.keys():
             continue
+        rows = np.flatnonzero(samples.event == number)
+        time, tid, raw = samples.time[rows], samples.tid[rows], samples.raw[rows]
         if name == "sched_switch":
-            raw = samples.raw[rows]
             before, after = fields["prev_pid"][raw], fields["next_pid"][raw]
             is_runnable = fields["prev_state"][raw] & _STATES == 0
-            found.add(before, samples.time[rows], OUT, rows, is_runnable)
-            found.add(after, samples.time[rows], IN)
+            found.add(before, time, OUT, rows, is_runnable)
+            found.add(after, time, IN)
             is_complete |= bool((before == 0).any())
         elif name in WAKES:
-            wakes.append((fields["pid"][samples.raw[rows]], samples.time[rows], samples.tid[rows]))
+            woken = fields["pid"][raw]
+            wakes.append((woken, time, tid))
         elif is_switch(event, known):
-            found.add(samples.tid[rows], samples.time[rows], OUT, rows)
+            found.add(tid, time, OUT, rows)
         elif not name and not is_off_cpu_event(event):
-            found.add(samples.tid[rows], samples.time[rows], SEEN)
+            found.add(tid, time, SEEN)
     result = paired(found, is_complete, threads)
     result.waker = wakers(result, wakes)
     return result
@@ -206,19 +219,24 @@ def _add_switch_records(found: Moments, file: PerfFile) -> bool:
 
 def _fields(raws: list[bytes], places: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
     """The numbers in these fields, by text in `raws`; 0 where a text is too short."""
-    formats = {4: "<i", 8: "<q"}
     found = {}
     for name, (at, size) in places.items():
-        found[name] = np.array(
-            [
-                struct.unpack_from(formats[size], raw, at)[0]
-                if size in formats and len(raw) >= at + size
-                else 0
-                for raw in raws
-            ],
-            np.int64,
-        )
+        numbers = _field(raws, at, size)
+        found[name] = np.array(numbers, np.int64)
     return found
+
+
+def _field(raws: list[bytes], at: int, size: int) -> list[int]:
+    """Only of 4 or 8 bytes; else 0."""
+    formats = {4: "<i", 8: "<q"}
+    if size not in formats:
+        return [0] * len(raws)
+    unpack = struct.Struct(formats[size]).unpack_from
+    numbers = []
+    for raw in raws:
+        is_there = len(raw) >= at + size
+        numbers.append(unpack(raw, at)[0] if is_there else 0)
+    return numbers
 
 
 @dataclass(slots=True)
@@ -240,14 +258,20 @@ def _switches(found: Moments, is_complete: bool, threads: Threads) -> _Switches:
     time = np.concatenate([none, *found.time])
     what = np.concatenate([none, *found.what])
     sample = np.concatenate([none, *found.sample])
-    preempted = np.concatenate([none.astype(np.bool_), *found.preempted])
-    # Where each switch is told, a sample between two of them says nothing more.
-    chosen = np.flatnonzero((tid > 0) & ~((what == SEEN) & is_complete))
-    chosen = chosen[np.lexsort((time[chosen], tid[chosen]))]
+    preempted = np.concatenate([np.zeros(0, np.bool_), *found.preempted])
+    is_chosen = tid > 0
+    if is_complete:
+        # Where each switch is told, a sample between two of them says nothing more.
+        is_chosen &= what != SEEN
+    chosen = np.flatnonzero(is_chosen)
+    order = np.lexsort((time[chosen], tid[chosen]))
+    chosen = chosen[order]
     tid, time = tid[chosen], time[chosen]
     track = threads.at(tid, time)
+    is_same_tid = np.diff(tid) == 0
+    is_same_track = np.diff(track) == 0
     same = np.zeros(len(tid), np.bool_)
-    same[1:] = (np.diff(tid) == 0) & (np.diff(track) == 0)
+    same[1:] = is_same_tid & is_same_track
     return _Switches(tid, time, what[chosen], sample[chosen], preempted[chosen], track, same)
 
 
@@ -288,11 +312,14 @@ def _of_waits(
     """The sample that has the stack of each wait (-1: none), and whether its CPU was taken away."""
     group = np.cumsum(begins) - 1
     count = int(np.count_nonzero(begins))
-    has_stack = np.flatnonzero(is_out & (all_.sample >= 0))[::-1]
+    has_stack = is_out & (all_.sample >= 0)
+    # The last assignment counts: that of the first sample.
+    rows = np.flatnonzero(has_stack)[::-1]
     stack = np.full(count, -1, np.int64)
-    stack[group[has_stack]] = all_.sample[has_stack]
+    stack[group[rows]] = all_.sample[rows]
     forced = np.zeros(count, np.bool_)
-    forced[group[is_out & all_.preempted]] = True
+    is_forced = is_out & all_.preempted
+    forced[group[is_forced]] = True
     return stack, forced
 
 
@@ -310,8 +337,11 @@ def _following(
 def _ends_of_threads(threads: Threads) -> np.ndarray:
     """By thread when it ended; the last place is for threads that are not known."""
     never_ns = np.iinfo(np.int64).max
-    ends = [never_ns if one.end_ns is None else one.end_ns for one in threads.threads]
-    return np.array([*ends, never_ns], np.int64)
+    ends_ns = np.full(len(threads.threads) + 1, never_ns)
+    for place, thread in enumerate(threads.threads):
+        if thread.end_ns is not None:
+            ends_ns[place] = thread.end_ns
+    return ends_ns
 
 
 def _next(marked: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -320,33 +350,34 @@ def _next(marked: np.ndarray, group: np.ndarray) -> np.ndarray:
     """
     count = len(marked)
     places = np.where(marked, np.arange(count), count)
-    behind = np.append(np.minimum.accumulate(places[::-1])[::-1], count)[1:]
-    inside = behind < count
+    at_or_behind = np.minimum.accumulate(places[::-1])[::-1]
+    behind = np.append(at_or_behind, count)[1:]
+    inside = np.flatnonzero(behind < count)
+    behind = behind[inside]
+    is_same = group[behind] == group[inside]
     found = np.full(count, -1, np.int64)
-    found[inside] = np.where(group[behind[inside]] == group[inside], behind[inside], -1)
+    found[inside] = np.where(is_same, behind, -1)
     return found
 
 
-def wakers(found: Waits, wakes: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
+def wakers(found: Waits, wakes: list[_Wakes]) -> np.ndarray:
     """Who woke each thread last before its wait ended; 0: nobody is told."""
     waker = np.zeros(len(found.tid), np.int64)
     if not wakes or not len(found.tid):
         return waker
-    woken, time, by = (np.concatenate([one[column] for one in wakes]) for column in range(3))
+    woken, time, by = (np.concatenate(column) for column in zip(*wakes, strict=True))
     order = np.lexsort((time, woken))
-    woken, time, by = woken[order], time[order], by[order]
-    threads, first = np.unique(woken, return_index=True)
-    behind = np.append(first[1:], len(woken))
-    for thread, begin, end in zip(threads.tolist(), first.tolist(), behind.tolist(), strict=True):
+    time, by = time[order], by[order]
+    threads, first = np.unique(woken[order], return_index=True)
+    ends_ns = found.start_ns + found.dur_ns
+    times = np.split(time, first[1:])
+    for thread, begin, times_ns in zip(threads.tolist(), first.tolist(), times, strict=True):
         # Waits lie by thread.
-        mine = np.arange(*np.searchsorted(found.tid, [thread, thread + 1]))
-        at = (
-            begin
-            + np.searchsorted(
-                time[begin:end], found.start_ns[mine] + found.dur_ns[mine], side="right"
-            )
-            - 1
-        )
-        good = (at >= begin) & (time[np.maximum(at, begin)] >= found.start_ns[mine])
-        waker[mine[good]] = by[at[good]]
+        first_wait, behind_waits = np.searchsorted(found.tid, [thread, thread + 1])
+        of_thread = slice(first_wait, behind_waits)
+        last = np.searchsorted(times_ns, ends_ns[of_thread], side="right") - 1
+        is_in_wait = times_ns[np.maximum(last, 0)] >= found.start_ns[of_thread]
+        is_known = (last >= 0) & is_in_wait
+        rows = first_wait + np.flatnonzero(is_known)
+        waker[rows] = by[begin + last[is_known]]
     return waker

@@ -94,7 +94,10 @@ class ProcessEvents:
     @property
     def read_until_ns(self) -> int:
         """All that ended before this was read."""
-        return self.readings[-1][1] if self.readings else -1
+        if not self.readings:
+            return -1
+        _, run_ns, *_ = self.readings[-1]
+        return run_ns
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
         """By track, the spans that can be judged now: `SPAN` rows, times in ns of the run.
@@ -135,7 +138,9 @@ class ProcessEvents:
 
 
 def _no_marks() -> Marks:
-    return np.zeros(0, np.int32), np.zeros(0, dtypes.RECORD)
+    tracks = np.zeros(0, np.int32)
+    records = np.zeros(0, dtypes.RECORD)
+    return tracks, records
 
 
 @dataclass(slots=True)

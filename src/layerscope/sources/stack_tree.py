@@ -47,7 +47,9 @@ class FrameColumns:
 
 def unnamed(path: str) -> str:
     """What a function without a name is called, of the file `path`."""
-    return f"[{path.rpartition('/')[2].strip('[]') or path}]"
+    _, _, file_name = path.rpartition("/")
+    name = file_name.strip("[]") or path
+    return f"[{name}]"
 
 
 @dataclass(slots=True)
@@ -75,7 +77,9 @@ class StackTree:
         for depth in range(int(length.max(initial=0))):
             if depth:
                 rows = rows[length[rows] > depth]
-            keys = (found[rows] + 1) << _FRAME_BITS | frames[first[rows] + depth].astype(np.int64)
+            parent = found[rows] + 1
+            frame = frames[first[rows] + depth].astype(np.int64)
+            keys = parent << _FRAME_BITS | frame
             found[rows] = self._numbers(depth, keys)
         return found
 

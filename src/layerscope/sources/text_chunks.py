@@ -69,10 +69,12 @@ def taken(chunk: bytes | np.ndarray, start: np.ndarray, stop: np.ndarray) -> pa.
     if not len(start):
         return pa.array([], pa.binary())
     bounds = np.column_stack([start, stop]).astype(np.int32).ravel()
-    all_ = pa.BinaryArray.from_buffers(
-        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(chunk)]
-    )
-    return all_.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
+    count = len(bounds) - 1
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(chunk)]
+    all_ = pa.BinaryArray.from_buffers(pa.binary(), count, buffers)
+    # Every second element is what lies between two texts.
+    places = pa.array(np.arange(0, count, 2))
+    return all_.take(places)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -190,21 +190,24 @@ class _OnTracks:
 
 def _on_tracks(columns: dict[str, np.ndarray], processes: int) -> _OnTracks:
     """Every process and thread on tracks of its own."""
-    count = len(columns["kind"])
-    found = _OnTracks(
-        columns["start_ns"].copy(), np.zeros(count, np.int32), np.zeros(count, np.int32)
-    )
+    start_ns = columns["start_ns"].copy()
+    track = np.zeros(len(start_ns), np.int32)
+    depth = np.zeros(len(start_ns), np.int32)
+    found = _OnTracks(start_ns, track, depth)
     for process in range(processes):
-        mine = np.flatnonzero(columns["process"] == process)
-        own = _rows(columns, mine)
-        found.start_ns[mine] = own["start_ns"] = _started(own)
-        for thread in np.unique(own["thread"]).tolist():
-            rows = np.flatnonzero(own["thread"] == thread)
-            lane = _lanes(_rows(own, rows))
-            found.track[mine[rows]] = len(found.tracks) + lane.number
-            found.depth[mine[rows]] = lane.depth
+        of_process = np.flatnonzero(columns["process"] == process)
+        calls = _rows(columns, of_process)
+        calls["start_ns"] = _started(calls)
+        start_ns[of_process] = calls["start_ns"]
+        for thread in np.unique(calls["thread"]).tolist():
+            rows = np.flatnonzero(calls["thread"] == thread)
+            lane = _lanes(_rows(calls, rows))
+            of_thread = of_process[rows]
+            track[of_thread] = len(found.tracks) + lane.number
+            depth[of_thread] = lane.depth
             for number in range(int(lane.number.max()) + 1):
-                found.tracks.append(ImportedTrack(process, _track_name(thread, number)))
+                name = _track_name(thread, number)
+                found.tracks.append(ImportedTrack(process, name))
     return found
 
 
@@ -212,7 +215,10 @@ def _rows(columns: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndar
     """These rows, in their order; not a copy where they are all."""
     if len(rows) == len(columns["kind"]):
         return dict(columns)
-    return {name: values[rows] for name, values in columns.items()}
+    found = {}
+    for name, values in columns.items():
+        found[name] = values[rows]
+    return found
 
 
 def _names(texts: list[tuple[str, str]]) -> tuple[list[str], np.ndarray]:
@@ -221,8 +227,10 @@ def _names(texts: list[tuple[str, str]]) -> tuple[list[str], np.ndarray]:
     of_text = []
     for _, text in texts:
         name = name_of(text) or "(unknown)"
-        of_text.append(codes.setdefault(name, len(codes)))
-    return list(codes), np.array(of_text, np.int32)
+        code = codes.setdefault(name, len(codes))
+        of_text.append(code)
+    places = np.array(of_text, np.int32)
+    return list(codes), places
 
 
 def _arguments(
@@ -231,11 +239,13 @@ def _arguments(
     """Each pair of a text and what became of the cache that occurs, and by call the place of its
     pair.
     """
-    pair = columns["text"] * len(_CACHES) + columns["cache"]
-    occurs = np.zeros(texts * len(_CACHES), np.bool_)
+    caches = len(_CACHES)
+    pair = columns["text"] * caches + columns["cache"]
+    occurs = np.zeros(texts * caches, np.bool_)
     occurs[pair] = True
     place = np.cumsum(occurs) - 1
-    pairs = [divmod(one, len(_CACHES)) for one in np.flatnonzero(occurs).tolist()]
+    numbers = np.flatnonzero(occurs).tolist()
+    pairs = [divmod(number, caches) for number in numbers]
     return pairs, place[pair].astype(np.int32)
 
 
@@ -243,13 +253,18 @@ def _described(texts: list[tuple[str, str]], number: int, cache: int) -> str:
     """The arguments of a span, as JSON."""
     library, text = texts[number]
     call = _JSON.encode(text).decode()
-    of_cache = f',"cache":"{_CACHES[cache]}"' if cache else ""
-    return f'{{"library":"{library}","call":{call}{of_cache}}}'
+    members = [f'"library":"{library}"', f'"call":{call}']
+    if cache:
+        members.append(f'"cache":"{_CACHES[cache]}"')
+    return "{" + ",".join(members) + "}"
 
 
 def _track_name(thread: int, lane: int) -> str:
     name = f"MKL thread {thread}" if thread else "calls"
-    return f"{name}, at the same time ({lane + 1})" if lane else name
+    if not lane:
+        return name
+    number = lane + 1
+    return f"{name}, at the same time ({number})"
 
 
 def _started(own: dict[str, np.ndarray]) -> np.ndarray:
@@ -349,7 +364,9 @@ def _fits(around: tuple[int, bool, int], stop: int, kind: int) -> bool:
     graph, its kind.
     """
     end, is_graph, outer = around
-    return stop <= end + TOLERANCE_NS and (is_graph if outer == EXECUTED else kind == CREATED)
+    if stop > end + TOLERANCE_NS:
+        return False
+    return is_graph if outer == EXECUTED else kind == CREATED
 
 
 def _problems(calls: Calls, has_time: np.ndarray, rejected: int, example: str) -> list[Problem]:

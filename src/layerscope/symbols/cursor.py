@@ -13,7 +13,9 @@ class Cursor:
     """
 
     def __init__(self, data: bytes, at: int = 0, offset_bytes: int = 4) -> None:
-        self.data, self.at, self.offset_bytes = data, at, offset_bytes
+        self.data = data
+        self.at = at
+        self.offset_bytes = offset_bytes
 
     def take(self, length: int) -> bytes:
         """So many bytes."""

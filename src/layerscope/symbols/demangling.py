@@ -40,11 +40,13 @@ class Demangler:
 
     def names(self, mangled: list[str]) -> list[str]:
         """Each name as its language has it; as it is where it is of none."""
-        asked = {name for name in mangled if name not in self._known and _MANGLED.fullmatch(name)}
-        new = sorted(name for name in asked if len(name) <= _NAME_MOST)
-        for first in range(0, len(new), _NAMES_AT_ONCE):
-            self._learn(new[first : first + _NAMES_AT_ONCE])
-        return [self._known.get(name, name) for name in mangled]
+        known = self._known
+        new = {name for name in mangled if name not in known and _MANGLED.fullmatch(name)}
+        ordered = sorted(name for name in new if len(name) <= _NAME_MOST)
+        for first in range(0, len(ordered), _NAMES_AT_ONCE):
+            batch = ordered[first : first + _NAMES_AT_ONCE]
+            self._learn(batch)
+        return [known.get(name, name) for name in mangled]
 
     def _learn(self, names: list[str]) -> None:
         if self.failed:

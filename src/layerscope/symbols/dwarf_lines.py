@@ -207,6 +207,10 @@ class Lines:
         return self._elf.content.read(section.offset + at, min(most, size - at))
 
     def _size(self, section: Section) -> int:
-        if section.is_packed and section.name not in self._unpacked:
-            self._unpacked[section.name] = self._elf.data(section, _SECTION_BYTES)
-        return len(self._unpacked[section.name]) if section.is_packed else section.size
+        if not section.is_packed:
+            return section.size
+        unpacked = self._unpacked.get(section.name)
+        if unpacked is None:
+            unpacked = self._elf.data(section, _SECTION_BYTES)
+            self._unpacked[section.name] = unpacked
+        return len(unpacked)

@@ -49,10 +49,14 @@ class KernelTable:
 
     def _best(self, first: int, end: int) -> str:
         rows = self._order[first:end]
-        row = next(iter(rows[self._is_code[rows]].tolist()), None)
-        # Data have no name here, and end the function before them.
-        name = b"" if row is None else self._text[self._names[row] : self._ends[row]]
-        return b" ".join(name.split()[:2]).decode("utf-8", "replace")
+        code = rows[self._is_code[rows]]
+        if not len(code):
+            # Data have no name here, and end the function before them.
+            return ""
+        row = code[0]
+        text = self._text[self._names[row] : self._ends[row]]
+        words = text.split()[:2]
+        return b" ".join(words).decode("utf-8", "replace")
 
 
 def _content(path: Path) -> bytes:
@@ -69,15 +73,32 @@ def _lines(
     """Start of every symbol, where its name is in the text, from and to, and whether it is code."""
     octets = np.frombuffer(text, np.uint8)
     newline = np.flatnonzero(octets == ord("\n"))
-    begin, end = np.append(0, newline + 1), np.append(newline, len(octets))
-    begin, end = begin[end - begin > _NAME], end[end - begin > _NAME]
-    digits = _VALUES[octets[begin[:, None] + np.arange(_DIGITS)]]
-    sound = (
-        (digits < 16).all(axis=1)
-        & (octets[begin + _DIGITS] == ord(" "))
-        & (octets[begin + _NAME - 1] == ord(" "))
-    )
-    begin, end = begin[sound], end[sound]
-    pairs = digits[sound, ::2] << 4 | digits[sound, 1::2]
-    starts = np.ascontiguousarray(pairs).view(">u8")[:, 0].astype(np.uint64)
-    return starts, begin + _NAME, end, np.isin(octets[begin + _DIGITS + 1], _CODE)
+    begin = np.append(0, newline + 1)
+    end = np.append(newline, len(octets))
+    has_name = end - begin > _NAME
+    begin, end = begin[has_name], end[has_name]
+    digits_of_line = begin[:, None] + np.arange(_DIGITS)
+    digits = _VALUES[octets[digits_of_line]]
+    has_number = (digits < 16).all(axis=1)
+    has_blanks = _is_blank(octets, begin + _DIGITS) & _is_blank(octets, begin + _NAME - 1)
+    sound = has_number & has_blanks
+    begin, end, digits = begin[sound], end[sound], digits[sound]
+    starts = _numbers(digits)
+    kinds = octets[begin + _DIGITS + 1]
+    is_code = np.isin(kinds, _CODE)
+    return starts, begin + _NAME, end, is_code
+
+
+def _is_blank(octets: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether there is a blank at each of these places."""
+    found = octets[places]
+    blank: NDArray[np.bool_] = found == ord(" ")
+    return blank
+
+
+def _numbers(digits: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Of rows of 16 hexadecimal digits."""
+    high, low = digits[:, ::2], digits[:, 1::2]
+    octets = np.ascontiguousarray(high << 4 | low)
+    words = octets.view(">u8")
+    return words[:, 0].astype(np.uint64)

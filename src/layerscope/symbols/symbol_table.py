@@ -43,6 +43,7 @@ _LOCAL = 0  # STB_LOCAL
 _RESERVED = 0xFF00  # SHN_LORESERVE: no section, such as absolute values
 _SYMBOLS_BYTES = 1 << 28  # of one table at most; that of a large framework is 12 MiB
 _NAME_BYTES = 1 << 14  # longer names are cut; the longest seen has 1,500 bytes
+_Preference = tuple[bool, int, int, int, str]
 _ALIASES = 32  # names of one function to choose from, at most
 _NESTED = 64  # functions around each other that are looked through, at most
 
@@ -73,12 +74,20 @@ class SymbolTable:
 
     def name(self, row: int) -> str:
         """The best name of the function in that row, as the linker has it, without a version."""
-        same = self.rows[max(0, row - _ALIASES + 1) : row + _ALIASES]
-        same = same[same["start"] == self.rows["start"][row]]
-        texts = {self._text(int(one["name"])): int(one["rank"]) for one in same[::-1]}
-        return min(
-            texts, key=lambda text: (text == "", texts[text], _underscores(text), len(text), text)
-        )
+        first = max(0, row - _ALIASES + 1)
+        near = self.rows[first : row + _ALIASES]
+        start = self.rows["start"][row]
+        ranks: dict[str, int] = {}
+        for alias in near[near["start"] == start][::-1]:
+            text = self._text(int(alias["name"]))
+            ranks[text] = int(alias["rank"])
+
+        def preference(text: str) -> _Preference:
+            is_empty = text == ""
+            underscores = _underscores(text)
+            return is_empty, ranks[text], underscores, len(text), text
+
+        return min(ranks, key=preference)
 
     def _text(self, place: int) -> str:
         try:

@@ -51,7 +51,7 @@ class Symbols:
         self._demangler = Demangler()
         self._objects: dict[tuple[str, bytes], ElfObject] = {}
         self._kernel: KernelTable | None = None
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def __enter__(self) -> Symbols:
         return self
@@ -201,10 +201,16 @@ class Symbols:
         )
 
     def _tell(self, code: str, about: str, what: str, remedy: str, lost: str = _NAMES) -> None:
-        if (code, about) not in self._told and len(self.problems) < _PROBLEMS_MOST:
-            self._told.add((code, about))
-            self.problems.append(Problem(STACKS, code, what, remedy, lost))
+        key = (code, about)
+        if key in self._reported or len(self.problems) >= _PROBLEMS_MOST:
+            return
+        self._reported.add(key)
+        problem = Problem(STACKS, code, what, remedy, lost)
+        self.problems.append(problem)
 
 
 def _nothing(count: int) -> Named:
-    return Named([""] * count, [None] * count, np.full(count, -1, np.int32))
+    names = [""] * count
+    files: list[str | None] = [None] * count
+    lines = np.full(count, -1, np.int32)
+    return Named(names, files, lines)

@@ -148,54 +148,70 @@ def _row(tuned: Tuned, standing: Standing) -> tuple[object, ...]:
 
 
 def _ratio(tuned: Tuned, found: Standing | Interval) -> Shown:
-    return tuned.objective.shown_ratio(found.ratio, found.low, found.high)
+    objective = tuned.objective
+    low, high = found.low, found.high
+    return objective.shown_ratio(found.ratio, low, high)
 
 
 def sentences(tuned: Tuned) -> tuple[str, ...]:
     """The verdict first, then why, what else was measured, and what qualifies it."""
-    said = [verdict(tuned), *tuned.why]
-    for one in tuned.what_if:
-        took = "it does not run so" if one.found is None else _told(_ratio(tuned, one.found))
-        said.append(f"{one.setting.name[0].upper()}{one.setting.name[1:]}: {took}. {one.says}")
-    said += tuned.wish.what_if_said
-    said.append(f"Compared: {tuned.objective.statement}.")
-    said += (
-        f"{note[0].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in _notes(tuned)
-    )
-    return tuple(said)
+    found = [verdict(tuned), *tuned.why]
+    for answered in tuned.what_if:
+        if answered.found is None:
+            ratio = "it does not run so"
+        else:
+            ratio = _ratio_words(tuned, answered.found)
+        name = _capitalized(answered.setting.name)
+        found.append(f"{name}: {ratio}. {answered.says}")
+    found += tuned.wish.what_if_said
+    found.append(f"Compared: {tuned.objective.statement}.")
+    for note in _notes(tuned):
+        end = "" if note.endswith(".") else "."
+        found.append(_capitalized(note) + end)
+    return tuple(found)
+
+
+def _capitalized(text: str) -> str:
+    """With a capital first; what follows stays as it is."""
+    first, others = text[0], text[1:]
+    return first.upper() + others
 
 
 def verdict(tuned: Tuned) -> str:
     """The answer in a sentence."""
     outcome, final = tuned.outcome, tuned.outcome.final
     if outcome.verdict == FASTER and final is not None:
-        said = (
-            f"{final.setting.name} is better: {_told(_ratio(tuned, final))}, by {final.rounds} "
+        better = (
+            f"{final.setting.name} is better: {_ratio_words(tuned, final)}, by {final.rounds} "
             "pairs of runs of it and the defaults alone."
         )
         is_other_work = bool(final.setting.arguments) and tuned.wish.metric is None
-        return f"{said} {_OTHER_WORK}" if is_other_work else said
+        return f"{better} {_OTHER_WORK}" if is_other_work else better
     if outcome.verdict == NO_DIFFERENCE:
-        best = (
-            f" The best one, {final.setting.name}: {_told(_ratio(tuned, final))}." if final else ""
-        )
+        best = ""
+        if final:
+            best = f" The best one, {final.setting.name}: {_ratio_words(tuned, final)}."
         return f"No measurable difference: keep the defaults.{best}"
-    return f"No answer: {outcome.notes[-1] if outcome.notes else 'nothing was measured'}."
+    reason = outcome.notes[-1] if outcome.notes else "nothing was measured"
+    return f"No answer: {reason}."
 
 
 def _notes(tuned: Tuned) -> list[str]:
-    notes = list(tuned.outcome.notes)
-    if tuned.outcome.verdict == REFUSED:
-        notes = notes[:-1]  # it is the answer
-    return [*notes, *tuned.notes]
+    outcome = tuned.outcome
+    notes = list(outcome.notes)
+    if outcome.verdict == REFUSED:
+        del notes[-1:]  # it is the answer
+    return notes + list(tuned.notes)
 
 
-def _told(found: Shown) -> str:
-    ratio, low, high = found
+def _ratio_words(tuned: Tuned, found: Standing | Interval) -> str:
+    ratio, low, high = _ratio(tuned, found)
     if ratio is None:
         return "not known"
-    sure = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
-    return f"{ratio:.2f}{sure} of the defaults"
+    words = f"{ratio:.2f}"
+    if low is not None and high is not None:
+        words += f" [{low:.2f}, {high:.2f}]"
+    return f"{words} of the defaults"
 
 
 def _resume_line(tuned: Tuned) -> str:

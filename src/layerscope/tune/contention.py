@@ -32,7 +32,13 @@ def rounds(measurements: Iterable[Measurement], cpus: float) -> tuple[int, int]:
     """(contended rounds, all rounds); a round is contended when at least half of its measurements
     are.
     """
-    told: dict[int, list[bool]] = defaultdict(list)
+    by_round: dict[int, list[bool]] = defaultdict(list)
     for measurement in measurements:
-        told[measurement.round].append(is_contended(measurement, cpus))
-    return sum(2 * sum(answers) >= len(answers) for answers in told.values()), len(told)
+        answer = is_contended(measurement, cpus)
+        answers = by_round[measurement.round]
+        answers.append(answer)
+    contended = 0
+    for answers in by_round.values():
+        if 2 * sum(answers) >= len(answers):
+            contended += 1
+    return contended, len(by_round)

@@ -102,14 +102,21 @@ class LiveSteps:
             reader = self._readers.setdefault(path, raw_file.SpoolReader(path))
             for chunk in reader.chunks({raw_file.RECORDS}):
                 records = np.frombuffer(chunk.payload, dtypes.RECORD)
-                marks = records[
-                    (records["kind"] == layout.MARK) & (records["module"] == layout.MARK_BEGINS)
-                ]
-                for rule, number in zip(
-                    (marks["end"] & _RULE_BITS).tolist(), marks["seq"].tolist(), strict=True
-                ):
-                    self._most[path] = max(self._most.get(path, (0, 0)), (rule, number))
-        return max(self._most.values(), default=(0, 0))[1]
+                self._note(path, records)
+        _, number = max(self._most.values(), default=(0, 0))
+        return number
+
+    def _note(self, path: Path, records: np.ndarray) -> None:
+        is_mark = records["kind"] == layout.MARK
+        is_begin = records["module"] == layout.MARK_BEGINS
+        begins = records[is_mark & is_begin]
+        if not len(begins):
+            return
+        rules = begins["end"] & _RULE_BITS
+        numbers = begins["seq"]
+        latest = max(zip(rules.tolist(), numbers.tolist(), strict=True))
+        before = self._most.get(path, (0, 0))
+        self._most[path] = max(before, latest)
 
 
 def _decoded(path: Path) -> Decoder:
@@ -126,50 +133,66 @@ def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
     track, records = decoder.window_marks()
     is_mark = np.isin(records["module"], (layout.MARK_BEGINS, layout.MARK_ENDS))
     track, records = track[is_mark], records[is_mark]
-    nothing = np.zeros(0, np.int64)
     if not len(records):
+        nothing = np.zeros(0, np.int64)
         return layout.RULE_NONE, nothing, nothing
     code = records["end"].astype(np.int64)
-    rule = int((code & _RULE_BITS).max())
-    mine = code & _RULE_BITS == rule
-    if rule == layout.RULE_REQUEST:
-        # It may have seemed that requests begin with one module, and then that it is another one:
-        # the last counts.
-        leader = code >> layout.WINDOW_INSTANCE
-        mine &= leader == leader[mine].max()
-        pairs = [
-            _requests(records[mine & (track == one)]) for one in np.unique(track[mine]).tolist()
-        ]
-        begins, ends = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        order = np.argsort(begins, kind="stable")
-        return rule, begins[order], ends[order]
-    return rule, *_follow(records[mine])
+    rules = code & _RULE_BITS
+    strongest = int(rules.max())
+    is_strongest = rules == strongest
+    if strongest != layout.RULE_REQUEST:
+        begins, ends = _follow(records[is_strongest])
+        return strongest, begins, ends
+    # It may have seemed that requests begin with one module, and then that it is another one:
+    # the last counts.
+    leader = code >> layout.WINDOW_INSTANCE
+    last_leader = leader[is_strongest].max()
+    is_chosen = is_strongest & (leader == last_leader)
+    begins, ends = _requests_of_threads(track[is_chosen], records[is_chosen])
+    return strongest, begins, ends
+
+
+def _requests_of_threads(track: np.ndarray, records: np.ndarray) -> tuple[Int64s, Int64s]:
+    """Those of all threads, by their begins."""
+    all_begins, all_ends = [], []
+    for thread in np.unique(track):
+        begins, ends = _requests(records[track == thread])
+        all_begins.append(begins)
+        all_ends.append(ends)
+    begins = np.concatenate(all_begins)
+    ends = np.concatenate(all_ends)
+    order = np.argsort(begins, kind="stable")
+    return begins[order], ends[order]
 
 
 def _requests(records: np.ndarray) -> tuple[Int64s, Int64s]:
     """Of one thread: from each begin to the last end before the next begin."""
-    records = records[np.argsort(records["start"], kind="stable")]
+    order = np.argsort(records["start"], kind="stable")
+    records = records[order]
     at_ns = records["start"].astype(np.int64)
     is_end = records["module"] == layout.MARK_ENDS
     begins, ends = at_ns[~is_end], at_ns[is_end]
-    after = np.append(begins[1:], np.iinfo(np.int64).max)
-    last = np.searchsorted(ends, after) - 1
-    has_end = (
-        (last >= 0) & (ends[np.maximum(last, 0)] >= begins)
-        if len(ends)
-        else np.zeros(len(begins), np.bool_)
-    )
-    return begins[has_end], ends[np.maximum(last, 0)][has_end] if len(ends) else ends
+    if not len(ends):
+        return begins[:0], ends
+    forever = np.iinfo(np.int64).max
+    next_begins = np.append(begins[1:], forever)
+    last = np.searchsorted(ends, next_begins) - 1
+    last_ends = ends[np.maximum(last, 0)]
+    has_end = (last >= 0) & (last_ends >= begins)
+    return begins[has_end], last_ends[has_end]
 
 
 def _follow(records: np.ndarray) -> tuple[Int64s, Int64s]:
     """Of steps one after the other: from the last mark of a number to the first of the next. A
     loader that has no more batches is asked once more, for a step that does not begin.
     """
-    records = records[np.argsort(records["start"], kind="stable")]
-    at_ns, number = records["start"].astype(np.int64), records["seq"].astype(np.int64)
-    changes = np.flatnonzero(np.diff(number) == 1)
-    return at_ns[changes], at_ns[changes + 1]
+    order = np.argsort(records["start"], kind="stable")
+    records = records[order]
+    at_ns = records["start"].astype(np.int64)
+    number = records["seq"].astype(np.int64)
+    is_followed = np.diff(number) == 1
+    last = np.flatnonzero(is_followed)
+    return at_ns[last], at_ns[last + 1]
 
 
 def _cpu_ns(decoders: list[Decoder], begin_ns: int, end_ns: int) -> float:

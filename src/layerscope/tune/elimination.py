@@ -28,6 +28,8 @@ from layerscope.analyse.diff.intervals import t_quantile
 SMALLEST = 0.02
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 30
 _WRONG = 0.05
+# Of a logarithm: further than this is no limit to anybody, and no number to exp.
+_FURTHEST = 500.0
 
 
 class RaceTable:
@@ -41,11 +43,13 @@ class RaceTable:
     def __init__(
         self, values: Sequence[Sequence[float]], settings: int, gone: Sequence[Sequence[float]] = ()
     ) -> None:
-        self._logs = np.log(np.asarray(values, float))
+        racing = np.asarray(values, float)
+        everybody = np.asarray([*values, *gone], float)
+        self._logs = np.log(racing)
         self._settings = settings
-        self._rounds = self._logs.shape[1]
-        everybody = np.log(np.asarray([*values, *gone], float))
-        self._variance, self._freedom = _noise(everybody)
+        self._rounds = racing.shape[1]
+        noise = _noise(np.log(everybody))
+        self._variance, self._freedom = noise
 
     def best(self) -> int:
         """The row with the smallest mean; of equal ones the first."""
@@ -58,25 +62,42 @@ class RaceTable:
         differences = self._logs[row] - self._logs[other]
         if not self._freedom:
             return 0.0, math.inf
-        own = float(differences.var(ddof=1)) if np.ptp(differences) > 1e-12 else 0.0
-        tail = _WRONG / max(1, self._settings) / (self._rounds * (self._rounds - 1) if looks else 1)
-        error = t_quantile(tail, self._freedom) * math.sqrt(
-            max(2 * self._variance, own) / self._rounds
-        )
+        differs = np.ptp(differences) > 1e-12
+        variance_of_pair = float(differences.var(ddof=1)) if differs else 0.0
+        variance = max(2 * self._variance, variance_of_pair)
+        error = self._quantile(looks=looks) * math.sqrt(variance / self._rounds)
         middle = float(differences.mean())
-        return math.exp(max(middle - error, -500.0)), math.exp(min(middle + error, 500.0))
+        low = max(middle - error, -_FURTHEST)
+        high = min(middle + error, _FURTHEST)
+        return math.exp(low), math.exp(high)
+
+    def _quantile(self, *, looks: bool) -> float:
+        """How many standard errors an interval reaches to each side."""
+        tail = _WRONG / max(1, self._settings)
+        if looks:
+            tail /= self._rounds * (self._rounds - 1)
+        return t_quantile(tail, self._freedom)
 
     def is_not_better(self, row: int, other: int) -> bool:
         """Whether `row` surely is not better than `other` by as much as matters."""
-        return self._rounds >= FEWEST_ROUNDS and self.between(row, other)[0] > 1 - SMALLEST
+        if self._rounds < FEWEST_ROUNDS:
+            return False
+        low, _ = self.between(row, other)
+        return low > 1 - SMALLEST
 
     def is_better(self, row: int, other: int) -> bool:
         """Whether `row` surely is better than `other`."""
-        return self._rounds >= FEWEST_ROUNDS and self.between(row, other)[1] < 1
+        if self._rounds < FEWEST_ROUNDS:
+            return False
+        _, high = self.between(row, other)
+        return high < 1
 
     def is_ahead(self, row: int, other: int) -> bool:
         """The same when the rounds are over, which is looked at once."""
-        return self._rounds >= FEWEST_ROUNDS and self.between(row, other, looks=False)[1] < 1
+        if self._rounds < FEWEST_ROUNDS:
+            return False
+        _, high = self.between(row, other, looks=False)
+        return high < 1
 
 
 def _noise(logs: NDArray[np.float64]) -> tuple[float, int]:
@@ -85,13 +106,19 @@ def _noise(logs: NDArray[np.float64]) -> tuple[float, int]:
     """
     rows, columns = logs.shape
     row, column = np.nonzero(~np.isnan(logs))
-    freedom = len(row) - rows - columns + 1
+    measured = logs[row, column]
+    count = len(measured)
+    freedom = count - rows - columns + 1
     if freedom < 1:
         return math.inf, 0
-    levels = np.zeros((len(row), rows + columns))
-    levels[np.arange(len(row)), row] = 1
-    levels[np.arange(len(row)), rows + column] = 1
-    seen = logs[row, column]
-    rest = seen - levels @ np.linalg.lstsq(levels, seen, rcond=None)[0]
+    levels = np.zeros((count, rows + columns))
+    every = np.arange(count)
+    levels[every, row] = 1
+    levels[every, rows + column] = 1
+    fitted, *_ = np.linalg.lstsq(levels, measured, rcond=None)
+    residuals = measured - levels @ fitted
     # Below what rounding leaves there is no noise.
-    return float((rest**2).sum()) / freedom if np.abs(rest).max() > 1e-12 else 0.0, freedom
+    if np.abs(residuals).max() <= 1e-12:
+        return 0.0, freedom
+    squares = float((residuals**2).sum())
+    return squares / freedom, freedom

@@ -49,7 +49,10 @@ class Final:
     @property
     def is_not_better(self) -> bool:
         """By less than the smallest difference, surely."""
-        return self.found.low is not None and self.found.low > 1 - SMALLEST
+        low = self.found.low
+        if low is None:
+            return False
+        return low > 1 - SMALLEST
 
 
 def reserve_s(track: RaceState, pairs: int = PAIRS) -> float:

@@ -46,7 +46,10 @@ def made(usual_bytes: int) -> Guard:
     left = memory_left()
     if left is None:
         return Guard(None, usual_bytes)
-    return Guard(round(left[0] * _MOST_SHARE), usual_bytes, round(left[1] * _SHORT_SHARE))
+    all_bytes, short_bytes = left
+    most_bytes = round(all_bytes * _MOST_SHARE)
+    short_most_bytes = round(short_bytes * _SHORT_SHARE)
+    return Guard(most_bytes, usual_bytes, short_most_bytes)
 
 
 def memory_left(root: Path = Path("/")) -> tuple[int, int] | None:

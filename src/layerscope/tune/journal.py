@@ -159,4 +159,7 @@ def kept_options(path: Path) -> dict[str, str]:
 
 def _short(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    if len(text) <= 200:
+        return text
+    beginning = text[:197]
+    return f"{beginning}..."

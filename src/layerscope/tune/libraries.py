@@ -52,18 +52,21 @@ def allocator(place: TuneContext) -> str:
     """The allocator that stands in front of the C library's: the beginning of its file name, empty
     for none.
     """
-    preloaded = [
-        Path(word).name
-        for word in place.environment.get("LD_PRELOAD", "").replace(":", " ").split()
-    ]
-    names = [*preloaded, *(Path(library).name for library in place.libraries)]
-    return next((stem for stem in _ALLOCATORS if any(name.startswith(stem) for name in names)), "")
+    preload = place.environment.get("LD_PRELOAD", "")
+    preloaded = preload.replace(":", " ").split()
+    names = [Path(library).name for library in (*preloaded, *place.libraries)]
+    for stem in _ALLOCATORS:
+        if any(name.startswith(stem) for name in names):
+            return stem
+    return ""
 
 
 def uses_glibc(place: TuneContext) -> bool:
     """Whether the C library that it is linked with is the GNU one, as far as its file says."""
     executable = _executable(place)
-    return executable is not None and executable.dynamic and "musl" not in executable.interpreter
+    if executable is None or not executable.dynamic:
+        return False
+    return "musl" not in executable.interpreter
 
 
 def glibc_version() -> tuple[int, ...]:
@@ -118,12 +121,15 @@ def find(place: TuneContext, names: Sequence[str], more: Sequence[str] = ()) -> 
 
 def command(place: TuneContext, name: str) -> str | None:
     """Where the command `name` is, None where there is none: numactl, taskset."""
-    return shutil.which(name, path=place.environment.get("PATH"))
+    folders = place.environment.get("PATH")
+    return shutil.which(name, path=folders)
 
 
 def _goes_with(path: Path, executable: elf.Executable) -> bool:
     found = elf.facts(path)
-    return (found.kind, found.machine, found.bits) == ("elf", executable.machine, executable.bits)
+    if found.kind != "elf" or found.machine != executable.machine:
+        return False
+    return found.bits == executable.bits
 
 
 def _folders(place: TuneContext) -> Iterator[Path]:
@@ -143,4 +149,6 @@ def _folders(place: TuneContext) -> Iterator[Path]:
 
 
 def _executable(place: TuneContext) -> elf.Executable | None:
-    return elf.find(place.program[0], place.environment.get("PATH"))
+    program = place.program[0]
+    folders = place.environment.get("PATH")
+    return elf.find(program, folders)

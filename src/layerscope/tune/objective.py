@@ -17,6 +17,8 @@ from layerscope.tune.setting import DEFAULT, Setting
 # than these.
 _DISAGREE = 0.02
 _FEWEST_ROUNDS = 3
+# Values by the name of the setting and by the round.
+_ByRound = Mapping[str, Mapping[int, float]]
 
 Shown = tuple[float | None, float | None, float | None]
 
@@ -39,7 +41,9 @@ class Objective:
     def value(self, measurement: Measurement) -> float | None:
         """As it is compared: a number above zero, less is better; None where there is none."""
         found = self.read(measurement)
-        if found is None or not math.isfinite(found) or found <= 0:
+        if found is None or not math.isfinite(found):
+            return None
+        if found <= 0:
             return None
         return 1 / found if self.larger_is_better else found
 
@@ -59,13 +63,18 @@ class Objective:
 
 def _step(name: str) -> Callable[[Measurement], float | None]:
     def read(measurement: Measurement) -> float | None:
-        return float(getattr(measurement, name)) if measurement.steps else None
+        if not measurement.steps:
+            return None
+        value = getattr(measurement, name)
+        return float(value)
 
     return read
 
 
 def _cpu(measurement: Measurement) -> float | None:
-    return measurement.step_cpu_ns / 1e9 if measurement.steps else measurement.cpu_s
+    if not measurement.steps:
+        return measurement.cpu_s
+    return measurement.step_cpu_ns / 1e9
 
 
 def _wall(measurement: Measurement) -> float | None:
@@ -180,33 +189,37 @@ def _by_round(measurements: Sequence[Measurement], of: Objective) -> dict[str, d
     found: dict[str, dict[int, float]] = {}
     for measurement in measurements:
         value = of.value(measurement)
-        if value is not None:
-            found.setdefault(measurement.setting, {})[measurement.round] = value
+        if value is None:
+            continue
+        by_round = found.setdefault(measurement.setting, {})
+        by_round[measurement.round] = value
     return found
 
 
-def _best(values: Mapping[str, Mapping[int, float]]) -> str:
+def _best(values: _ByRound) -> str:
     """The name with the smallest ratio to the defaults."""
-    against = values[DEFAULT.name]
 
     def ratio(name: str) -> float:
-        common = sorted(values[name].keys() & against.keys())
-        enough = len(common) >= _FEWEST_ROUNDS
-        return (
-            interval([values[name][at] / against[at] for at in common]).ratio
-            if enough
-            else math.inf
-        )
+        ratios = _ratios(values, name, DEFAULT.name)
+        if len(ratios) < _FEWEST_ROUNDS:
+            return math.inf
+        return interval(ratios).ratio
 
     return min(values, key=ratio)
 
 
-def _ratio(
-    values: Mapping[str, Mapping[int, float]], name: str, other: str
-) -> tuple[float, float] | None:
+def _ratio(values: _ByRound, name: str, other: str) -> tuple[float, float] | None:
     """Between what the ratio of two settings lies."""
-    common = sorted(values[name].keys() & values[other].keys())
-    if len(common) < _FEWEST_ROUNDS:
+    ratios = _ratios(values, name, other)
+    if len(ratios) < _FEWEST_ROUNDS:
         return None
-    found = interval([values[name][at] / values[other][at] for at in common])
+    found = interval(ratios)
     return (found.low or 0.0, found.high or math.inf)
+
+
+def _ratios(values: _ByRound, name: str, other: str) -> list[float]:
+    """One for each round that both have."""
+    ours = values[name]
+    theirs = values[other]
+    rounds = sorted(ours.keys() & theirs.keys())
+    return [ours[number] / theirs[number] for number in rounds]

@@ -69,23 +69,36 @@ class Expected:
 
 def expected(first: str, second: str, metric: re.Pattern[str] | None = None) -> Expected:
     """What two runs by default have in common."""
-    one, other = (
-        [_WORDS.findall(line) for line in _lines(text, metric)] for text in (first, second)
-    )
+    one = _words_of_lines(first, metric)
+    other = _words_of_lines(second, metric)
     if [len(words) for words in one] != [len(words) for words in other]:
         return Expected((), is_compared=False, metric=metric)
-    return Expected(
-        tuple(_in_common(*pair) for pair in zip(one, other, strict=True)), metric=metric
-    )
+    common = map(_in_common, one, other)
+    return Expected(tuple(common), metric=metric)
+
+
+def _words_of_lines(text: str, metric: re.Pattern[str] | None) -> list[list[str]]:
+    found = []
+    for line in _lines(text, metric):
+        words = _WORDS.findall(line)
+        found.append(words)
+    return found
 
 
 def _in_common(words: Sequence[str], others: Sequence[str]) -> Words:
     found: list[str | None] = []
-    for place, (a, b) in enumerate(zip(words, others, strict=True)):
-        is_number = bool(_NUMBER.fullmatch(a) and _NUMBER.fullmatch(b))
-        is_free = a != b or (is_number and _is_measured(words, place))
-        found.append((_ANY_NUMBER if is_number else _ANY) if is_free else a)
+    for place, (word, other) in enumerate(zip(words, others, strict=True)):
+        is_number = _is_number(word) and _is_number(other)
+        is_same = word == other
+        if is_same and not (is_number and _is_measured(words, place)):
+            found.append(word)
+        else:
+            found.append(_ANY_NUMBER if is_number else _ANY)
     return tuple(found)
+
+
+def _is_number(word: str) -> bool:
+    return _NUMBER.fullmatch(word) is not None
 
 
 def read(path: Path, *, from_end: bool = False) -> str:
@@ -103,16 +116,21 @@ def tail(path: Path, most_bytes: int = 300) -> str:
     """The end of what it printed, on one line."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - most_bytes))
-            lines = file.read().decode("utf-8", "replace").split("\n")
+            first = path.stat().st_size - most_bytes
+            file.seek(max(0, first))
+            content = file.read()
     except OSError:
         return ""
-    return " / ".join(line.strip() for line in lines if line.strip())
+    text = content.decode("utf-8", "replace")
+    lines = [line.strip() for line in text.split("\n")]
+    return " / ".join(filter(None, lines))
 
 
 def digest(text: str) -> str:
     """A short hash of it."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    content = text.encode("utf-8", "replace")
+    whole = hashlib.sha256(content)
+    return whole.hexdigest()[:16]
 
 
 def measured(text: str, metric: re.Pattern[str]) -> float | None:
@@ -123,10 +141,11 @@ def measured(text: str, metric: re.Pattern[str]) -> float | None:
     found = list(metric.finditer(text))
     if not found:
         return None
-    told = (found[-1][1] if metric.groups else found[-1][0]) or ""
-    number = _NUMBER.search(
-        _DECIMAL_COMMA.sub(".", _THOUSANDS.sub(lambda match: match[0].replace(",", ""), told))
-    )
+    last = found[-1]
+    words = (last[1] if metric.groups else last[0]) or ""
+    words = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), words)
+    words = _DECIMAL_COMMA.sub(".", words)
+    number = _NUMBER.search(words)
     value = float(number[0]) if number else math.nan
     return value if math.isfinite(value) else None
 
@@ -155,9 +174,12 @@ def _lines(text: str, metric: re.Pattern[str] | None) -> list[str]:
 
 def _is_measured(words: Sequence[str], place: int) -> bool:
     """Whether a number is one, by the words beside it: `took 3`, `time: 3`, `3 s`."""
-    before = place - 2 if place > 1 and words[place - 1] in ":=" else place - 1
-    beside = [words[at] for at in (before, place + 1) if 0 <= at < len(words)]
-    return any(map(_MEASURED.fullmatch, beside))
+    before, after = place - 1, place + 1
+    if before > 0 and words[before] in ":=":
+        before -= 1
+    if after < len(words) and _MEASURED.fullmatch(words[after]):
+        return True
+    return before >= 0 and _MEASURED.fullmatch(words[before]) is not None
 
 
 def _alike(wanted: str | None, word: str) -> bool:
@@ -174,12 +196,21 @@ def _alike(wanted: str | None, word: str) -> bool:
 
 
 def _quoted(line: str) -> str:
-    return repr(line if len(line) <= 80 else line[:79] + "…")
+    if len(line) > 80:
+        line = line[:79] + "…"
+    return repr(line)
 
 
 def _shown(words: Words) -> str:
-    return _quoted(" ".join("…" if word in (_ANY, _ANY_NUMBER) else str(word) for word in words))
+    texts = []
+    for word in words:
+        is_free = word in (_ANY, _ANY_NUMBER)
+        texts.append("…" if is_free else str(word))
+    line = " ".join(texts)
+    return _quoted(line)
 
 
 def _counted(lines: int) -> str:
-    return "1 line" if lines == 1 else f"{lines:,} lines"
+    if lines == 1:
+        return "1 line"
+    return f"{lines:,} lines"

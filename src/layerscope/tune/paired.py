@@ -41,33 +41,47 @@ def interval(ratios: Sequence[float], level: float = LEVEL) -> Interval:
     ratio = math.exp(float(np.median(averages)))
     if len(logarithms) < 2:
         return Interval(ratio, None, None)
-    outside = _ranks_outside((1 - level) / 2, len(logarithms))
+    tail = (1 - level) / 2
+    outside = _ranks_outside(tail, len(logarithms))
     if outside is None:
         middle = float(logarithms.mean())
-        error = t_quantile((1 - level) / 2, len(logarithms) - 1) * _standard_error(logarithms)
+        error = _error(logarithms, tail)
         low, high = middle - error, middle + error
     else:
-        low, high = float(averages[outside]), float(averages[-1 - outside])
+        low = float(averages[outside])
+        high = float(averages[-1 - outside])
     # Further than this is no limit to anybody, and no number to exp.
     low, high = max(low, -500.0), min(high, 500.0)
     # Rounding must not put the ratio outside.
-    return Interval(ratio, min(math.exp(low), ratio), max(math.exp(high), ratio))
+    lowest = min(math.exp(low), ratio)
+    highest = max(math.exp(high), ratio)
+    return Interval(ratio, lowest, highest)
 
 
 def fewest_by_rank(level: float = LEVEL) -> int:
     """How many pairs the rank interval needs for this level."""
-    return math.ceil(1 - math.log2(1 - level) - 1e-9)
+    outside = 1 - level
+    pairs = 1 - math.log2(outside)
+    return math.ceil(pairs - 1e-9)
 
 
 def _averages(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
     """The averages of all pairs of them, each with itself too, in order."""
     first, second = np.triu_indices(len(logarithms))
-    return np.sort((logarithms[first] + logarithms[second]) / 2)
+    sums = logarithms[first] + logarithms[second]
+    averages = sums / 2
+    averages.sort()
+    return averages
 
 
-def _standard_error(logarithms: NDArray[np.float64]) -> float:
-    varies = logarithms.max() > logarithms.min()
-    return float(logarithms.std(ddof=1)) / math.sqrt(len(logarithms)) if varies else 0.0
+def _error(logarithms: NDArray[np.float64], tail: float) -> float:
+    """How far their mean may be off, with a probability of `tail` on each side."""
+    if logarithms.max() <= logarithms.min():
+        return 0.0
+    count = len(logarithms)
+    deviation = float(logarithms.std(ddof=1))
+    standard_error = deviation / math.sqrt(count)
+    return t_quantile(tail, count - 1) * standard_error
 
 
 @cache
@@ -76,7 +90,9 @@ def _ranks_outside(tail: float, pairs: int) -> int | None:
     too few.
     """
     below = np.cumsum(_rank_sums(pairs))
-    outside = int(np.searchsorted(below, tail * (1 + 1e-9), side="right")) - 1
+    limit = tail * (1 + 1e-9)
+    within = np.searchsorted(below, limit, side="right")
+    outside = int(within) - 1
     return outside if outside >= 0 else None
 
 

@@ -25,7 +25,9 @@ class Teller:
 
     def say(self, sentence: str) -> None:
         """A line that stays."""
-        self._write(f"{_CLEAR if self._is_open else ''}layerscope: {printable(sentence)}\n")
+        before = _CLEAR if self._is_open else ""
+        words = printable(sentence)
+        self._write(f"{before}layerscope: {words}\n")
         self._is_open = False
 
     def now(self, sentence: str) -> None:
@@ -74,6 +76,10 @@ class Teller:
 
 def shown(value: float, unit: str) -> str:
     """A value of an objective as people read it."""
-    if unit in ("s", "ns"):
-        return units.duration(value * (1e9 if unit == "s" else 1))
-    return units.size(value) if unit == "bytes" else f"{value:.4g}"
+    if unit == "s":
+        return units.duration(value * 1e9)
+    if unit == "ns":
+        return units.duration(value)
+    if unit == "bytes":
+        return units.size(value)
+    return f"{value:.4g}"

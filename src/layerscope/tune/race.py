@@ -149,28 +149,43 @@ def _stages(track: RaceState, stages: Sequence[Sequence[Setting]]) -> Setting | 
     base = DEFAULT
     for number, choices in enumerate(stages):
         track.stage = number + 1
-        made = choices if base == DEFAULT else [base.together(choice) for choice in choices]
-        fresh = list({one.name: one for one in made if one.name not in track.settings}.values())
-        kept = [] if base == DEFAULT else [base]
-        entered = [*kept, *_affordable(track, fresh, len(kept), is_first=number == 0)]
-        if len(entered) > len(kept):
-            rest = sum(len(later) + 1 for later in stages[number + 1 :])
-            base = _stage(track, entered, base, (len(entered) + 1) / (len(entered) + 1 + rest))
-        elif number == 0 and fresh:
+        is_first = number == 0
+        fresh = _new_settings(track, choices, base)
+        carried = [] if base == DEFAULT else [base]
+        affordable = _affordable(track, fresh, len(carried), is_first=is_first)
+        if affordable:
+            entered = [*carried, *affordable]
+            later = sum(len(settings) + 1 for settings in stages[number + 1 :])
+            now = len(entered) + 1
+            base = _stage(track, entered, base, now / (now + later))
+        elif is_first and fresh:
             return _first_alone(track, fresh)
     return base if base != DEFAULT else _most_promising(track)
 
 
+def _new_settings(track: RaceState, choices: Sequence[Setting], base: Setting) -> list[Setting]:
+    """The choices on top of the base, without those that were tried before; each name once."""
+    fresh: dict[str, Setting] = {}
+    for choice in choices:
+        setting = choice if base == DEFAULT else base.together(choice)
+        if setting.name not in track.settings:
+            fresh[setting.name] = setting
+    return list(fresh.values())
+
+
 def _affordable(
-    track: RaceState, fresh: list[Setting], kept: int, *, is_first: bool
+    track: RaceState, fresh: list[Setting], carried: int, *, is_first: bool
 ) -> list[Setting]:
     """The first of the settings, as many as there is time for with the fewest rounds."""
     run_s = track.cost_s(DEFAULT)
     if not run_s or not fresh:
         return fresh
-    left_s = track.left_s - final.reserve_s(track, final.FEWEST_PAIRS if is_first else final.PAIRS)
-    fit = max(0, int(left_s / (run_s * FEWEST_ROUNDS)) - 1 - kept)
-    track.untried += [setting.name for setting in fresh[max(fit, is_first) :]]
+    pairs = final.FEWEST_PAIRS if is_first else final.PAIRS
+    left_s = track.left_s - final.reserve_s(track, pairs)
+    runs_each = int(left_s / (run_s * FEWEST_ROUNDS))
+    fit = max(0, runs_each - 1 - carried)
+    untried = fresh[max(fit, is_first) :]
+    track.untried += [setting.name for setting in untried]
     return fresh[:fit]
 
 
@@ -232,14 +247,22 @@ def _stage(track: RaceState, entered: list[Setting], base: Setting, share: float
 
 
 def _table(track: RaceState, rounds: Sequence[int], entered: Sequence[Setting]) -> RaceTable:
-    gone = [one for one in entered if one not in track.racing]
-    racing, left = (
-        [[track.values[one.name].get(at, math.nan) for at in rounds] for one in some]
-        for some in (track.racing, gone)
-    )
-    return RaceTable(
-        racing, len(entered), [values for values in left if not all(map(math.isnan, values))]
-    )
+    racing = [_row(track, setting, rounds) for setting in track.racing]
+    gone = []
+    for setting in entered:
+        if setting in track.racing:
+            continue
+        row = _row(track, setting, rounds)
+        if not all(map(math.isnan, row)):
+            gone.append(row)
+    return RaceTable(racing, len(entered), gone)
+
+
+def _row(track: RaceState, setting: Setting, rounds: Sequence[int]) -> list[float]:
+    """NaN where a round has no value."""
+    values = track.values[setting.name]
+    row = (values.get(number, math.nan) for number in rounds)
+    return list(row)
 
 
 def _challengers(track: RaceState, base: Setting) -> list[int]:
@@ -273,10 +296,11 @@ def _leave(track: RaceState, table: RaceTable, base: Setting) -> None:
 def _is_decided(track: RaceState, table: RaceTable, base: Setting) -> bool:
     """No challenger is left, or one that surely is better than the base and the defaults."""
     challengers = _challengers(track, base)
-    if len(challengers) > 1:
-        return False
-    above = [row for row in range(len(track.racing)) if row not in challengers]
-    return all(table.is_better(row, at) for row in challengers for at in above)
+    if len(challengers) != 1:
+        return not challengers
+    (challenger,) = challengers
+    others = [row for row in range(len(track.racing)) if row != challenger]
+    return all(table.is_better(challenger, row) for row in others)
 
 
 def _next_base(track: RaceState, table: RaceTable, base: Setting) -> Setting:
@@ -308,34 +332,37 @@ def _most_promising(track: RaceState) -> Setting | None:
 
 def _outcome(track: RaceState, decided: Final | None, cpus: float) -> Outcome:
     """What it all means, with what qualifies it."""
-    is_faster = decided is not None and decided.is_faster
     notes = [*_notes(track), *_busy_notes(track, decided, cpus)]
-    if opposite := disagreement(track.measurements, track.settings):
+    opposite = disagreement(track.measurements, track.settings)
+    if opposite:
         notes.append(opposite)
-    if not is_faster:
+    if decided is None or not decided.is_faster:
         notes.append(_busy(track, decided, cpus) or _nothing_found(track, decided))
-    elif decided is not None and (ties := _ties(track, decided)):
-        name = decided.setting.name
-        notes.append(f"not distinguishable from {name} in the race: {', '.join(ties)}")
-    return _made(track, FASTER if is_faster else NO_DIFFERENCE, decided, notes)
+        return _made(track, NO_DIFFERENCE, decided, notes)
+    ties = _ties(track, decided)
+    if ties:
+        name, others = decided.setting.name, ", ".join(ties)
+        notes.append(f"not distinguishable from {name} in the race: {others}")
+    return _made(track, FASTER, decided, notes)
 
 
 def _notes(track: RaceState) -> list[str]:
-    untried = (
-        [f"the budget was too short to try {', '.join(track.untried)}"] if track.untried else []
-    )
-    return [*untried, *track.notes]
+    if not track.untried:
+        return list(track.notes)
+    names = ", ".join(track.untried)
+    return [f"the budget was too short to try {names}", *track.notes]
 
 
 def _busy_notes(track: RaceState, decided: Final | None, cpus: float) -> list[str]:
     busy, rounds = contention.rounds(track.measurements, cpus)
     if not busy:
         return []
-    said = f"contended: other programs used the CPUs in {busy} of {rounds} rounds"
-    if decided is None or not track.objective.is_time or busy < contention.NEARLY_ALL * rounds:
-        return [said]
+    note = f"contended: other programs used the CPUs in {busy} of {rounds} rounds"
+    is_nearly_always = busy >= contention.NEARLY_ALL * rounds
+    if decided is None or not track.objective.is_time or not is_nearly_always:
+        return [note]
     return [
-        f"{said}, so this holds for a machine as busy as that: on a quiet one another setting may "
+        f"{note}, so this holds for a machine as busy as that: on a quiet one another setting may "
         "be the best"
     ]
 
@@ -420,11 +447,16 @@ def _made(track: RaceState, verdict: str, decided: Final | None, notes: list[str
 
 def _standings(track: RaceState) -> list[Standing]:
     """The defaults, then all others: best first, disqualified ones last."""
-    rows = [_standing(track, setting) for setting in track.settings.values()]
-    last = {DEFAULT_ROW: 0, DISQUALIFIED: 2}
-    return sorted(
-        rows, key=lambda row: (last.get(row.state, 1), row.ratio is None, row.ratio or 0.0)
-    )
+    group = {DEFAULT_ROW: 0, DISQUALIFIED: 2}
+
+    def order(row: Standing) -> tuple[int, bool, float]:
+        place = group.get(row.state, 1)
+        is_unknown = row.ratio is None
+        return place, is_unknown, row.ratio or 0.0
+
+    settings = track.settings.values()
+    rows = [_standing(track, setting) for setting in settings]
+    return sorted(rows, key=order)
 
 
 def _standing(track: RaceState, setting: Setting) -> Standing:

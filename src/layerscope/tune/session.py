@@ -135,7 +135,9 @@ class Tuned:
 def plan(wish: Wish) -> Plan:
     """What would be tried. Nothing is run, so it is not known which libraries the program has."""
     here = machine.facts()
-    return Plan(wish, space(_place(wish, here), wish.varied), here)
+    place = _place(wish, here)
+    settings = space(place, wish.varied)
+    return Plan(wish, settings, here)
 
 
 def tune(wish: Wish) -> Tuned:
@@ -266,9 +268,10 @@ def _place(wish: Wish, here: Machine, usual: Usual | None = None) -> TuneContext
 
 
 def _objective(wish: Wish, usual: Usual) -> Objective:
-    if wish.metric is not None:
-        return objectives.metric(wish.metric.pattern, wish.more_is_better)
-    return objectives.objective(wish.objective, usual.has_steps)
+    metric = wish.metric
+    if metric is None:
+        return objectives.objective(wish.objective, usual.has_steps)
+    return objectives.metric(metric.pattern, wish.more_is_better)
 
 
 def _timed(usual: Usual, objective: Objective, wish: Wish) -> str:

@@ -42,10 +42,12 @@ class Setting:
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The environment of the program: `base` with what this sets."""
-        made = {**base, **self.variables}
+        environment = {**base, **self.variables}
         if self.preload:
-            made["LD_PRELOAD"] = ":".join(filter(None, [*self.preload, base.get("LD_PRELOAD", "")]))
-        return made
+            preloaded_before = base.get("LD_PRELOAD", "")
+            libraries = filter(None, [*self.preload, preloaded_before])
+            environment["LD_PRELOAD"] = ":".join(libraries)
+        return environment
 
     def command(self, program: Sequence[str]) -> list[str]:
         """The words that start it; an option that `program` does not have yet is added at its
@@ -60,23 +62,32 @@ class Setting:
         """The words of one command that starts `program` this way, whatever else its environment
         has.
         """
-        told = [f"{name}={value}" for name, value in self._told().items()]
-        return [*(["env", *told] if told else []), *self.command(program)]
+        command = list(self.command(program))
+        variables = self._changed_variables()
+        if not variables:
+            return command
+        assignments = [f"{name}={value}" for name, value in variables.items()]
+        return ["env", *assignments, *command]
 
     def line(self, program: Sequence[str]) -> str:
         """The same for a shell."""
-        words = [f"{name}={shlex.quote(value)}" for name, value in self._told().items()]
+        variables = self._changed_variables()
+        words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
         if words:
             words.insert(0, "env")
         words.append(shlex.join(self.command(program)))
         return " ".join(words)
 
-    def _told(self) -> dict[str, str]:
+    def _changed_variables(self) -> dict[str, str]:
         """What our own environment has not."""
-        made = self.environment(
-            {name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ}
-        )
-        return {name: value for name, value in made.items() if os.environ.get(name) != value}
+        ours = {}
+        if "LD_PRELOAD" in os.environ:
+            ours["LD_PRELOAD"] = os.environ["LD_PRELOAD"]
+        changed = {}
+        for name, value in self.environment(ours).items():
+            if os.environ.get(name) != value:
+                changed[name] = value
+        return changed
 
 
 DEFAULT = Setting("default")
@@ -100,11 +111,16 @@ class TuneContext:
 
 
 def _replace(words: list[str], option: str, value: str) -> None:
+    joined = f"{option}={value}"
     for place, word in enumerate(words):
-        if word == option and place + 1 < len(words):
-            words[place + 1] = value
+        following = place + 1
+        if word == option and following < len(words):
+            words[following] = value
             return
         if word.startswith(f"{option}="):
-            words[place] = f"{option}={value}"
+            words[place] = joined
             return
-    words += [f"{option}={value}"] if option.startswith("--") else [option, value]
+    if option.startswith("--"):
+        words.append(joined)
+    else:
+        words += [option, value]

@@ -65,7 +65,10 @@ class SearchSpace:
     @property
     def settings(self) -> tuple[Setting, ...]:
         """Those of all stages, in their order."""
-        return tuple(setting for stage in self.stages for setting in stage.settings)
+        found: list[Setting] = []
+        for stage in self.stages:
+            found += stage.settings
+        return tuple(found)
 
 
 def space(place: TuneContext, varied: Sequence[Varied] = ()) -> SearchSpace:
@@ -134,17 +137,20 @@ def parse_all(texts: Iterable[str]) -> tuple[Varied, ...]:
 
 def _chosen(place: TuneContext) -> tuple[list[list[Setting]], list[str]]:
     """The settings of each stage, and what could not be tried."""
-    found = sorted(_modules(), key=lambda module: (module.STAGE, module.ORDER, module.__name__))
-    made = [(module.STAGE, list(module.choices(place))) for module in found]
-    crossed = _crossed([settings for stage, settings in made if stage == 1])
+    modules = sorted(_modules(), key=lambda module: (module.STAGE, module.ORDER, module.__name__))
+    lists: dict[int, list[list[Setting]]] = {1: []}
+    for module in modules:
+        settings = list(module.choices(place))
+        lists.setdefault(module.STAGE, []).append(settings)
+    crossed = _crossed(lists.pop(1))
     of_stages = [[setting for setting in crossed if not _waits_alone(place, setting)]]
-    for number in sorted({stage for stage, _ in made} - {1}):
-        of_stages.append(
-            [setting for stage, settings in made if stage == number for setting in settings]
-        )
-    return of_stages, [
-        note for module in found for note in getattr(module, "notes", _no_notes)(place)
-    ]
+    for _, of_modules in sorted(lists.items()):
+        of_stages.append(list(itertools.chain.from_iterable(of_modules)))
+    notes: list[str] = []
+    for module in modules:
+        module_notes = getattr(module, "notes", _no_notes)
+        notes += module_notes(place)
+    return of_stages, notes
 
 
 def _no_notes(place: TuneContext) -> Iterator[str]:
@@ -152,10 +158,11 @@ def _no_notes(place: TuneContext) -> Iterator[str]:
 
 
 def _modules() -> list[ChoiceModule]:
-    names = [entry.name for entry in pkgutil.iter_modules(choices.__path__)]
-    return [
-        cast(ChoiceModule, importlib.import_module(f"{choices.__name__}.{name}")) for name in names
-    ]
+    found = []
+    for entry in pkgutil.iter_modules(choices.__path__):
+        module = importlib.import_module(f"{choices.__name__}.{entry.name}")
+        found.append(cast(ChoiceModule, module))
+    return found
 
 
 def _values(varied: Varied) -> Iterator[Setting]:

@@ -136,19 +136,29 @@ class Watcher(threading.Thread):
         self.join()
 
     def _end(self) -> None:
-        if self._task.grace_s:
-            if self._program.pid in tree.children(os.getpid()):
-                os.kill(self._program.pid, signal.SIGTERM)
-            if self._over.wait(self._task.grace_s):
+        grace_s = self._task.grace_s
+        if grace_s:
+            self._ask_to_end()
+            if self._over.wait(grace_s):
                 return
         self._answer.left = tree.end(self._roots)
 
+    def _ask_to_end(self) -> None:
+        pid = self._program.pid
+        children = tree.children(os.getpid())
+        if pid in children:
+            os.kill(pid, signal.SIGTERM)
+
     def _roots(self) -> list[int]:
         """The program, and what it left: beside processes that help us to record."""
+        program = self._program.pid
         mark = f"{MARK}={self._task.token}".encode()
-        return [
-            pid for pid in tree.children(os.getpid()) if pid == self._program.pid or _has(pid, mark)
-        ]
+        found = []
+        for pid in tree.children(os.getpid()):
+            is_root = pid == program or _has(pid, mark)
+            if is_root:
+                found.append(pid)
+        return found
 
     def _why_end(self, of_all_threads: bool) -> str:
         pids = tree.below(self._roots() if of_all_threads else [self._program.pid], of_all_threads)
@@ -165,10 +175,12 @@ class Watcher(threading.Thread):
         return ""
 
     def _look(self, pids: list[int]) -> None:
-        libraries = set(self._answer.libraries)
+        answer = self._answer
+        libraries = set(answer.libraries)
         for pid in pids:
-            libraries.update(tree.mapped_libraries(pid))
-        self._answer.libraries = sorted(libraries)
+            mapped = tree.mapped_libraries(pid)
+            libraries.update(mapped)
+        answer.libraries = sorted(libraries)
 
 
 def _has(pid: int, variable: bytes) -> bool:
@@ -233,7 +245,7 @@ def _recorded(task: TrialTask, answer: TrialAnswer) -> ProcessUsage:
     raw = Path(task.folder) / RAW
     raw.mkdir()
     session = Session(raw)
-    session.window = EVERY_STEP.told("")
+    session.window = EVERY_STEP.for_agent("")
     environment = without_collectors(session.open_door(), os.environ)
     program = Program(task.command, _environment(task, environment))
     watcher = _attach(task, program, answer)
@@ -261,8 +273,10 @@ def _recorded(task: TrialTask, answer: TrialAnswer) -> ProcessUsage:
 
 
 def _environment(task: TrialTask, environment: dict[str, str]) -> dict[str, str]:
-    setting = Setting("", task.variables, tuple(task.preload))
-    return setting.environment(environment) | {MARK: task.token}
+    preload = tuple(task.preload)
+    setting = Setting("", task.variables, preload)
+    varied = setting.environment(environment)
+    return varied | {MARK: task.token}
 
 
 def _attach(task: TrialTask, program: Program, answer: TrialAnswer) -> Watcher:

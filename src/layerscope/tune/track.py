@@ -69,17 +69,20 @@ class RaceState:
 
     def __init__(self, means: Means, seed: int, stages: int) -> None:
         self.objective = means.objective
-        self.budget_s, self.spent_s = means.budget_s, 0.0
+        self.budget_s = means.budget_s
+        self.spent_s = 0.0
         self.chance = random.Random(seed)
-        self.settings: dict[str, Setting] = {DEFAULT.name: DEFAULT}
+        self.settings = {DEFAULT.name: DEFAULT}
         # By name and round; of the race without the final.
         self.values: dict[str, dict[int, float]] = {DEFAULT.name: {}}
         self.gone: dict[str, tuple[str, str]] = {}  # OUT or DISQUALIFIED, and why
-        self.racing: list[Setting] = [DEFAULT]
+        self.racing = [DEFAULT]
         self.measurements: list[Measurement] = []
         self.notes: list[str] = []
         self.untried: list[str] = []  # for lack of time
-        self.round, self.stage, self.stages = 0, 0, stages
+        self.round = 0
+        self.stage = 0
+        self.stages = stages
         self._means = means
         self._took: dict[str, list[float]] = {}
 
@@ -90,8 +93,12 @@ class RaceState:
 
     def cost_s(self, setting: Setting) -> float:
         """How long a run of it takes in all, as far as that is known."""
-        took = self._took.get(setting.name) or self._took.get(DEFAULT.name)
-        return sum(took) / len(took) if took else self._means.run_s
+        took = self._took.get(setting.name)
+        if not took:
+            took = self._took.get(DEFAULT.name)
+        if not took:
+            return self._means.run_s
+        return sum(took) / len(took)
 
     def enter(self, settings: Sequence[Setting]) -> None:
         """These are in the race from now on, beside the defaults."""
@@ -143,15 +150,14 @@ class RaceState:
         return measurement, took_s
 
     def _disqualify(self, setting: Setting, measurement: Measurement) -> None:
-        why = (
-            measurement.why
-            or measurement.fault
-            or f"a run gave no value of {self.objective.name} above zero"
-        )
+        why = measurement.why or measurement.fault
+        if not why:
+            why = f"a run gave no value of {self.objective.name} above zero"
         if setting == DEFAULT:
             raise Refused(f"the program as it is has nothing to compare with: {why}")
         self.gone[setting.name] = DISQUALIFIED, why
-        self.racing = [one for one in self.racing if one.name != setting.name]
+        others = [other for other in self.racing if other.name != setting.name]
+        self.racing = others
 
     def shuffled(self, settings: Sequence[Setting]) -> list[Setting]:
         """In the order of the next round."""
@@ -159,7 +165,11 @@ class RaceState:
 
     def ratios(self, name: str) -> list[float]:
         """Its values over those of the defaults in the same rounds."""
+        values = self.values[name]
         against = self.values[DEFAULT.name]
-        return [
-            value / against[at] for at, value in sorted(self.values[name].items()) if at in against
-        ]
+        found = []
+        for number in sorted(values):
+            if number in against:
+                ratio = values[number] / against[number]
+                found.append(ratio)
+        return found

@@ -70,19 +70,22 @@ def below(roots: Iterable[int], of_all_threads: bool = True) -> list[int]:
     found = list(dict.fromkeys(roots))
     known = set(found)
     for pid in found:  # grows meanwhile
-        fresh = [child for child in children(pid, of_all_threads) if child not in known]
-        known.update(fresh)
-        found += fresh
+        for child in children(pid, of_all_threads):
+            if child not in known:
+                known.add(child)
+                found.append(child)
     return found
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """Resident memory of these processes added up; pages that they share count for each."""
-    total = 0
+    pages = 0
     for pid in pids:
+        path = Path(f"/proc/{pid}/statm")
         with contextlib.suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_BYTES
-    return total
+            fields = path.read_bytes().split()
+            pages += int(fields[1])
+    return pages * _PAGE_BYTES
 
 
 def is_running(pid: int) -> bool:
@@ -144,10 +147,16 @@ def marked(variable: str, value: str) -> list[int]:
     ourselves.
     """
     wanted = f"{variable}={value}".encode()
+    ourselves = os.getpid()
     found = []
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
+        if not entry.name.isdigit():
+            continue
+        pid = int(entry.name)
+        if pid == ourselves:
+            continue
+        with contextlib.suppress(OSError):
+            environment = (entry / "environ").read_bytes()
+            if wanted in environment.split(b"\0"):
+                found.append(pid)
     return found

@@ -162,7 +162,9 @@ class Trials:
 
     def _unseen(self, ran: _Ran) -> str:
         """Why no steps are known, as far as that is."""
-        return self._missing.what if self._missing else ran.answer.unseen
+        if self._missing:
+            return self._missing.what
+        return ran.answer.unseen
 
     def _default_run(self, round_: int, looks: bool = False) -> _Ran:
         limit_s = max(LIMIT_MORE_S, FIRST_SHARE * self.asked.budget_s)

@@ -106,21 +106,27 @@ def sentences(default: Figures, tuned: Figures) -> list[str]:
 
 
 def _of_resources(found: Figures, summary: Summary) -> None:
-    if (used := summary.resources) is not None and used.per_step == found.per_step:
-        found.cpu_ns, found.kernel_ns = used.cpu_ns, used.kernel_ns
+    used, switched = summary.resources, summary.switches
+    if used is not None and used.per_step == found.per_step:
+        found.cpu_ns = used.cpu_ns
+        found.kernel_ns = used.kernel_ns
         if used.faults_minor is not None:
-            found.faults = used.faults_minor + (used.faults_major or 0.0)
-    if (switched := summary.switches) is not None and switched.per_step == found.per_step:
+            major = used.faults_major or 0.0
+            found.faults = used.faults_minor + major
+    if switched is not None and switched.per_step == found.per_step:
         found.switches = switched.count
 
 
 def _measured_steps(reader: Reader) -> set[int]:
     steps = reader.arrays("steps", ["step", "warmup"])
-    return set(steps["step"][steps["warmup"] == 0].tolist())
+    is_measured = steps["warmup"] == 0
+    numbers = steps["step"][is_measured]
+    return set(numbers.tolist())
 
 
 def _rows(reader: Reader, table: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = tables.build(reader, table, "step").data.to_pylist()
+    built = tables.build(reader, table, "step")
+    rows: list[dict[str, Any]] = built.data.to_pylist()
     return rows
 
 

@@ -39,19 +39,25 @@ def tell(**about):
 
 def problem(what, error):
     """One sentence of an exception."""
-    lines = str(error).strip().splitlines() or [""]
-    tell(problem=f"{what}: {type(error).__name__} {lines[0][:200]}".rstrip())
+    kind = type(error).__name__
+    lines = str(error).strip().splitlines()
+    first = lines[0][:200] if lines else ""
+    sentence = f"{what}: {kind} {first}"
+    tell(problem=sentence.rstrip())
 
 
 class MeasureTask:
     """The task, and how much of its time is left."""
 
     def __init__(self, text):
-        told = json.loads(text)
-        self.end = time.perf_counter() + told["seconds"]
-        self.seconds, self.threads = told["seconds"], told["threads"]
-        self.array_bytes, self.matrix_bytes = told["array_bytes"], told["matrix_bytes"]
-        self.skip, self.only = set(told["skip"]), set(told["only"])
+        options = json.loads(text)
+        self.seconds = options["seconds"]
+        self.end = time.perf_counter() + self.seconds
+        self.threads = options["threads"]
+        self.array_bytes = options["array_bytes"]
+        self.matrix_bytes = options["matrix_bytes"]
+        self.skip = set(options["skip"])
+        self.only = set(options["only"])
 
     def left(self):
         """Seconds."""

@@ -22,8 +22,11 @@ def mapped():
     with open("/proc/self/maps", errors="surrogateescape") as file:
         for line in file:
             fields = line.rstrip("\n").split(None, 5)
-            if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
-                found[fields[5]] = True
+            if len(fields) < 6:
+                continue
+            rights, path = fields[1], fields[5]
+            if "x" in rights and path.startswith("/"):
+                found[path] = True
     return list(found)
 
 
@@ -45,14 +48,13 @@ class Blas:
     """
 
     def __init__(self, path, kind="BLAS", version="", chose="", runtime=""):
-        self.path, self.kind, self.version, self.chose, self.runtime = (
-            path,
-            kind,
-            version,
-            chose,
-            runtime,
-        )
-        self.get_threads = self.set_threads = None
+        self.path = path
+        self.kind = kind
+        self.version = version
+        self.chose = chose
+        self.runtime = runtime
+        self.get_threads = None
+        self.set_threads = None
 
     def row(self, owner):
         """As it is told."""
@@ -123,7 +125,9 @@ def _openblas(library, path):
         for suffix in ("", "64_", "_64", "64"):
 
             def named(name, *types, prefix=prefix, suffix=suffix):
-                return function(library, path, f"{prefix}openblas_{name}{suffix}", *types)
+                """The function of this name, with the additions."""
+                full_name = f"{prefix}openblas_{name}{suffix}"
+                return function(library, path, full_name, *types)
 
             config = named("get_config", ctypes.c_char_p)
             if config is None:

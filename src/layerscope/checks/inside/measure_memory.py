@@ -35,8 +35,10 @@ class Copy:
     """One array copied to another by several threads, a slice each."""
 
     def __init__(self, threads, size):
-        self.threads, self.slice = threads, size // threads // 64 * 64
-        self.source, self.target = Array(size), Array(size)
+        self.threads = threads
+        self.slice = size // threads // 64 * 64
+        self.source = Array(size)
+        self.target = Array(size)
         self.barrier = threading.Barrier(threads + 1)
         self.rounds = 0  # copies of a slice in one run; 0: touch it
         self.spans = [(0.0, 0.0)] * threads
@@ -74,7 +76,9 @@ class Copy:
         self.rounds = rounds
         self.barrier.wait()
         self.barrier.wait()
-        return max(end for _, end in self.spans) - min(begin for begin, _ in self.spans)
+        begins = [begin for begin, _ in self.spans]
+        ends = [end for _, end in self.spans]
+        return max(ends) - min(begins)
 
     def finish(self):
         """End the threads and give the memory back."""

@@ -97,8 +97,10 @@ class Case:
 
     def is_settled(self):
         """Whether two rounds have come to the same best."""
-        best = sorted(map(min, self.rounds))[:2]
-        return len(best) == 2 and best[1] <= best[0] * (1 + SETTLED)
+        if len(self.rounds) < 2:
+            return False
+        best, next_best = sorted(min(times) for times in self.rounds)[:2]
+        return next_best <= best * (1 + SETTLED)
 
     def row(self):
         """As it is told: `case` is its name, `owner` who does it unless somebody else was heard."""
@@ -125,8 +127,13 @@ def unsettled(cases):
     together.
     """
     alone = [case for case in cases if case.threads == 1]
-    go_on = any(not case.is_settled() for case in alone)
-    return [case for case in cases if (go_on if case.threads == 1 else not case.is_settled())]
+    alone_go_on = not all(case.is_settled() for case in alone)
+    found = []
+    for case in cases:
+        goes_on = alone_go_on if case.threads == 1 else not case.is_settled()
+        if goes_on:
+            found.append(case)
+    return found
 
 
 def fastest_of(work, clock):
@@ -141,8 +148,10 @@ def fastest_of(work, clock):
 
 def spread(times):
     """(slowest - fastest) / fastest of the better half."""
-    half = sorted(times)[: max(1, (len(times) + 1) // 2)]
-    return half[-1] / half[0] - 1
+    count = max(1, (len(times) + 1) // 2)
+    half = sorted(times)[:count]
+    fastest, slowest = half[0], half[-1]
+    return slowest / fastest - 1
 
 
 def cases(package, module, brought, counts, title):
@@ -175,7 +184,9 @@ def numpy_product(numpy, dtype):
 
     def make(size):
         random = numpy.random.RandomState(1)
-        left, right = (random.standard_normal((size, size)).astype(dtype) for _ in range(2))
+        shape = (size, size)
+        left = random.standard_normal(shape).astype(dtype)
+        right = random.standard_normal(shape).astype(dtype)
         into = numpy.empty_like(left)
         return lambda: numpy.matmul(left, right, into)
 
@@ -236,8 +247,10 @@ def torch_cases(torch, brought, counts):
 
 def introduce(torch, brought):
     """Have oneDNN say who it is, with the threads that a program gets."""
+    image = torch.ones(2, 16, 32, 32)
+    kernel = torch.ones(16, 16, 3, 3)
     with Listening(torch, brought):
-        torch.nn.functional.conv2d(torch.ones(2, 16, 32, 32), torch.ones(16, 16, 3, 3))
+        torch.nn.functional.conv2d(image, kernel)
 
 
 def torch_product(torch, dtype):
@@ -245,7 +258,8 @@ def torch_product(torch, dtype):
 
     def make(size):
         kind = getattr(torch, dtype)
-        left, right = (torch.randn(size, size).to(kind) for _ in range(2))
+        left = torch.randn(size, size).to(kind)
+        right = torch.randn(size, size).to(kind)
         into = torch.empty_like(left)
         return lambda: torch.mm(left, right, out=into)
 
@@ -256,7 +270,9 @@ def int8_product(torch):
     """By the operator that quantised networks use; added up in int32."""
 
     def make(size):
-        left, right = (torch.randint(-128, 127, (size, size), dtype=torch.int8) for _ in range(2))
+        shape = (size, size)
+        left = torch.randint(-128, 127, shape, dtype=torch.int8)
+        right = torch.randint(-128, 127, shape, dtype=torch.int8)
         return lambda: torch._int_mm(left, right)
 
     return make
@@ -266,10 +282,12 @@ def linear(torch):
     """With weights in the layout that oneDNN likes, as a compiled network has them."""
 
     def make(size):
-        left, right = torch.randn(size, size), torch.randn(size, size)
-        packed = torch.ops.mkldnn._reorder_linear_weight(right, size)
+        operators = torch.ops.mkldnn
+        left = torch.randn(size, size)
+        right = torch.randn(size, size)
+        packed = operators._reorder_linear_weight(right, size)
         del right
-        return lambda: torch.ops.mkldnn._linear_pointwise(left, packed, None, "none", [], "")
+        return lambda: operators._linear_pointwise(left, packed, None, "none", [], "")
 
     return make
 

@@ -90,8 +90,11 @@ def _not_loaded(preload: str, libraries: tuple[str, ...]) -> list[str]:
     with it).
     """
     loaded = {_stem(path) for path in libraries}
-    return [word for word in preload.replace(":", " ").split() if _stem(word) not in loaded]
+    words = preload.replace(":", " ").split()
+    return [word for word in words if _stem(word) not in loaded]
 
 
 def _stem(path: str) -> str:
-    return os.path.basename(path).partition(".so")[0]
+    name = os.path.basename(path)
+    stem, _, _ = name.partition(".so")
+    return stem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.checks.check import NOTE, OK, UNSEEN, Check, Seen
-from layerscope.checks.phrases import counted, cpu_list, threads_granted, threads_told
+from layerscope.checks.phrases import counted, cpu_list, threads_granted, threads_requested
 
 ORDER = 50
 
@@ -41,7 +41,7 @@ def _smt(seen: Seen) -> Check:
     if not cores or threads_granted(cpu) <= cores:
         granted = f"{counted(cpu.granted, 'CPU')} {'is' if cpu.granted == 1 else 'are'} granted"
         return Check("smt", "SMT", OK, f"{what}; {granted}")
-    told = threads_told(seen.variables)
+    told = threads_requested(seen.variables)
     if told and told <= cores:
         return Check("smt", "SMT", OK, f"{what}; OMP_NUM_THREADS is {told}")
     return Check(

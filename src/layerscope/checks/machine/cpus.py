@@ -71,4 +71,6 @@ def check(seen: Seen) -> Iterator[Check]:
 
 
 def _isolated(seen: Seen) -> list[int]:
-    return sorted({*seen.machine.cpu.allowed} & {*seen.machine.cpu.isolated})
+    cpu = seen.machine.cpu
+    isolated = set(cpu.isolated)
+    return sorted(isolated.intersection(cpu.allowed))

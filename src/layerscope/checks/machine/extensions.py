@@ -144,8 +144,12 @@ def _there(extension: _Extension, seen: Seen, what: str) -> Check:
 
 def _chosen_by_onednn(measured: Measured | None) -> str:
     """The instruction set that it says it uses."""
-    libraries = measured.libraries if measured else ()
-    return next((library.chose for library in libraries if library.name == ONEDNN), "")
+    if measured is None:
+        return ""
+    for library in measured.libraries:
+        if library.name == ONEDNN:
+            return library.chose
+    return ""
 
 
 def _avx512(seen: Seen) -> Check:
@@ -172,8 +176,11 @@ def _avx512(seen: Seen) -> Check:
 
 
 def _narrower(isa: Isa) -> str:
-    best = next((name for name in ("AVX2", "AVX") if name.lower() in isa.flags), "SSE")
-    return f"Kernels for {best} run, which are {'a quarter' if best == 'SSE' else 'half'} as wide."
+    best, share = "SSE", "a quarter"
+    for name in ("AVX", "AVX2"):
+        if name.lower() in isa.flags:
+            best, share = name, "half"
+    return f"Kernels for {best} run, which are {share} as wide."
 
 
 def _amx(seen: Seen) -> Check:

@@ -98,9 +98,13 @@ def _used(devices: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, 
 def _counted(devices: tuple[Gpu, ...]) -> str:
     """Names, with how many there are of each."""
     names = [_name(device) for device in devices]
-    return listed(
-        f"{names.count(name)} x {name}" if len(names) > 1 else name for name in dict.fromkeys(names)
-    )
+    if len(names) == 1:
+        return names[0]
+    words = []
+    for name in dict.fromkeys(names):
+        count = names.count(name)
+        words.append(f"{count} x {name}")
+    return listed(words)
 
 
 def _name(device: Gpu) -> str:
@@ -265,5 +269,8 @@ def _cuda(seen: Seen) -> Iterator[Check]:
 
 def _major_minor(version: str) -> tuple[int, ...]:
     """The first two numbers of a version."""
-    first_two = version.split(".")[:2]
-    return tuple(int(word) for word in first_two if word.isdigit())
+    numbers = []
+    for word in version.split(".")[:2]:
+        if word.isdigit():
+            numbers.append(int(word))
+    return tuple(numbers)

@@ -60,10 +60,15 @@ def _is_ours(part: str) -> bool:
     return part.partition("=")[0] == _TUNABLE
 
 
-def _line(told: str) -> str:
+def _line(tunables: str) -> str:
     """What sets the tunable, and keeps the others that GLIBC_TUNABLES has."""
-    kept = [part for part in told.split(":") if part and not _is_ours(part)]
-    return f"export GLIBC_TUNABLES={shlex.quote(':'.join([*kept, f'{_TUNABLE}=1']))}"
+    parts = []
+    for part in tunables.split(":"):
+        if part and not _is_ours(part):
+            parts.append(part)
+    parts.append(f"{_TUNABLE}=1")
+    value = shlex.quote(":".join(parts))
+    return f"export GLIBC_TUNABLES={value}"
 
 
 def _faults_per_s(seen: Seen) -> float | None:

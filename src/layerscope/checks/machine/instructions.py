@@ -40,14 +40,22 @@ def check(seen: Seen) -> Iterator[Check]:
 
 
 def _dtype(support: Support, isa: Isa) -> Check:
-    code, name = f"dtype.{support.dtype}", support.dtype
-    bits = f", {support.width_bits} bits at a time" if support.width_bits else ""
+    name = support.dtype
+    is_plain = name == "float32"
+    state, evidence = NOTE, "absent"
+    lost = _SLOW.get(name, "")
+    if support.width_bits:
+        instructions = f"{support.by}, {support.width_bits} bits at a time"
+    else:
+        instructions = support.by
     if support.how == ABSENT:
-        return Check(
-            code, name, WARNING if name == "float32" else NOTE, "absent", _SLOW.get(name, "")
-        )
-    if support.how == EMULATED:
-        return Check(code, name, NOTE, f"emulated: {support.by}{bits}", _SLOW.get(name, ""))
-    if name == "float32" and isa.architecture in X86 and isa.lacks(_FAST):
-        return Check(code, name, WARNING, f"native: {support.by}{bits}", _SLOW[name])
-    return Check(code, name, OK, f"native: {support.by}{bits}")
+        if is_plain:
+            state = WARNING
+    elif support.how == EMULATED:
+        evidence = f"emulated: {instructions}"
+    else:
+        evidence = f"native: {instructions}"
+        is_slow = is_plain and isa.architecture in X86 and isa.lacks(_FAST)
+        state = WARNING if is_slow else OK
+        lost = _SLOW[name] if is_slow else ""
+    return Check(f"dtype.{name}", name, state, evidence, lost)

@@ -100,14 +100,18 @@ def _judged(seen: Seen, measured: Measured, library: Library) -> Check:
 
 def _described(library: Library, measured: Measured) -> str:
     """Who brought it, its own words, and how fast it is."""
-    uses = "takes kernels for" if library.name == MKL else "uses"
-    words = " ".join(
-        filter(None, [library.version, f"{uses} {library.chose}" if library.chose else ""])
-    )
+    _, _, bringer = library.name.partition(" ")
+    owner = f"{bringer}: " if bringer else ""
+    words = [library.version] if library.version else []
+    if library.chose:
+        uses = "takes kernels for" if library.name == MKL else "uses"
+        words.append(f"{uses} {library.chose}")
+    parts = [" ".join(words) or "it does not report what it uses"]
     rate = _of_float32(measured, library.name)
-    speed = f"float32 {three_digits(rate.gflop_per_s)} GFLOP/s with one thread" if rate else ""
-    owner = f"{library.name.partition(' ')[2]}: " if " " in library.name else ""
-    return owner + ", ".join(filter(None, [words or "it does not report what it uses", speed]))
+    if rate:
+        speed = three_digits(rate.gflop_per_s)
+        parts.append(f"float32 {speed} GFLOP/s with one thread")
+    return owner + ", ".join(parts)
 
 
 def _openblas(code: str, library: Library, what: str, lost: str, measured: Measured) -> Check:

@@ -66,21 +66,25 @@ def _load(seen: Seen) -> Check:
 
 def _pressure(seen: Seen) -> Check:
     noise = seen.machine.noise
-    told = {"CPU": noise.pressure_cpu, "memory": noise.pressure_memory, "disk": noise.pressure_io}
-    known = {name: value for name, value in told.items() if value is not None}
+    pressures = {
+        "CPU": noise.pressure_cpu,
+        "memory": noise.pressure_memory,
+        "disk": noise.pressure_io,
+    }
+    known = {name: value for name, value in pressures.items() if value is not None}
     if not known:
-        return Check(
-            "pressure", "pressure", UNSEEN, "the kernel does not report it (CONFIG_PSI, Linux 4.20)"
-        )
-    parts = ", ".join(f"{name} {value:.3g} %" for name, value in known.items())
-    what = f"some thread waited, of the last 10 s: {parts}"
+        evidence = "the kernel does not report it (CONFIG_PSI, Linux 4.20)"
+        return Check("pressure", "pressure", UNSEEN, evidence)
     states = {name: _state(value, _PRESSED[name]) for name, value in known.items()}
-    worst = next((state for state in (WARNING, NOTE) if state in states.values()), OK)
-    pressed = [name for name, state in states.items() if state == worst != OK]
-    lost = " ".join(_WAITING[name] for name in pressed)
-    return Check(
-        "pressure", "pressure", worst, what, lost, _REMEDIES[pressed[-1]] if pressed else ""
-    )
+    parts = ", ".join(f"{name} {value:.3g} %" for name, value in known.items())
+    evidence = f"some thread waited, of the last 10 s: {parts}"
+    for worst in (WARNING, NOTE):
+        pressed = [name for name, state in states.items() if state == worst]
+        if pressed:
+            lost = " ".join(_WAITING[name] for name in pressed)
+            remedy = _REMEDIES[pressed[-1]]
+            return Check("pressure", "pressure", worst, evidence, lost, remedy)
+    return Check("pressure", "pressure", OK, evidence)
 
 
 def _steal(seen: Seen) -> Check:
@@ -102,4 +106,6 @@ def _state(value: float, limits: tuple[float, float]) -> str:
     worth_a_note, worth_a_warning = limits
     if value >= worth_a_warning:
         return WARNING
-    return NOTE if value >= worth_a_note else OK
+    if value >= worth_a_note:
+        return NOTE
+    return OK

@@ -77,8 +77,10 @@ def _preference(runtime: Runtime) -> tuple[int, int, str]:
     """Of copies with and without a hash in their names the plain one comes with what is the larger
     program.
     """
-    place = _FIRST.index(runtime.name) if runtime.name in _FIRST else len(_FIRST)
-    return place, len(os.path.basename(runtime.path)), runtime.path
+    is_first = runtime.name in _FIRST
+    place = _FIRST.index(runtime.name) if is_first else len(_FIRST)
+    file_name = os.path.basename(runtime.path)
+    return place, len(file_name), runtime.path
 
 
 def _blas(found: tuple[Runtime, ...]) -> Check:

@@ -127,11 +127,13 @@ def _gain(measured: Measured, threads: int) -> tuple[float, str] | None:
 def _memory(measured: Measured) -> Iterator[Check]:
     if not measured.bandwidths:
         return
-    told = [
-        f"{three_digits(one.gbyte_per_s)} GB/s with {counted(one.threads, 'thread')}"
-        for one in sorted(measured.bandwidths, key=lambda one: one.threads)
-    ]
-    yield Check("speed.memory", "copying", OK, ", ".join(told) + ", read and written")
+    rates = []
+    for bandwidth in sorted(measured.bandwidths, key=lambda one: one.threads):
+        rate = three_digits(bandwidth.gbyte_per_s)
+        threads = counted(bandwidth.threads, "thread")
+        rates.append(f"{rate} GB/s with {threads}")
+    evidence = ", ".join(rates) + ", read and written"
+    yield Check("speed.memory", "copying", OK, evidence)
 
 
 def _steadiness(measured: Measured) -> Iterator[Check]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.checks.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
-from layerscope.checks.phrases import counted, threads_granted, threads_told
+from layerscope.checks.phrases import counted, threads_granted, threads_requested
 from layerscope.host.watch import Watched
 
 ORDER = 10
@@ -38,7 +38,7 @@ def check(seen: Seen) -> Iterator[Check]:
 def _to_come(seen: Seen) -> Check:
     """What a program will start that says nothing itself."""
     cpu = seen.machine.cpu
-    told = threads_told(seen.variables)
+    told = threads_requested(seen.variables)
     number = told or len(cpu.allowed)
     who = f"libraries count {counted(number, 'CPU')} and start as many threads"
     who = f"OMP_NUM_THREADS is {told}" if told else who
@@ -73,7 +73,7 @@ def _living(seen: Seen) -> Check:
         what += "" if used is None else f", and used {counted(round(used, 1), 'CPU')}"
         most = _WORKING * cpu.granted + _WORKING_BESIDE
         number = working
-    told = threads_told(seen.variables)
+    told = threads_requested(seen.variables)
     what += f"; OMP_NUM_THREADS is {told}" if told else ""
     are_told = (told or 0) > threads_granted(cpu)
     if number > most or are_told:

@@ -77,13 +77,21 @@ def _judged(seen: Seen, what: str, share: float) -> Check:
 
 
 def _share(throttled: int | None, periods: int | None) -> float:
-    return (throttled or 0) / periods if periods else float(bool(throttled))
+    if not throttled:
+        return 0.0
+    if not periods:
+        return 1.0
+    return throttled / periods
 
 
 def _times(throttled: int | None, periods: int | None, held_ns: int | None) -> str:
     """How often, and for how long."""
     if not throttled:
         return "never throttled"
-    of = f"{throttled:,} of {periods:,} periods" if periods else f"{throttled:,} periods"
-    held = "" if held_ns is None else f", {units.duration(held_ns)} of CPU time held back"
-    return f"throttled in {of}{held}"
+    words = f"throttled in {throttled:,}"
+    if periods:
+        words += f" of {periods:,}"
+    words += " periods"
+    if held_ns is not None:
+        words += f", {units.duration(held_ns)} of CPU time held back"
+    return words

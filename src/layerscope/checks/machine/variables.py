@@ -189,22 +189,25 @@ def _of_malloc(seen: Seen) -> Iterator[Check]:
 
 def _instead(variables: Mapping[str, str], names: list[str]) -> str:
     """What to set instead, or the line that clears them away."""
-    portable = [
-        _PORTABLE[name, variables[name]] for name in names if (name, variables[name]) in _PORTABLE
-    ]
+    commands = [f"unset {' '.join(names)}"]
+    for name in names:
+        portable = _PORTABLE.get((name, variables[name]))
+        if portable is not None:
+            commands.append(portable)
     if "KMP_AFFINITY" in names and "OMP_PROC_BIND" not in variables:
-        portable.append("export OMP_PROC_BIND=close")
-    return "; ".join([f"unset {' '.join(names)}", *portable])
+        commands.append("export OMP_PROC_BIND=close")
+    return "; ".join(commands)
 
 
 def _caps(seen: Seen) -> Iterator[Check]:
-    flags = {*seen.machine.isa.flags}
+    flags = set(seen.machine.isa.flags)
     for name, (library, steps) in _CAPS.items():
         value = seen.variables.get(name, "")
-        places = [place for place, (word, _) in enumerate(steps) if word.lower() == value.lower()]
-        if not places:
+        words = [word.lower() for word, _ in steps]
+        if value.lower() not in words:
             continue
-        lost = [flag for _, flag in steps[places[0] + 1 :] if flag in flags]
+        place = words.index(value.lower())
+        lost = [flag for _, flag in steps[place + 1 :] if flag in flags]
         if lost:
             yield Check(
                 f"variables.{name.lower()}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.checks.check import NOTE, OK, Check, Seen
-from layerscope.checks.phrases import threads_granted, threads_told
+from layerscope.checks.phrases import threads_granted, threads_requested
 from layerscope.host import runtimes
 
 ORDER = 85
@@ -47,10 +47,14 @@ def check(seen: Seen) -> Iterator[Check]:
 
 def _wanted(seen: Seen) -> str:
     """Who else wants the CPUs, in words; empty where nobody does."""
-    machine = seen.machine
-    if (threads_told(seen.variables) or len(machine.cpu.allowed)) > threads_granted(machine.cpu):
+    cpu, noise = seen.machine.cpu, seen.machine.noise
+    threads = threads_requested(seen.variables) or len(cpu.allowed)
+    if threads > threads_granted(cpu):
         return "they are more than the CPUs granted"
-    if machine.noise.pressure_cpu is not None:
-        return "threads wait for CPUs here" if machine.noise.pressure_cpu >= _WANTED else ""
-    is_full = machine.noise.load is not None and machine.noise.load[0] > len(machine.cpu.online) > 0
-    return "more wants the CPUs than there are" if is_full else ""
+    if noise.pressure_cpu is not None:
+        is_pressed = noise.pressure_cpu >= _WANTED
+        return "threads wait for CPUs here" if is_pressed else ""
+    if noise.load is None or not cpu.online:
+        return ""
+    load, *_ = noise.load
+    return "more wants the CPUs than there are" if load > len(cpu.online) else ""

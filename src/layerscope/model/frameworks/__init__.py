@@ -14,20 +14,29 @@ from layerscope.model.framework import Anchor, Backends, Framework, any_of
 @functools.cache
 def frameworks() -> tuple[Framework, ...]:
     """All of them, by name."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    found = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return tuple(module.FRAMEWORK for module in found)
+    modules = pkgutil.iter_modules(__path__)
+    found: list[Framework] = []
+    for name in sorted(module.name for module in modules):
+        module = importlib.import_module(f"{__name__}.{name}")
+        found.append(module.FRAMEWORK)
+    return tuple(found)
 
 
 def called(name: str) -> Framework | None:
     """The framework that is imported as `name`; None: there is none."""
-    return next((one for one in frameworks() if one.name == name), None)
+    for framework in frameworks():
+        if framework.name == name:
+            return framework
+    return None
 
 
 def titles() -> str:
     """How people write them: "PyTorch or MXNet"."""
-    *first, last = (one.title for one in frameworks())
-    return f"{', '.join(first)} or {last}" if first else last
+    *first, last = (framework.title for framework in frameworks())
+    if not first:
+        return last
+    others = ", ".join(first)
+    return f"{others} or {last}"
 
 
 def step_prefixes() -> tuple[str, ...]:
@@ -58,28 +67,44 @@ def iterator_seeds() -> tuple[str, ...]:
 @functools.cache
 def sampler_operators() -> frozenset[str]:
     """What samplers and loaders run that makes no batch."""
-    return frozenset[str]().union(*(one.sampler_operators for one in frameworks()))
+    found: set[str] = set()
+    for framework in frameworks():
+        found |= framework.sampler_operators
+    return frozenset(found)
 
 
 @functools.cache
 def products() -> frozenset[str]:
     """Operators that leave their work to a BLAS unless they ask for a primitive."""
-    return frozenset[str]().union(*(one.backends.products for one in frameworks()))
+    found: set[str] = set()
+    for framework in frameworks():
+        found |= framework.backends.products
+    return frozenset(found)
 
 
 def anchors() -> tuple[Anchor, ...]:
     """The functions of all frameworks that begin spans."""
-    return tuple(anchor for one in frameworks() for anchor in one.anchors)
+    found: list[Anchor] = []
+    for framework in frameworks():
+        found += framework.anchors
+    return tuple(found)
 
 
 def module_calls() -> tuple[tuple[str, str], ...]:
     """How the names and the files of the functions end through which every module is called."""
-    return tuple(call for one in frameworks() for call in one.module_calls)
+    calls: list[tuple[str, str]] = []
+    for framework in frameworks():
+        calls += framework.module_calls
+    return tuple(calls)
 
 
 def routines() -> tuple[tuple[str, tuple[str, ...]], ...]:
     """By pattern of a BLAS routine, the operators that call it once."""
-    return tuple(pair for one in frameworks() for pair in one.backends.routines)
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for framework in frameworks():
+        backends = framework.backends
+        found += backends.routines
+    return tuple(found)
 
 
 def backends_of(name: str) -> Backends | None:
@@ -93,17 +118,26 @@ def backends_of(name: str) -> Backends | None:
 @functools.cache
 def kind_of(name: str) -> str:
     """The kind of the span called `name`; empty where its name does not say it."""
-    return next(filter(None, (one.kind_of(name) for one in frameworks())), "")
+    for framework in frameworks():
+        kind = framework.kind_of(name)
+        if kind:
+            return kind
+    return ""
 
 
 def matching(pattern_of: Callable[[Framework], str | tuple[str, ...]]) -> re.Pattern[str]:
     """One regular expression for what this gives of each framework."""
     found: list[str] = []
-    for one in frameworks():
-        patterns = pattern_of(one)
-        found += [patterns] if isinstance(patterns, str) else patterns
+    for framework in frameworks():
+        patterns = pattern_of(framework)
+        if isinstance(patterns, str):
+            found.append(patterns)
+        else:
+            found += patterns
     return any_of(tuple(found))
 
 
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(filter(None, texts))
+    """Without the empty ones."""
+    found = filter(None, texts)
+    return tuple(found)

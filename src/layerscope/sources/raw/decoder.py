@@ -123,7 +123,8 @@ class Decoder(ProcessEvents):
                 yield track, spans
 
     def _wait(self, track: int, spans: np.ndarray) -> None:
-        self._waiting.setdefault(track, []).append(spans)
+        of_track = self._waiting.setdefault(track, [])
+        of_track.append(spans)
         self.waiting += len(spans)
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +133,9 @@ class Decoder(ProcessEvents):
         """
         if not self._moments:
             return np.zeros(0, np.int32), np.zeros(0, dtypes.RECORD)
-        track, records = (np.concatenate(column) for column in zip(*self._moments, strict=True))
+        tracks, parts = zip(*self._moments, strict=True)
+        track = np.concatenate(tracks)
+        records = np.concatenate(parts)
         order = np.argsort(records["start"], kind="stable")
         track, records = track[order], records[order]
         records["start"] = self.clock.to_run(records["start"])
@@ -157,13 +160,16 @@ class Decoder(ProcessEvents):
         """What was wrong with the time stamp counter; empty: nothing."""
         if self.about.get("clock") != "tsc":
             return ""
-        if self.ticks.set_backs:
-            return f"was set back {self.ticks.set_backs} time{'s' * (self.ticks.set_backs > 1)}"
-        its, run_ns, _, error_ns = np.array(self.readings or np.zeros((0, 4)), np.int64).T
-        stretches = uneven(its, run_ns, error_ns)
-        return (
-            f"did not keep its rate between {stretches} of {len(its)} readings" if stretches else ""
-        )
+        set_backs = self.ticks.set_backs
+        if set_backs:
+            times = "time" if set_backs == 1 else "times"
+            return f"was set back {set_backs} {times}"
+        readings = np.array(self.readings or np.zeros((0, 4)), np.int64)
+        ticks, run_ns, _, error_ns = readings.T
+        stretches = uneven(ticks, run_ns, error_ns)
+        if not stretches:
+            return ""
+        return f"did not keep its rate between {stretches} of {len(ticks)} readings"
 
     def to_ticks(self) -> Conversion:
         """From the run's clock back to that of the raw file."""
@@ -215,22 +221,27 @@ class Decoder(ProcessEvents):
         if self.about.get("clock") == "tsc":
             tsc = self.ticks.read(tsc, run_ns, self._since_reading)
         self._since_reading = []
-        self.readings.append((tsc, run_ns, realtime_ns, error_ns))
-        self.clock.add(run_ns if isinstance(self.clock, Identity) else tsc, run_ns)
+        reading = (tsc, run_ns, realtime_ns, error_ns)
+        self.readings.append(reading)
+        is_on_clock = isinstance(self.clock, Identity)
+        ticks = run_ns if is_on_clock else tsc
+        self.clock.add(ticks, run_ns)
 
     def _add_names(self, chunk: raw_file.Chunk) -> None:
         data = chunk.payload
         known = self._segment_next.get(chunk.key, 0)
         # A second drainer writes the segment again from its start, and further.
-        at = min(max(known - chunk.first, 0), len(data))
+        repeated = max(known - chunk.first, 0)
+        at = min(repeated, len(data))
         while at + 8 <= len(data):
             number = int.from_bytes(data[at : at + 4], "little")
             length = int.from_bytes(data[at + 4 : at + 8], "little")
-            text = data[at + 8 : at + 8 + length].decode("utf-8", "replace")
+            at += 8
+            text = data[at : at + length]
+            at += length + 1 + 7 & ~7
             while len(self.names) <= number:
                 self.names.append("(name lost)")
-            self.names[number] = text
-            at += 8 + (length + 1 + 7 & ~7)
+            self.names[number] = text.decode("utf-8", "replace")
         self._segment_next[chunk.key] = max(known, chunk.first + at)
 
     def _add_records(self, chunk: raw_file.Chunk) -> None:
@@ -295,21 +306,23 @@ class Decoder(ProcessEvents):
 
     def _add_stripped(self, chunk: raw_file.Chunk) -> None:
         """Records whose spans were taken out to save space; only the drainer's sums know them."""
-        went, records = raw_file.of_stripped(chunk.payload)
+        stripped, records = raw_file.of_stripped(chunk.payload)
         if chunk.first < self._ring_next.get(chunk.key, 0):
             return  # another drainer wrote them before
+        payload = records.tobytes()
         self._add_records(
-            raw_file.Chunk(raw_file.RECORDS, chunk.key, chunk.count, chunk.first, records.tobytes())
+            raw_file.Chunk(raw_file.RECORDS, chunk.key, chunk.count, chunk.first, payload)
         )
-        if not went:
+        if not stripped:
             return
-        self.stripped += went
+        self.stripped += stripped
+        now = self.clock.last
         newest = self.losses[-1] if self.losses else None
         if newest is None or newest.reason != "max_size":
-            newest = Loss(0, self.clock.last, self.clock.last, 0, "max_size")
+            newest = Loss(0, now, now, 0, "max_size")
             self.losses.append(newest)
-        newest.lost += went
-        newest.end = max(newest.end, self.clock.last)
+        newest.lost += stripped
+        newest.end = max(newest.end, now)
 
     def _ring_event(self, ring: int, record: Any, at: int, track: np.ndarray) -> None:
         """A thread begins or ends on this ring, or something was lost."""
@@ -332,9 +345,9 @@ class Decoder(ProcessEvents):
             )
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
-        self.tracks[number] = SourceTrack(
-            number, tid, framework_thread, start, name=self._thread_names.get(str(tid), "")
-        )
+        name = self._thread_names.get(str(tid), "")
+        track = SourceTrack(number, tid, framework_thread, start, name=name)
+        self.tracks[number] = track
 
     def _lost(
         self, track: int, start: int, end: int, full: int, deep: int, final: bool = False
@@ -344,9 +357,14 @@ class Decoder(ProcessEvents):
                 self.losses.append(Loss(track, start, end, lost, reason, final))
 
     def _add_open(self, chunk: raw_file.Chunk) -> None:
-        track, tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
-        slots = np.frombuffer(chunk.payload[OPEN_HEAD_BYTES:], dtypes.OPEN)
+        head, body = chunk.payload[:OPEN_HEAD_BYTES], chunk.payload[OPEN_HEAD_BYTES:]
+        track, tid = np.frombuffer(head, "<u8").tolist()
+        slots = np.frombuffer(body, dtypes.OPEN)
         depth = np.flatnonzero(slots["state"] & 1 == 0)
+        if not len(depth):
+            # Of a program that records itself: what it said before has ended.
+            self._open.pop(chunk.key, None)
+            return
         spans = np.zeros(len(depth), SPAN)
         for name in ("start", "name", "kind"):
             spans[name] = slots[name][depth]
@@ -354,17 +372,13 @@ class Decoder(ProcessEvents):
         spans["start"] = [self.ticks.moment(start) for start in spans["start"].tolist()]
         spans["depth"] = depth
         spans["track"] = track
-        modules = spans["kind"] == KINDS.index("module")
-        around = np.cumsum(modules) - modules
-        spans["seq"] = np.where(modules, around, -1)
-        innermost = np.maximum.accumulate(np.where(modules, np.arange(len(spans)), -1))
+        is_module = spans["kind"] == KINDS.index("module")
+        modules_around = np.cumsum(is_module) - is_module
+        spans["seq"] = np.where(is_module, modules_around, -1)
+        place = np.where(is_module, np.arange(len(spans)), -1)
+        innermost = np.maximum.accumulate(place)
         spans["module"] = np.where(innermost >= 0, spans["name"][innermost], 0)
         spans["unfinished"] = 1
-        if not len(spans):
-            self._open.pop(
-                chunk.key, None
-            )  # of a program that records itself: what it said before has ended
-            return
         self._open[chunk.key] = spans
         if track not in self.tracks:  # of a thread that has finished nothing yet
             self._track(track, tid, -1, int(spans["start"].min()))
@@ -372,7 +386,8 @@ class Decoder(ProcessEvents):
     def _name_threads(self, names: dict[str, str]) -> None:
         self._thread_names |= names
         for track in self.tracks.values():
-            track.name = names.get(str(track.tid), track.name)
+            tid = str(track.tid)
+            track.name = names.get(tid, track.name)
 
     def _account(self, final: dict[str, Any]) -> None:
         """The drainer's last word: what was lost and never got into a record. A full disk makes it
@@ -429,8 +444,10 @@ def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) ->
     if not len(left):
         return spans
     known = set(newest)
-    keep = np.ones(len(spans), bool)
+    is_single = np.ones(len(spans), bool)
     for row in left.tolist():
         span = spans[row]
-        keep[row] = (int(span["track"]), int(span["depth"]), int(span["start"])) not in known
-    return spans[keep]
+        track, depth = int(span["track"]), int(span["depth"])
+        key = (track, depth, int(span["start"]))
+        is_single[row] = key not in known
+    return spans[is_single]

@@ -30,8 +30,11 @@ class RawFolder:
 
     def new_processes(self) -> list[RawProcess]:
         """Those that were not there at the last call."""
-        new = [path for path in raw_file.spools(self.raw) if path not in self._processes]
-        return [self._add(path) for path in new]
+        found = []
+        for path in raw_file.spools(self.raw):
+            if path not in self._processes:
+                found.append(self._add(path))
+        return found
 
     def finish(self, main_pid: int | None, is_windowed: bool) -> list[RawProcess]:
         """The recording is over: read its logs as well. Processes of which nothing else is there.
@@ -95,9 +98,14 @@ class RawRecording:
 
     def new_samples(self) -> list[SamplerFile]:
         """Files of samplers that were not there at the last call."""
-        new = [one for one in sampler_file.files(self.raw) if one[0] not in self._samplers]
-        self._samplers |= {path for path, _ in new}
-        return [SamplerFile(path, rank, self._shifts_ns.get(rank, 0)) for path, rank in new]
+        new = []
+        for path, rank in sampler_file.files(self.raw):
+            if path in self._samplers:
+                continue
+            self._samplers.add(path)
+            shift_ns = self._shifts_ns.get(rank, 0)
+            new.append(SamplerFile(path, rank, shift_ns))
+        return new
 
     def finish(self, session: dict[str, Any]) -> list[RawProcess]:
         """The recording is over: from now on the logs of its libraries are read too."""
@@ -110,7 +118,10 @@ class RawRecording:
     def problems(self) -> dict[str, list[Problem]]:
         """What has to be said about its logs by rank, and about damaged files."""
         found = {folder.rank: folder.problems for folder in self._folders.values()}
-        return {**found, "": [*json_files.damage(self.raw), *found.get("", [])]}
+        of_recording = found.get("", [])
+        damage = json_files.damage(self.raw)
+        found[""] = [*damage, *of_recording]
+        return found
 
     def left_bytes(self) -> int:
         """How much of the raw files is still to be read."""
@@ -123,7 +134,10 @@ class RawRecording:
     def _all(self) -> list[RawFolder]:
         """The raw folders; those of ranks appear one by one."""
         of_ranks = {path.parent.name: path for path in sorted(self.raw.glob("*/raw"))}
-        for rank, path in (of_ranks or {"": self.raw}).items():
-            if path not in self._folders:
-                self._folders[path] = RawFolder(path, rank, self._shifts_ns.get(rank, 0))
+        folders = of_ranks or {"": self.raw}
+        for rank, path in folders.items():
+            if path in self._folders:
+                continue
+            shift_ns = self._shifts_ns.get(rank, 0)
+            self._folders[path] = RawFolder(path, rank, shift_ns)
         return list(self._folders.values())

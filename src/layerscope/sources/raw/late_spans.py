@@ -115,50 +115,55 @@ class LateChunks:
 
     def _until(self, run_ns: int | None) -> Iterator[raw_file.Chunk]:
         """Those that ended by then; None: all that are left."""
-        stop = (
-            len(self._end_ns)
-            if run_ns is None
-            else int(np.searchsorted(self._end_ns, run_ns, side="right"))
-        )
+        stop = len(self._end_ns)
+        if run_ns is not None:
+            stop = int(np.searchsorted(self._end_ns, run_ns, side="right"))
         if stop <= self._at or not self._has_begun:
             return
-        track, records = self._track[self._at : stop], self._records[self._at : stop]
+        ended = slice(self._at, stop)
+        track, pairs = self._track[ended], self._records[ended]
         self._at = stop
         for number in np.unique(track).tolist():
-            mine = records[
-                track == number
-            ].ravel()  # each with the extra record behind it, if it has one
-            yield self._chunk(number, self._rings[number], mine[mine["kind"] != _NONE])
+            # Each with the extra record behind it, if it has one.
+            records = pairs[track == number].ravel()
+            records = records[records["kind"] != _NONE]
+            ring = self._rings[number]
+            yield self._chunk(number, ring, records)
 
     def _chunk(self, number: int, ring: int, records: np.ndarray) -> raw_file.Chunk:
+        count = len(records)
         first = self._ordinals[number]
-        self._ordinals[number] += len(records)
-        return raw_file.Chunk(raw_file.RECORDS, ring, len(records), first, records.tobytes())
+        self._ordinals[number] += count
+        payload = records.tobytes()
+        return raw_file.Chunk(raw_file.RECORDS, ring, count, first, payload)
 
     def _summed(self, chunk: raw_file.Chunk) -> raw_file.Chunk:
         """The sums of all spans so far, with the late ones."""
         totals = RawTotals()
         if len(rows_of(chunk.payload)):
             totals.restore(chunk.payload)
-        totals.add(self._records[: self._at, 0])
-        return raw_file.Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, totals.packed())
+        late_spans = self._records[: self._at, 0]
+        totals.add(late_spans)
+        payload = totals.packed()
+        return raw_file.Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, payload)
 
 
 def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversion) -> np.ndarray:
     """A row for each span, in this order: its record, and the extra one with its arguments."""
     records = np.zeros((len(order), 2), dtypes.RECORD)
     spans, extras = records[:, 0], records[:, 1]
-    spans["start"], spans["end"] = (
-        to_ticks.to_run(late.start_ns[order]),
-        to_ticks.to_run(late.end_ns[order]),
-    )
-    spans["name"], spans["seq"] = late.name[order] + known, -1
-    spans["depth"], spans["kind"] = late.depth[order], late.kind[order]
     args = late.args[order]
-    spans["flags"] = np.where(args >= 0, layout.FLAG_EXTRA, 0)
-    extras["kind"] = np.where(args >= 0, layout.EXTRA, _NONE)
+    has_args = args >= 0
+    spans["start"] = to_ticks.to_run(late.start_ns[order])
+    spans["end"] = to_ticks.to_run(late.end_ns[order])
+    spans["name"] = late.name[order] + known
+    spans["seq"] = -1
+    spans["depth"] = late.depth[order]
+    spans["kind"] = late.kind[order]
+    spans["flags"] = np.where(has_args, layout.FLAG_EXTRA, 0)
+    extras["kind"] = np.where(has_args, layout.EXTRA, _NONE)
     extras["name"] = layout.EXTRA_ARGS
-    extras["start"] = np.where(args >= 0, args + known, 0)
+    extras["start"] = np.where(has_args, args + known, 0)
     return records
 
 
@@ -166,17 +171,26 @@ def name_chunks(texts: list[str], segment: int) -> Iterator[raw_file.Chunk]:
     """The texts as the agent's segments have them, numbered from 0."""
     written, data = 0, bytearray()
     for number, text in enumerate(texts):
-        coded = text.encode("utf-8", "replace")
-        if len(coded) > _MOST_ARGS_BYTES:
-            coded = b'{"library":"oneDNN"}'
-        elif not text.startswith("{"):
-            coded = coded[: layout.NAME_BYTES]
-        data += struct.pack("<II", number, len(coded)) + coded + bytes(-len(coded) % 8 or 8)
+        coded = _limited(text)
+        length = len(coded)
+        padding = bytes(-length % 8 or 8)
+        data += struct.pack("<II", number, length) + coded + padding
         if len(data) >= _NAMES_BYTES:
             yield raw_file.Chunk(raw_file.NAMES, segment, 0, written, bytes(data))
-            written, data = written + len(data), bytearray()
+            written += len(data)
+            data = bytearray()
     if data:
         yield raw_file.Chunk(raw_file.NAMES, segment, 0, written, bytes(data))
+
+
+def _limited(text: str) -> bytes:
+    """As much of a name or of arguments as the agent would write."""
+    coded = text.encode("utf-8", "replace")
+    if len(coded) > _MOST_ARGS_BYTES:
+        return b'{"library":"oneDNN"}'
+    if not text.startswith("{"):
+        return coded[: layout.NAME_BYTES]
+    return coded
 
 
 def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
@@ -186,17 +200,22 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
     texts: list[str] = []
     columns: dict[str, list[np.ndarray]] = {name: [] for name in _COLUMNS}
     for part in parts:
-        own = np.unique(part.track[part.track < 0])
-        numbers = np.where(part.track < 0, new_track + np.searchsorted(own, part.track), part.track)
-        new_track += len(own)
-        args = np.where(part.args >= 0, part.args + len(texts), -1)
-        known = {"track": numbers, "name": part.name + len(texts), "args": args}
+        first_text = len(texts)
+        is_other = part.track < 0
+        others = np.unique(part.track[is_other])
+        numbers = new_track + np.searchsorted(others, part.track)
+        changed = {
+            "track": np.where(is_other, numbers, part.track),
+            "name": part.name + first_text,
+            "args": np.where(part.args >= 0, part.args + first_text, -1),
+        }
         for name in _COLUMNS:
-            columns[name].append(known.get(name, getattr(part, name)))
+            values = changed[name] if name in changed else getattr(part, name)
+            columns[name].append(values)
+        new_track += len(others)
         texts += part.texts
-    return LateSpans(
-        **{name: np.concatenate(values) for name, values in columns.items()}, texts=texts
-    )
+    joined = {name: np.concatenate(values) for name, values in columns.items()}
+    return LateSpans(**joined, texts=texts)
 
 
 _COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args")

@@ -37,21 +37,24 @@ class MarkList:
         with `last`, all.
         """
         if self._waiting:
-            track, records = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
-            is_final = (records["start"].astype(np.int64) <= clock.last) | last
+            tracks, parts = zip(*self._waiting, strict=True)
+            track = np.concatenate(tracks)
+            records = np.concatenate(parts)
+            ticks = records["start"].astype(np.int64)
+            is_final = (ticks <= clock.last) | last
             self._waiting = []
             self.add(track[~is_final], records[~is_final])
-            records = records[is_final]
-            records["start"] = clock.to_run(records["start"])
-            self._append(track[is_final], records)
+            final = records[is_final]
+            final["start"] = clock.to_run(final["start"])
+            self._append(track[is_final], final)
         return self._track[: self._count], self._records[: self._count]
 
     def _append(self, track: np.ndarray, records: np.ndarray) -> None:
-        count = self._count + len(records)
+        first = self._count
+        count = first + len(records)
         if count > len(self._records):
-            self._track, self._records = (
-                np.resize(self._track, 2 * count),
-                np.resize(self._records, 2 * count),
-            )
-        self._track[self._count : count], self._records[self._count : count] = track, records
+            self._track = np.resize(self._track, 2 * count)
+            self._records = np.resize(self._records, 2 * count)
+        self._track[first:count] = track
+        self._records[first:count] = records
         self._count = count

@@ -134,14 +134,17 @@ def _owners(
 def _holding_primitives(process: RecordedProcess) -> np.ndarray:
     """Which operators asked oneDNN: they did not ask MKL."""
     spans = process.spans
+    track, kind = spans["track"], spans["kind"]
     holds = np.zeros(len(spans), np.bool_)
-    primitive = np.flatnonzero(spans["kind"] >= _EXECUTE)
-    for track in np.unique(spans["track"][primitive]).tolist():
-        inner = primitive[spans["track"][primitive] == track]
+    primitive = np.flatnonzero(kind >= _EXECUTE)
+    for number in np.unique(track[primitive]).tolist():
+        inner = primitive[track[primitive] == number]
         starts = np.sort(spans["start"][inner])
-        mine = np.flatnonzero((spans["track"] == track) & (spans["kind"] == _FUNCTION))
-        first = np.searchsorted(starts, spans["start"][mine])
-        holds[mine] = first < np.searchsorted(starts, spans["end"][mine], side="right")
+        is_operator = (track == number) & (kind == _FUNCTION)
+        operators = np.flatnonzero(is_operator)
+        first = np.searchsorted(starts, spans["start"][operators])
+        behind = np.searchsorted(starts, spans["end"][operators], side="right")
+        holds[operators] = first < behind
     return holds
 
 

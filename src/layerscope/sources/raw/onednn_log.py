@@ -80,17 +80,21 @@ def _by_arrival(log: Path, columns: dict[str, np.ndarray]) -> np.ndarray:
     """When calls began that ended when their lines arrived; of lines that arrived together, one
     after the other.
     """
-    data = arrivals_of(log).read_bytes() if arrivals_of(log).exists() else b""
-    arrivals = np.frombuffer(data[: len(data) // 16 * 16], "<i8").reshape(-1, 2)
+    position, dur_ns = columns["position"], columns["dur_ns"]
+    path = arrivals_of(log)
+    data = path.read_bytes() if path.exists() else b""
+    whole_bytes = len(data) // 16 * 16
+    arrivals = np.frombuffer(data[:whole_bytes], "<i8").reshape(-1, 2)
     if not len(arrivals):
-        return np.zeros(len(columns["position"]), np.int64)
-    batch = np.minimum(
-        np.searchsorted(arrivals[:, 1], columns["position"], side="right"), len(arrivals) - 1
-    )
-    spent_ns = np.cumsum(columns["dur_ns"])
+        return np.zeros(len(position), np.int64)
+    arrived_ns, written = arrivals.T
+    batch = np.searchsorted(written, position, side="right")
+    batch = np.minimum(batch, len(arrivals) - 1)
+    spent_ns = np.cumsum(dur_ns)
     # How long the calls behind each one in its batch took, itself included.
     last = np.searchsorted(batch, batch, side="right") - 1
-    start_ns: np.ndarray = arrivals[batch, 0] - (spent_ns[last] - spent_ns + columns["dur_ns"])
+    until_last_ns = spent_ns[last] - spent_ns + dur_ns
+    start_ns: np.ndarray = arrived_ns[batch] - until_last_ns
     return start_ns
 
 

@@ -48,6 +48,17 @@ class Around:
     until_ns: np.ndarray
     in_asking: np.ndarray
 
+    @classmethod
+    def of_nothing(cls, count: int) -> Around:
+        """No span is open around any of so many calls."""
+        always_ns = np.iinfo(np.int64).max
+        return cls(
+            depth=np.zeros(count, np.int32),
+            from_ns=np.zeros(count, np.int64),
+            until_ns=np.full(count, always_ns),
+            in_asking=np.zeros(count, np.bool_),
+        )
+
 
 @dataclass(slots=True)
 class ThreadSpans:
@@ -61,18 +72,20 @@ class ThreadSpans:
     def around(self, start_ns: np.ndarray, end_ns: np.ndarray, error_ns: int) -> Around:
         """What is around calls whose times are known with this error."""
         count = len(start_ns)
-        depth, in_asking = np.zeros(count, np.int32), np.zeros(count, np.bool_)
-        from_ns, until_ns = np.zeros(count, np.int64), np.full(count, np.iinfo(np.int64).max)
+        found = Around.of_nothing(count)
+        latest_start_ns = start_ns + error_ns
+        earliest_end_ns = end_ns - error_ns
         for level, (start, end, is_asking) in enumerate(self.levels):
-            at = np.searchsorted(start, start_ns + error_ns, side="right") - 1
-            rows = np.flatnonzero((at >= 0) & (depth == level))
+            at = np.searchsorted(start, latest_start_ns, side="right") - 1
+            rows = np.flatnonzero((at >= 0) & (found.depth == level))
             at = at[rows]
-            holds = end[at] >= end_ns[rows] - error_ns
+            holds = end[at] >= earliest_end_ns[rows]
             rows, at = rows[holds], at[holds]
-            depth[rows] = level + 1
-            from_ns[rows], until_ns[rows] = start[at] + MARGIN_NS, end[at]
-            in_asking[rows] |= is_asking[at]
-        return Around(depth, from_ns, until_ns, in_asking)
+            found.depth[rows] = level + 1
+            found.from_ns[rows] = start[at] + MARGIN_NS
+            found.until_ns[rows] = end[at]
+            found.in_asking[rows] |= is_asking[at]
+        return found
 
 
 @dataclass(slots=True)
@@ -92,8 +105,10 @@ class Owners:
     def unknown(cls, start_ns: np.ndarray, end_ns: np.ndarray) -> Owners:
         """Of calls with these times, of which nothing is known so far."""
         count = len(start_ns)
-        process, track = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
-        return cls(process, track, np.zeros(count, np.int32), start_ns, end_ns)
+        process = np.full(count, -1, np.int32)
+        track = np.full(count, -1, np.int32)
+        depth = np.zeros(count, np.int32)
+        return cls(process, track, depth, start_ns, end_ns)
 
 
 @dataclass(slots=True)
@@ -113,40 +128,52 @@ class RecordedProcess:
         _, marks = self.decoder.window_marks()
         if not len(marks):
             return np.ones(len(at_ns), np.bool_)
-        marks = marks[np.argsort(marks["start"], kind="stable")]
-        at = np.searchsorted(marks["start"].astype(np.int64), at_ns, side="right") - 1
-        inside: np.ndarray = (at >= 0) & (marks["module"][at] == layout.MARK_OPENED)
+        order = np.argsort(marks["start"], kind="stable")
+        marks = marks[order]
+        marks_ns = marks["start"].astype(np.int64)
+        before = np.searchsorted(marks_ns, at_ns, side="right") - 1
+        is_opened = marks["module"][before] == layout.MARK_OPENED
+        inside: np.ndarray = (before >= 0) & is_opened
         return inside
 
     @property
     def has_operators(self) -> bool:
         """Whether it ran an operator."""
-        return bool((_LAYERS[self.spans["kind"]] == _OPERATORS).any())
+        layer = _LAYERS[self.spans["kind"]]
+        return bool((layer == _OPERATORS).any())
 
     @property
     def has_primitives(self) -> bool:
         """Whether the program's libraries told of primitives by themselves."""
-        return bool((_LAYERS[self.spans["kind"]] == _PRIMITIVES).any())
+        layer = _LAYERS[self.spans["kind"]]
+        return bool((layer == _PRIMITIVES).any())
 
     @property
     def has_problems_of_primitives(self) -> bool:
         """Whether they told more of one than its kind."""
-        return bool(self.spans["args"][_LAYERS[self.spans["kind"]] == _PRIMITIVES].any())
+        layer = _LAYERS[self.spans["kind"]]
+        arguments = self.spans["args"][layer == _PRIMITIVES]
+        return bool(arguments.any())
 
     def threads(self) -> list[ThreadSpans]:
         """The threads that ran an operator; of a program without operators, those that were in a
         range.
         """
         spans = self.spans
-        is_asking = _LAYERS[spans["kind"]] == (_OPERATORS if self.has_operators else _RANGES)
+        asking_layer = _OPERATORS if self.has_operators else _RANGES
+        is_asking = _LAYERS[spans["kind"]] == asking_layer
+        asking_tracks = np.unique(spans["track"][is_asking])
         threads = []
-        for track in np.unique(spans["track"][is_asking]).tolist():
-            mine = np.flatnonzero(spans["track"] == track)
+        for track in asking_tracks.tolist():
+            of_thread = np.flatnonzero(spans["track"] == track)
+            depth = spans["depth"][of_thread]
             thread = ThreadSpans(track)
-            for level in range(int(spans["depth"][mine].max()) + 1):
-                rows = mine[spans["depth"][mine] == level]
-                rows = rows[np.argsort(spans["start"][rows], kind="stable")]
-                thread.levels.append((spans["start"][rows], spans["end"][rows], is_asking[rows]))
+            for level in range(int(depth.max()) + 1):
+                rows = of_thread[depth == level]
+                order = np.argsort(spans["start"][rows], kind="stable")
+                rows = rows[order]
+                start, end = spans["start"][rows], spans["end"][rows]
+                thread.levels.append((start, end, is_asking[rows]))
             threads.append(thread)
         return threads
 

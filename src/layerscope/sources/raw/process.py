@@ -25,7 +25,8 @@ class RawProcess(SourceProcess):
     def __init__(self, path: Path, rank: str = "", shift_ns: int = 0) -> None:
         clock = Elsewhere(shift_ns) if shift_ns else Identity()
         self.decoder = Decoder(shift_ns=shift_ns, clock=clock)
-        super().__init__(self.decoder, path.parent.name.rsplit("-", 2)[0], rank, True)
+        host, *_ = path.parent.name.rsplit("-", 2)
+        super().__init__(self.decoder, host, rank, True)
         self.path = path
         self.reader = raw_file.SpoolReader(path)
         self.late: LateChunks | None = None
@@ -70,8 +71,10 @@ class RawProcess(SourceProcess):
     def read_files(self) -> list[Path]:
         """The segments that were read to their end and that nobody writes to any more."""
         files = raw_file.segments(self.path)
-        is_over = self.decoder.ended and not self.reader.left_bytes
-        return files if is_over else files[: self.reader.segment]
+        if self.decoder.ended and not self.reader.left_bytes:
+            return files
+        current = self.reader.segment
+        return files[:current]
 
     def is_first(self, file: Path) -> bool:
         """Whether it is the first segment."""

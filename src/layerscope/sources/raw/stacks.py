@@ -143,28 +143,36 @@ class SampledFile:
         elif kind == sampler_file.THREADS:
             self.threads.update((int(row["thread"]), row) for row in rows)
         elif kind == sampler_file.QUALITY:
-            self.quality = rows[-1] if len(rows) else self.quality
-        elif kind == sampler_file.SAMPLES:
-            self._fresh.setdefault(kind, []).append(self._without_earlier(rows))
+            if len(rows):
+                self.quality = rows[-1]
         else:
+            if kind == sampler_file.SAMPLES:
+                rows = self._without_earlier(rows)
             self._fresh.setdefault(kind, []).append(rows)
 
     def _add_objects(self, payload: bytes) -> None:
         at = 0
-        while at + sampler_file.OBJECT.itemsize <= len(payload):
+        head_bytes = sampler_file.OBJECT.itemsize
+        while at + head_bytes <= len(payload):
             head = np.frombuffer(payload, sampler_file.OBJECT, 1, at)[0]
-            at += sampler_file.OBJECT.itemsize
-            path = payload[at : at + int(head["path_bytes"])].decode("utf-8", "surrogateescape")
-            at += _padded(int(head["path_bytes"]))
-            build_id = head["build_id"].tobytes()[: int(head["build_id_bytes"])]
-            self.objects.append(ObjectFile(path, build_id, int(head["mtime_ns"])))
+            at += head_bytes
+            path_bytes = int(head["path_bytes"])
+            path = payload[at : at + path_bytes].decode("utf-8", "surrogateescape")
+            at += _padded(path_bytes)
+            build_id_bytes = int(head["build_id_bytes"])
+            build_id = head["build_id"].tobytes()[:build_id_bytes]
+            modified_ns = int(head["mtime_ns"])
+            self.objects.append(ObjectFile(path, build_id, modified_ns))
 
     def _add_made(self, payload: bytes) -> None:
         at = 0
-        while at + sampler_file.MADE_CODE.itemsize <= len(payload):
-            length = int(np.frombuffer(payload, sampler_file.MADE_CODE, 1, at)[0]["name_bytes"])
-            at += sampler_file.MADE_CODE.itemsize
-            self.made.append(payload[at : at + length].decode("utf-8", "replace"))
+        head_bytes = sampler_file.MADE_CODE.itemsize
+        while at + head_bytes <= len(payload):
+            head = np.frombuffer(payload, sampler_file.MADE_CODE, 1, at)[0]
+            at += head_bytes
+            length = int(head["name_bytes"])
+            name = payload[at : at + length]
+            self.made.append(name.decode("utf-8", "replace"))
             at += _padded(length)
 
     def _add_codes(self, payload: bytes) -> None:
@@ -196,7 +204,9 @@ class SampledFile:
     def _neighbour(self, by: int) -> Path:
         name, _, number = self.path.name.partition(".")
         generation = int(number or 0) + by
-        return self.path.with_name(f"{name}.{generation}" if generation else name)
+        if generation:
+            name = f"{name}.{generation}"
+        return self.path.with_name(name)
 
     def _predecessor(self) -> _Predecessor | None:
         """What the sampler before wrote; None: there was none."""
@@ -206,13 +216,15 @@ class SampledFile:
         return self._before
 
     def _earlier_code(self, code: Code, known_as: int) -> Code:
-        before, row = self._predecessor(), self.processes.get(code.process)
-        found = (
-            before.code_of(int(row["pid"]), known_as)
-            if before is not None and row is not None
-            else None
-        )
-        return code if found is None else dataclasses.replace(found, process=code.process)
+        before = self._predecessor()
+        row = self.processes.get(code.process)
+        if before is None or row is None:
+            return code
+        pid = int(row["pid"])
+        found = before.code_of(pid, known_as)
+        if found is None:
+            return code
+        return dataclasses.replace(found, process=code.process)
 
     def _without_earlier(self, rows: np.ndarray) -> np.ndarray:
         """Rows of samples: what a thread has used before is less what an earlier file tells of
@@ -223,9 +235,13 @@ class SampledFile:
         if before is None:
             return rows
         rows = rows.copy()
+        threads, weights_ns = rows["thread"], rows["weight_ns"]
         for place in whole.tolist():
-            told_ns = before.used_ns(int(self.threads[int(rows["thread"][place])]["tid"]))
-            rows["weight_ns"][place] -= min(told_ns, int(rows["weight_ns"][place]))
+            thread = int(threads[place])
+            tid = int(self.threads[thread]["tid"])
+            earlier_ns = before.used_ns(tid)
+            weight_ns = int(weights_ns[place])
+            weights_ns[place] -= min(earlier_ns, weight_ns)
         return rows
 
 
@@ -243,24 +259,30 @@ class _Predecessor(SampledFile):
         if kind in (sampler_file.PROCESSES, sampler_file.THREADS):
             super()._add_rows(kind, rows)
         elif kind == sampler_file.SAMPLES and len(rows):
-            self.last_ns = max(self.last_ns, int(rows["at_ns"].max()))
-            cpu = rows[rows["kind"] == sampler_file.CPU]
-            if len(self._cpu_ns) < len(self.threads):
-                self._cpu_ns = np.pad(self._cpu_ns, (0, 2 * len(self.threads) - len(self._cpu_ns)))
-            np.add.at(self._cpu_ns, cpu["thread"], cpu["weight_ns"])
+            newest_ns = int(rows["at_ns"].max())
+            self.last_ns = max(self.last_ns, newest_ns)
+            self._add_cpu_time(rows)
+
+    def _add_cpu_time(self, samples: np.ndarray) -> None:
+        threads, known = len(self.threads), len(self._cpu_ns)
+        if known < threads:
+            more = 2 * threads - known
+            self._cpu_ns = np.pad(self._cpu_ns, (0, more))
+        is_cpu = samples["kind"] == sampler_file.CPU
+        cpu = samples[is_cpu]
+        np.add.at(self._cpu_ns, cpu["thread"], cpu["weight_ns"])
 
     def used_ns(self, tid: int) -> int:
         """CPU time of the thread that had this number at the end, in all programs that it was."""
-        total, next_start_ns = 0, 0
+        total_ns, next_start_ns = 0, 0
         for number, row in sorted(self.threads.items(), reverse=True):
-            if (
-                int(row["tid"]) == tid
-                and int(row["end_ns"]) == next_start_ns
-                and number < len(self._cpu_ns)
-            ):
-                total += int(self._cpu_ns[number])
+            if int(row["tid"]) != tid or number >= len(self._cpu_ns):
+                continue
+            is_before_next = int(row["end_ns"]) == next_start_ns
+            if is_before_next:
+                total_ns += int(self._cpu_ns[number])
                 next_start_ns = int(row["start_ns"])
-        return total
+        return total_ns
 
     def code_of(self, pid: int, known_as: int) -> Code | None:
         """What the process that had this number at the end calls so; None: it is not known."""

@@ -58,7 +58,8 @@ class StockWindows:
         self._read_traces(path.parent)
 
     def _read_lines(self, path: Path) -> None:
-        for line in path.read_bytes().splitlines():
+        content = path.read_bytes()
+        for line in content.splitlines():
             try:
                 fields = msgspec.json.decode(line, type=dict[str, Any])
             except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -68,7 +69,8 @@ class StockWindows:
             elif "file" in fields:
                 self.windows.append(fields)
             else:
-                self.over, self.error = fields.get("over", ""), fields.get("error", "")
+                self.over = fields.get("over", "")
+                self.error = fields.get("error", "")
 
     def _read_traces(self, folder: Path) -> None:
         clock = Conversion()
@@ -106,10 +108,12 @@ class StockWindows:
         yield raw_file.Chunk(raw_file.END, 0, 0, 0, b"{}")
 
     def _process(self) -> bytes:
-        about = {key: self.about[key] for key in ("pid", "ppid", "start_ns")}
-        argv = mask([str(word) for word in self.about.get("argv", [])])
-        fixed = {"clock": "monotonic", "kinds": layout.SPAN_KINDS}
-        return json.dumps({**about, **fixed, "argv": argv}).encode()
+        about = {name: self.about[name] for name in ("pid", "ppid", "start_ns")}
+        about["clock"] = "monotonic"
+        about["kinds"] = layout.SPAN_KINDS
+        words = [str(word) for word in self.about.get("argv", [])]
+        about["argv"] = mask(words)
+        return json.dumps(about).encode()
 
     def _spans(self, before: Decoder) -> Iterator[raw_file.Chunk]:
         """Names, then a ring for each thread, then the sums of them all. What an agent wrote keeps
@@ -149,27 +153,33 @@ class StockWindows:
 
 def _put_on_clock(records: np.ndarray, to_ticks: Conversion) -> None:
     """Take the times of records from the run's clock to that of the raw file, in place."""
-    is_span = records["kind"] < layout.FIRST_SPECIAL
-    has_start = is_span | np.isin(records["kind"], (layout.MARK, layout.THREAD_BEGIN))
-    records["start"][has_start] = to_ticks.to_run(records["start"][has_start])
-    records["end"][is_span] = to_ticks.to_run(records["end"][is_span])
+    kind, start, end = records["kind"], records["start"], records["end"]
+    is_span = kind < layout.FIRST_SPECIAL
+    is_moment = np.isin(kind, (layout.MARK, layout.THREAD_BEGIN))
+    has_start = is_span | is_moment
+    start[has_start] = to_ticks.to_run(start[has_start])
+    end[is_span] = to_ticks.to_run(end[is_span])
 
 
 def _reading(run_ns: int, realtime_ns: int) -> bytes:
-    return np.array([0, run_ns, realtime_ns, 0], "<i8").tobytes()
+    ticks = error_ns = 0
+    reading = np.array([ticks, run_ns, realtime_ns, error_ns], "<i8")
+    return reading.tobytes()
 
 
 def _marks(windows: list[dict[str, Any]], name: int) -> np.ndarray:
     """When windows opened and closed: by time, between steps that nobody counted."""
     marks = np.zeros(2 * len(windows), dtypes.RECORD)
-    marks["kind"], marks["name"], marks["seq"] = layout.MARK, name, -1
-    for which, of, bits in (
-        ("opened", layout.MARK_OPENED, layout.WINDOW_WAS_CLOSED),
-        ("closed", layout.MARK_CLOSED, 0),
-    ):
-        rows = marks[of - layout.MARK_OPENED :: 2]
-        rows["start"] = [window[which][0] for window in windows]
-        rows["end"], rows["module"] = layout.RULE_NONE | layout.WINDOW_BY_TIME | bits, of
+    marks["kind"] = layout.MARK
+    marks["name"] = name
+    marks["seq"] = -1
+    marks["end"] = layout.RULE_NONE | layout.WINDOW_BY_TIME
+    opened, closed = marks[0::2], marks[1::2]
+    opened["start"] = [window["opened"][0] for window in windows]
+    opened["end"] |= layout.WINDOW_WAS_CLOSED
+    opened["module"] = layout.MARK_OPENED
+    closed["start"] = [window["closed"][0] for window in windows]
+    closed["module"] = layout.MARK_CLOSED
     return marks
 
 
@@ -179,30 +189,34 @@ def _records(
     """By thread, the spans of a trace in the order of their ends, as the agent writes them.
     `numbers`: of names.
     """
-    number = np.array(
-        [numbers.setdefault(text, known + len(numbers)) for text in trace.names], np.uint32
-    )
+    new_numbers = [numbers.setdefault(text, known + len(numbers)) for text in trace.names]
+    number = np.array(new_numbers, np.uint32)
     whole = np.flatnonzero(~trace.unfinished)
-    depth = depths(trace.tid[whole], trace.start_ns[whole], trace.end_ns[whole])
-    for tid in np.unique(trace.tid[whole]).tolist():
-        mine = np.flatnonzero(trace.tid[whole] == tid)
-        mine = mine[np.argsort(trace.end_ns[whole[mine]], kind="stable")]
-        rows = whole[mine]
-        has_forward = trace.forward_thread[rows] > 0
-        place = np.arange(len(rows)) + np.cumsum(has_forward) - has_forward
-        records = np.zeros(len(rows) + int(has_forward.sum()), dtypes.RECORD)
+    tids, ends_ns = trace.tid[whole], trace.end_ns[whole]
+    depth = depths(tids, trace.start_ns[whole], ends_ns)
+    for tid in np.unique(tids).tolist():
+        of_thread = np.flatnonzero(tids == tid)
+        order = np.argsort(ends_ns[of_thread], kind="stable")
+        of_thread = of_thread[order]
+        rows = whole[of_thread]
+        forward_thread = trace.forward_thread[rows]
+        has_forward = forward_thread > 0
         spans = np.zeros(len(rows), dtypes.RECORD)
-        spans["start"], spans["end"] = trace.start_ns[rows], trace.end_ns[rows]
-        spans["name"], spans["seq"], spans["kind"] = (
-            number[trace.name[rows]],
-            trace.seq[rows],
-            trace.kind[rows],
-        )
-        spans["depth"], spans["flags"] = depth[mine], np.where(has_forward, layout.FLAG_EXTRA, 0)
+        spans["start"] = trace.start_ns[rows]
+        spans["end"] = trace.end_ns[rows]
+        spans["name"] = number[trace.name[rows]]
+        spans["seq"] = trace.seq[rows]
+        spans["kind"] = trace.kind[rows]
+        spans["depth"] = depth[of_thread]
+        spans["flags"] = np.where(has_forward, layout.FLAG_EXTRA, 0)
+        extras = np.zeros(int(has_forward.sum()), dtypes.RECORD)
+        extras["kind"] = layout.EXTRA
+        extras["name"] = layout.EXTRA_FORWARD_THREAD
+        extras["start"] = forward_thread[has_forward]
+        # An extra record comes behind its span.
+        place = np.arange(len(rows)) + np.cumsum(has_forward) - has_forward
+        records = np.zeros(len(spans) + len(extras), dtypes.RECORD)
         records[place] = spans
-        extras = records[place[has_forward] + 1]
-        extras["kind"], extras["name"] = layout.EXTRA, layout.EXTRA_FORWARD_THREAD
-        extras["start"] = trace.forward_thread[rows[has_forward]]
         records[place[has_forward] + 1] = extras
         yield int(tid), records
 

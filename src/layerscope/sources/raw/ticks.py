@@ -74,18 +74,23 @@ def _add(spans: np.ndarray, ticks: int, chosen: np.ndarray) -> None:
     """Move the `chosen` spans; one that seems to begin after its end began before the counter was
     set back.
     """
-    kind = spans["end"].dtype.type
-    spans["start"][chosen & (spans["start"] <= spans["end"])] += kind(ticks)
-    spans["end"][chosen] += kind(ticks)
+    start, end = spans["start"], spans["end"]
+    shift = end.dtype.type(ticks)
+    is_possible = chosen & (start <= end)
+    start[is_possible] += shift
+    end[chosen] += shift
 
 
-def uneven(its: np.ndarray, run_ns: np.ndarray, error_ns: np.ndarray) -> int:
+def uneven(ticks: np.ndarray, run_ns: np.ndarray, error_ns: np.ndarray) -> int:
     """Between how many pairs of readings a clock did not keep its usual rate."""
-    far = np.flatnonzero(np.diff(run_ns) >= _FROM_NS)
+    all_took_ns = np.diff(run_ns)
+    far = np.flatnonzero(all_took_ns >= _FROM_NS)
     if len(far) < 3:
         return 0
-    took_ns = np.diff(run_ns)[far]
-    rate = np.diff(its)[far] / took_ns
+    took_ns = all_took_ns[far]
+    rate = np.diff(ticks)[far] / took_ns
     usual = float(np.median(rate))
-    unsure = (error_ns[far] + error_ns[far + 1]) / took_ns
-    return int((np.abs(rate / usual - 1) > _RATE_TOLERANCE + unsure).sum())
+    error_of_pair_ns = error_ns[far] + error_ns[far + 1]
+    tolerance = _RATE_TOLERANCE + error_of_pair_ns / took_ns
+    deviation = np.abs(rate / usual - 1)
+    return int(np.count_nonzero(deviation > tolerance))

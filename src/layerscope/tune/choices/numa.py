@@ -21,17 +21,19 @@ def choices(place: TuneContext) -> Iterator[Setting]:
         return
     has_numactl = libraries.command(place, "numactl") is not None
     for node in nodes[:_MOST]:
+        name = f"node={node.number}"
         because = "memory of its own node is nearer"
         if has_numactl:
-            yield Setting(f"node={node.number}", prefix=numactl(node.number), because=because)
+            yield Setting(name, prefix=numactl(node.number), because=because)
         elif libraries.command(place, "taskset"):
-            cpus = tuple(sorted(set(node.cpus) & set(place.machine.cpu.allowed)))
-            yield Setting(
-                f"node={node.number}", prefix=("taskset", "-c", listed(cpus)), because=because
-            )
+            allowed = set(place.machine.cpu.allowed)
+            cpus = tuple(sorted(allowed.intersection(node.cpus)))
+            taskset = ("taskset", "-c", listed(cpus))
+            yield Setting(name, prefix=taskset, because=because)
     if has_numactl:
         because = "all memory controllers work"
-        yield Setting("memory=interleaved", prefix=("numactl", "--interleave=all"), because=because)
+        interleaved = ("numactl", "--interleave=all")
+        yield Setting("memory=interleaved", prefix=interleaved, because=because)
 
 
 def notes(place: TuneContext) -> Iterator[str]:
@@ -47,7 +49,12 @@ def notes(place: TuneContext) -> Iterator[str]:
 def own_nodes(place: TuneContext) -> list[Node]:
     """Those with memory whose CPUs the program may use."""
     allowed = set(place.machine.cpu.allowed)
-    return [node for node in place.machine.numa if allowed & set(node.cpus) and node.memory_bytes]
+    nodes = []
+    for node in place.machine.numa:
+        is_allowed = not allowed.isdisjoint(node.cpus)
+        if is_allowed and node.memory_bytes:
+            nodes.append(node)
+    return nodes
 
 
 def numactl(node: int) -> tuple[str, ...]:

@@ -22,9 +22,14 @@ _OWN = (
 def choices(place: TuneContext) -> Iterator[Setting]:
     """Each number once, without that of the default where it is known."""
     names = variables(place)
-    for count, because in numbers(place).items() if names else ():
-        if count != default(place):
-            yield Setting(f"threads={count}", dict.fromkeys(names, str(count)), because=because)
+    if not names:
+        return
+    by_default = default(place)
+    for count, because in numbers(place).items():
+        if count == by_default:
+            continue
+        environment = dict.fromkeys(names, str(count))
+        yield Setting(f"threads={count}", environment, because=because)
 
 
 def variables(place: TuneContext) -> list[str]:

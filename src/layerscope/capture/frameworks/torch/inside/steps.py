@@ -14,8 +14,8 @@ LATE = (
 
 
 def ask(agent, window):
-    """Record only `window`, as `layerscope.rawfile.windows.Window.told` gives it. Before recording
-    starts.
+    """Record only `window`, as `RequestedWindow.for_agent` (rawfile/windows.py) gives it. Before
+    recording starts.
     """
     import ctypes
 
