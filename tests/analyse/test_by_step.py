@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def test_without_samples_nothing_is_known() -> None:
     st.lists(st.tuples(st.integers(1, 30), st.integers(0, 200)), min_size=1, max_size=20),
     st.lists(st.integers(-50, 3000), min_size=2, max_size=8),
 )
+@pytest.mark.slow
 def test_stretches_that_follow_each_other_add_up_to_the_whole(
     gaps: list[tuple[int, int]], bounds: list[int]
 ) -> None:  # fmt: skip

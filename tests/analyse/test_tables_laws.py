@@ -34,6 +34,7 @@ def recordings(draw: st.DrawFn) -> Recording:
 
 @settings(max_examples=25, deadline=None)
 @given(recordings())
+@pytest.mark.slow
 def test_laws_of_operators(recording: Recording) -> None:
     spans = recording.rows["spans"]
     with opened(recording) as reader:
@@ -54,6 +55,7 @@ def test_laws_of_operators(recording: Recording) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), min_size=1, max_size=40))
+@pytest.mark.slow
 def test_a_weight_is_the_same_as_that_many_calls(calls: list[tuple[int, int]]) -> None:
     weighted, repeated = Recording(), Recording()
     for dur_ns, weight in calls:
@@ -66,6 +68,7 @@ def test_a_weight_is_the_same_as_that_many_calls(calls: list[tuple[int, int]]) -
 
 @settings(max_examples=10, deadline=None)
 @given(recordings(), st.integers(0, 10**9))
+@pytest.mark.slow
 def test_where_and_its_negation_part_the_table(recording: Recording, limit_ns: int) -> None:
     every = rows(recording, "spans", sort="start_ns")
     more = rows(recording, "spans", where=f"dur_ns > {limit_ns}")

@@ -243,6 +243,7 @@ def test_a_recording_stays_as_it_is(recording: Run) -> None:
     assert {file: file.stat().st_mtime_ns for file in recording.path.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_into_memory_goes_to_disk_and_leaves_nothing_there(
     recording: Run, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -150,6 +151,7 @@ pieces = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 600)), max_size=10
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(processes, pieces, st.integers(1, 20))
+@pytest.mark.slow
 def test_a_file_that_grows_gives_the_same_tables_as_one_that_is_complete(
     recorded: list[tuple[list[Thread], bool]], growth: list[tuple[int, int]], batch: int
 ) -> None:
@@ -173,6 +175,7 @@ def test_a_file_that_grows_gives_the_same_tables_as_one_that_is_complete(
     st.integers(1, 20),
     st.integers(1, 30),
 )
+@pytest.mark.slow
 def test_the_size_of_batches_and_epochs_changes_no_span(
     several: list[Thread], tsc: bool, batch: int, epoch: int
 ) -> None:
@@ -197,6 +200,7 @@ def test_the_size_of_batches_and_epochs_changes_no_span(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.lists(threads(), min_size=1, max_size=2), st.integers(0, 10_000))
+@pytest.mark.slow
 def test_a_file_cut_anywhere_converts_to_a_beginning_of_the_whole(
     several: list[Thread], cut: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,6 +112,7 @@ def teams(draw: st.DrawFn) -> tuple[list[Row], list[int]]:
 
 
 @given(teams())
+@pytest.mark.slow
 def test_shares_of_teams_are_found(case: tuple[list[Row], list[int]]) -> None:
     rows, truth = case
     assert find_primaries(executions(rows)).tolist() == truth

@@ -45,6 +45,7 @@ def as_text(value: Any) -> str:
 
 @settings(max_examples=25, deadline=None)
 @given(recordings())
+@pytest.mark.slow
 def test_every_span_is_a_row(made: tuple[Recording, list[int]]) -> None:
     recording, cuts = made
     rows = recording.rows

@@ -57,6 +57,7 @@ def base_thread(trace: ReadTrace, pid: int, tid: int) -> str:
 
 @settings(max_examples=50, deadline=None)
 @given(recordings())
+@pytest.mark.slow
 def test_a_trace_holds_exactly_the_spans_of_the_recording(
     made: tuple[Recording, list[int]],
 ) -> None:
@@ -248,6 +249,7 @@ def test_a_recording_of_nothing_is_a_whole_file(tmp_path: Path, suffix: str) -> 
 
 
 @BOTH
+@pytest.mark.slow
 def test_more_names_threads_and_arguments_than_the_format_has_numbers_for(
     tmp_path: Path, suffix: str
 ) -> None:

@@ -102,6 +102,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(names, st.integers(0, 10**11)), min_size=1, max_size=8))
+@pytest.mark.slow
 def test_every_output_carries_the_same_numbers(calls: list[tuple[str, int]]) -> None:
     recording = Recording()
     for name, dur_ns in calls:

@@ -347,6 +347,7 @@ def test_every_cut_opens_up_to_the_cut(tmp_path: Path, data: st.DataObject) -> N
     st.integers(0, 10_000),
     st.sampled_from(["usual", "pipe.data", "file.data"]),
 )
+@pytest.mark.slow
 def test_damage_is_never_a_traceback(tmp_path: Path, junk: bytes, place: int, name: str) -> None:
     whole = usual().file() if name == "usual" else (GOLDEN / name).read_bytes()
     place %= len(whole)

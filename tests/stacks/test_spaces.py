@@ -7,10 +7,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.native.building import build, sanitizer_flag
 from tests.stacks.oracles import HERE, STRICT, UNWINDER
 
 
+@pytest.mark.slow
 def test_what_is_mapped_where(plugin: Path, tmp_path: Path) -> None:
     flag = sanitizer_flag(tmp_path, "undefined")
     program = build(

@@ -126,6 +126,7 @@ def test_symbols_that_are_packed_inside(whole: Path, tmp_path: Path) -> None:
     assert ask(packed, addresses).name == ask(whole, addresses).name
 
 
+@pytest.mark.slow
 def test_packed_symbols_that_are_damaged_or_unpack_to_too_much(whole: Path, tmp_path: Path) -> None:
     addresses = addresses_in(whole)
     stripped = split(whole, tmp_path / "stripped", tmp_path / "whole.debug")
