@@ -40,10 +40,12 @@ class Ring:
     """One shared ring, seen from outside."""
 
     def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
+        size_bytes = os.fstat(fd).st_size
+        self.memory = mmap.mmap(fd, size_bytes)
         self.header: Any = np.frombuffer(self.memory, dtypes.RING, 1)[0]
-        self.capacity = (len(self.memory) - layout.RING_HEADER) // dtypes.RECORD.itemsize
-        self.records = np.frombuffer(self.memory, dtypes.RECORD, self.capacity, layout.RING_HEADER)
+        header_bytes, record_bytes = layout.RING_HEADER, layout.RECORD_BYTES
+        self.capacity = (size_bytes - header_bytes) // record_bytes
+        self.records = np.frombuffer(self.memory, dtypes.RECORD, self.capacity, header_bytes)
         # Scalars of these views are single aligned 8-byte loads and stores.
         self.published = np.frombuffer(self.memory, "<u8", 1, 64)
         self.consumed = np.frombuffer(self.memory, "<u8", 1, 128)
@@ -61,14 +63,15 @@ class Ring:
         return fresh / self.capacity
 
     def abandoned(self) -> tuple[int, int, int]:
-        """What the ring holds and nobody will take: spans, and the losses it tells of (ring full,
-        too deep).
+        """What the ring holds and nobody will take: spans, and the losses that it counts (ring
+        full, too deep).
         """
         records = self.take(int(self.published[0]))
-        told = records[records["kind"] == layout.LOST]
-        spans = int((records["kind"] < layout.FIRST_SPECIAL).sum())
-        full = int(self.header["lost_full"]) + int(told["name"].sum())
-        return spans, full, int(self.header["lost_deep"]) + int(told["module"].sum())
+        is_span = records["kind"] < layout.FIRST_SPECIAL
+        losses = records[records["kind"] == layout.LOST]
+        full = int(self.header["lost_full"]) + int(losses["name"].sum())
+        deep = int(self.header["lost_deep"]) + int(losses["module"].sum())
+        return int(is_span.sum()), full, deep
 
     def take(self, until: int) -> np.ndarray:
         """A copy of the records from `consumed` up to ordinal `until`."""
@@ -85,8 +88,10 @@ class NamesSegment:
     """One shared segment of names."""
 
     def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
-        self.segment = int(np.frombuffer(self.memory, "<u4", 1, 8)[0])
+        size_bytes = os.fstat(fd).st_size
+        self.memory = mmap.mmap(fd, size_bytes)
+        segment = np.frombuffer(self.memory, "<u4", 1, 8)
+        self.segment = int(segment[0])
         self._used = np.frombuffer(self.memory, "<u8", 1, 16)
         self.taken = 0
 
