@@ -7,6 +7,7 @@ summary, so that the session needs none of the libraries that read tables.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -52,7 +53,6 @@ class Converter:
         self._recording = recording
         self._recorder = recorder
         self._process: subprocess.Popen[bytes] | None = None
-        self._was_started = False
         self._begun_s = time.monotonic()
         try:
             # The drainer holds the writing end open too: where the session is killed, the pipe
@@ -62,19 +62,25 @@ class Converter:
             raise RunError(f"no pipe could be made ({error.strerror}); raise ulimit -n") from error
 
     def watch(self) -> None:
-        """Call it now and then while the program runs: starts the converter when it is time."""
-        if not self._was_started and time.monotonic() - self._begun_s >= START_AFTER_S:
-            self._start()
+        """Call it now and then while the program runs: starts the converter when it is time. Where
+        the system has no room for it now, it may have later.
+        """
+        if self._process is None and time.monotonic() - self._begun_s >= START_AFTER_S:
+            with contextlib.suppress(OSError):
+                self._start()
 
     def finish(self) -> dict[str, Any]:
         """Let it convert what is left; what it says of its tables."""
-        if not self._was_started:
-            self._start()
-        if self._process is None:
-            return _NOTHING
+        process = self._process
+        if process is None:
+            try:
+                process = self._start()
+            except OSError as error:
+                self._say(f"the converter could not be started ({error.strerror})")
+                return _NOTHING
         answer = self._ask({"request": FINISH})
         if answer is None:
-            status = self._process.wait()
+            status = process.wait()
             ended = (
                 f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             )
@@ -107,8 +113,8 @@ class Converter:
             self._process.kill()
         self.close()
 
-    def _start(self) -> None:
-        self._was_started = True
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start it. OSError where the system has no room for it."""
         recording = self._recording
         command = own_command(
             "layerscope",
@@ -119,20 +125,20 @@ class Converter:
         )
         log = open_log(recording.raw, "converter")
         try:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 stdin=self._requests,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 process_group=0,
             )
-        except OSError as error:
-            self._say(f"the converter could not be started ({error.strerror})")
         finally:
-            os.close(self._requests)
-            self._requests = -1
             if not isinstance(log, int):
                 log.close()
+        os.close(self._requests)
+        self._requests = -1
+        self._process = process
+        return process
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Its answer to `request`; None where it has ended without one."""
