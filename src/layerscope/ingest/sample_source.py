@@ -71,4 +71,10 @@ class SampleSource(Protocol):
         """By process of the recording its samples from before a time; they are taken out."""
 
     def columns(self, rows: np.ndarray, process: IngestedProcess) -> Columns:
-        """The columns of such samples of `process`."""
+        """The columns of such samples of `process`, but for what only names tell."""
+
+    def name(self) -> None:
+        """Name the functions on the stacks that were seen so far."""
+
+    def with_names(self, columns: Columns) -> Columns:
+        """All columns, once `name` was called after the samples were taken out."""

@@ -79,6 +79,8 @@ class Fusion:
     fused: StackNodes = field(default_factory=StackNodes)
     outer: array[int] = field(default_factory=_int32s)
     anchors: dict[int, int] = field(default_factory=dict)
+    # The frames of spans by what `chains` has for them.
+    of_spans: Callable[[Sequence[int]], list[int]] = list
     adopted: int = 0  # so many stacks of `sampled` are the same in `fused`
     _fused: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -99,9 +101,8 @@ class Fusion:
             found = NONE
             outer = self.outer[sampled] if sampled >= 0 else NONE
             cut = self.sampled.depth[outer] + 1 if outer >= 0 else 0
-            for frame in self._interleaved(
-                self.chains.frames(chain), self.sampled.frames(sampled), cut
-            ):
+            spans = self.of_spans(self.chains.frames(chain))
+            for frame in self._interleaved(spans, self.sampled.frames(sampled), cut):
                 found = self.fused.push(found, frame)
             self._fused[key] = found
         return found
@@ -164,24 +165,40 @@ def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -
 
 
 def chains_of(
-    rows: Int64s, parent: Int64s, frames_of: Callable[[int], Sequence[int]], chains: StackNodes
+    rows: Int64s,
+    parent: Int64s,
+    frames_of: Callable[[Int64s], Sequence[Int64s]],
+    chains: StackNodes,
 ) -> Int64s:
     """The chain (in `chains`) of each of these rows of spans: the frames of the spans around it and
     its own.
 
-    `parent`: the row around each row, NONE for none; `frames_of`: the frames of a row from the
-    outside in, if any.
+    `parent`: the row around each row, NONE for none; `frames_of`: of rows, the frames of each: its
+    outermost, those inside of these and so on, NONE for none.
     """
     levels = [np.unique(rows[rows >= 0])]
     while len(levels[-1]):
         around = parent[levels[-1]]
         levels.append(np.unique(around[around >= 0]))
-    chain_of: dict[int, int] = {NONE: NONE}
+    known = np.unique(np.concatenate(levels))
+    chain_of = np.full(len(known) + 1, NONE, np.int64)  # the last is of no row
     for level in reversed(levels):
-        for row in level.tolist():
-            if row not in chain_of:
-                chain = chain_of[int(parent[row])]
-                for frame in frames_of(row):
-                    chain = chains.push(chain, frame)
-                chain_of[row] = chain
-    return np.array([chain_of[row] for row in rows.tolist()], np.int64)
+        around = parent[level]
+        place = np.where(around >= 0, np.searchsorted(known, around), len(known))
+        chain = chain_of[place]
+        for frame in frames_of(level):
+            chain = _pushed(chains, chain, frame)
+        chain_of[np.searchsorted(known, level)] = chain
+    return chain_of[np.where(rows >= 0, np.searchsorted(known, rows), len(known))]
+
+
+def _pushed(chains: StackNodes, chain: Int64s, frame: Int64s) -> Int64s:
+    """Each chain with a frame more, NONE for none. Many spans are open within the same ones."""
+    pairs, inverse = np.unique((chain + 1) << 32 | (frame + 1), return_inverse=True)
+    pushed = [
+        chains.push((pair >> 32) - 1, (pair & 0xFFFFFFFF) - 1)
+        if pair & 0xFFFFFFFF
+        else (pair >> 32) - 1
+        for pair in pairs.tolist()
+    ]
+    return np.array(pushed, np.int64)[inverse]

@@ -4,8 +4,10 @@ program ran.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _MAY_BE_MANGLED = re.compile("_[ZR]")
 _NAMES = "names of functions in it"
 _PROBLEMS_MOST = 64
+_OPEN_MOST = 64
 
 
 class Symbols:
@@ -42,6 +45,8 @@ class Symbols:
     def __init__(self, cache: Path | None) -> None:
         self.problems: list[Problem] = []
         self._kept = Kept(cache)
+        self._open: dict[str, int] = {}  # by path its descriptor
+        self._let_go = weakref.finalize(self, _close, self._open)
         self._demangler: Demangler | None = None
         self._objects: dict[tuple[str, bytes], ElfObject] = {}
         self._kernel: KernelTable | None = None
@@ -60,9 +65,18 @@ class Symbols:
         self.close()
 
     def close(self) -> None:
-        """End the process that demangles. What was found stays usable, and more can be asked."""
+        """End the process that demangles, and keep no file open. What was found stays usable, and
+        more can be asked.
+        """
+        self._let_go()
         if self._demangler is not None:
             self._demangler.close()
+
+    def keep_open(self, path: str) -> None:
+        """Keep a file until `close` that may be gone when its names are asked for."""
+        if len(self._open) < _OPEN_MOST and path not in self._open:
+            with contextlib.suppress(OSError), opened(path) as descriptor:
+                self._open[path] = os.dup(descriptor)
 
     def native(
         self, path: str, build_id: bytes, addresses: NDArray[np.uint64], mtime_ns: int = 0
@@ -88,7 +102,7 @@ class Symbols:
         if not path.startswith("/") and path != VDSO:
             return result
         try:
-            with vdso() if path == VDSO else opened(path) as descriptor:
+            with self._opened(path) as descriptor:
                 known = self._object(path, identity_asked, descriptor, mtime_ns)
                 if known is None:
                     return result
@@ -112,6 +126,11 @@ class Symbols:
                 "object_damaged", path, f"{path} is no sound ELF file: {error}", "install it again"
             )
         return result
+
+    def _opened(self, path: str) -> contextlib.AbstractContextManager[int]:
+        if path in self._open:
+            return contextlib.nullcontext(self._open[path])
+        return vdso() if path == VDSO else opened(path)
 
     def _of_object(self, known: ElfObject, descriptor: int, addresses: NDArray[np.uint64]) -> Named:
         """The names of addresses in an open file, each once; what is new is remembered."""
@@ -239,6 +258,11 @@ class Symbols:
         if (code, about) not in self._told and len(self.problems) < _PROBLEMS_MOST:
             self._told.add((code, about))
             self.problems.append(Problem(STACKS, code, what, remedy, lost))
+
+
+def _close(descriptors: dict[str, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
 
 
 def _nothing(count: int) -> Named:
