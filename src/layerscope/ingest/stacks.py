@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from layerscope.ingest import waiting
 from layerscope.ingest.accounts import counters_of_process, totals_of_threads, untold
-from layerscope.ingest.foreign_stacks import NamedSamples
 from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.open_spans import OpenSpans
 from layerscope.ingest.process import IngestedProcess, TrackKeys
@@ -30,10 +29,12 @@ from layerscope.ingest.stack_tree import NONE, Fusion, chains_of
 from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.model.layers import PHASES, SAMPLE_KINDS, SAMPLE_STATES, STACKS
 from layerscope.recording.writer import TableWriter, codes_to_names, write_columns
-from layerscope.sources.imported import ImportedStacks
 from layerscope.sources.process import ProcessEvents, SourceProcess
 from layerscope.sources.raw.folder import SamplerFile
 from layerscope.sources.source import Source
+
+if TYPE_CHECKING:
+    from layerscope.sources.imported import ImportedStacks
 
 _OF_WORKER = "_of_worker"
 _KERNEL = SAMPLE_STATES.index("kernel")
@@ -78,9 +79,11 @@ class StackIngest:
             source.advance()
 
     def _opened(self, samples: SamplerFile | ImportedStacks) -> SampleSource:
-        if isinstance(samples, ImportedStacks):
-            return NamedSamples(samples, self._sampled)
-        return Sampled(samples.path, samples.rank, samples.shift_ns, self._sampled, self.tracks)
+        if isinstance(samples, SamplerFile):
+            return Sampled(samples.path, samples.rank, samples.shift_ns, self._sampled, self.tracks)
+        from layerscope.ingest.foreign_stacks import NamedSamples
+
+        return NamedSamples(samples, self._sampled)
 
     @property
     def size_bytes(self) -> int:
