@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.host import clock
 from layerscope.ingest.frames import (
@@ -31,8 +31,7 @@ from layerscope.sources.raw.stacks import SampledFile
 _PASSING = ("/tmp/", "/var/tmp/", "/dev/shm/")
 
 
-@dataclass(slots=True)
-class FileFrames:
+class FileFrames(Struct):
     """The frames of one file of a sampler, which counts them by itself; `raw`: the folder that it
     is in.
     """

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.ingest import waiting
 from layerscope.ingest.string_table import StringTable
@@ -71,8 +71,7 @@ class Meaning(NamedTuple):
     is_outer: bool
 
 
-@dataclass(slots=True)
-class FrameNames:
+class FrameNames(Struct):
     """The frames of one conversion: of what samplers saw, as `FileFrames` name it, and of spans."""
 
     texts: StringTable

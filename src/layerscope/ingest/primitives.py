@@ -6,11 +6,12 @@ Used by `epochs`, which knows the spans of a stretch, and by `parts`, which writ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from layerscope.ingest.primitive_shares import Executions, find_primaries
 from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE, Columns, rows_of
@@ -133,8 +134,7 @@ def _operators_around(columns: Columns, rows: np.ndarray, layer: np.ndarray) -> 
     return found
 
 
-@dataclass(slots=True)
-class PrimitiveRows:
+class PrimitiveRows(Struct):
     """Makes rows of the table `primitives` from spans and the links between them.
 
     `args`: the texts of arguments by key, as they are in the table `args`; it may grow.
@@ -221,7 +221,9 @@ def _problem_of(text: str) -> tuple[OnednnProblem | None, bool | None]:
     if (
         len(call.encode()) == layout.NAME_BYTES
     ):  # the agent has cut it: the last columns are not what they seem
-        problem = replace(problem, attributes="", algorithm="", problem="", flop=None, bytes=None)
+        problem = dataclasses.replace(
+            problem, attributes="", algorithm="", problem="", flop=None, bytes=None
+        )
     return problem, hit
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 NONE = -1
 Int64s = np.ndarray
@@ -26,8 +26,7 @@ def _int32s() -> array[int]:
     return array("i")
 
 
-@dataclass(slots=True)
-class StackNodes:
+class StackNodes(Struct):
     """Stacks by number: `parent` (NONE: outermost), `frame` and `depth` of each, int32."""
 
     parent: array[int] = field(default_factory=_int32s)
@@ -64,8 +63,7 @@ class StackNodes:
         return found[::-1]
 
 
-@dataclass(slots=True)
-class Fusion:
+class Fusion(Struct):
     """Makes fused stacks in `fused` of sampled ones in `sampled` and of chains of open spans in
     `chains`.
 

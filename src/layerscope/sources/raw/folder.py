@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from layerscope.model.events import Problem
 from layerscope.rawfile import json_files, raw_file, sampler_file
@@ -75,8 +76,7 @@ class RawFolder:
         return left
 
 
-@dataclass(frozen=True, slots=True)
-class SamplerFile:
+class SamplerFile(Struct, frozen=True):
     """The raw file of a sampler. `rank` and `shift_ns`: as of `RawFolder`."""
 
     path: Path
