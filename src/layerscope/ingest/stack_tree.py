@@ -45,6 +45,14 @@ class StackNodes(Struct):
             self.depth.append(self.depth[stack] + 1 if stack >= 0 else 0)
         return found
 
+    def push_all(self, stack: int, frames: Sequence[int]) -> int:
+        """The stack with these frames more, from the outside in."""
+        known, push = self._known.get, self.push
+        for frame in frames:
+            found = known((stack, frame))
+            stack = push(stack, frame) if found is None else found
+        return stack
+
     def adopt(self, parent: Int64s, frame: Int64s, depth: Int64s) -> None:
         """Take over a whole tree, whose numbers become those of these stacks; there are none so
         far. `push` does not find them again.
@@ -96,13 +104,11 @@ class Fusion(Struct):
         if found is None and chain == NONE:
             return self._alone(sampled)
         if found is None:
-            found = NONE
             outer = self.outer[sampled] if sampled >= 0 else NONE
             cut = self.sampled.depth[outer] + 1 if outer >= 0 else 0
             spans = self.of_spans(self.chains.frames(chain))
-            for frame in self._interleaved(spans, self.sampled.frames(sampled), cut):
-                found = self.fused.push(found, frame)
-            self._fused[key] = found
+            frames = self._interleaved(spans, self.sampled.frames(sampled), cut)
+            found = self._fused[key] = self.fused.push_all(NONE, frames)
         return found
 
     def _alone(self, sampled: int) -> int:

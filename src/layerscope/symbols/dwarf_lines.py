@@ -121,7 +121,7 @@ class Lines:
             file, line = int(read.rows["file"][at]), int(read.rows["line"][at])
             if line > 0:  # 0: the compiler made it of nothing
                 if file not in known:
-                    known[file] = read.header.path(file, read.folder)
+                    known[file] = _path(read.header, file, read.folder)
                 files[place], lines[place] = known[file], line
         return ~found
 
@@ -213,3 +213,10 @@ class Lines:
         if section.is_packed and section.name not in self._unpacked:
             self._unpacked[section.name] = self._elf.data(section, _SECTION_BYTES)
         return len(self._unpacked[section.name]) if section.is_packed else section.size
+
+
+def _path(header: Header, file: int, folder: bytes) -> str | None:
+    try:
+        return header.path(file, folder)
+    except Damaged:  # its name lies elsewhere
+        return None
