@@ -110,8 +110,10 @@ def test_tables_that_are_decoded_together_tell_the_same(monkeypatch: pytest.Monk
     tables.insert(1, LineTable(10, 1, tables[0].content))
     tables.insert(2, LineTable(11, 1, b"\x00" + tables[0].content))
     which, places = (part.ravel() for part in np.mgrid[0 : len(tables), -2:400])
-    expected = [code_lines(*table, np.arange(-2, 400)).tolist() for table in tables]
+    expected = [
+        line for table in tables for line in code_lines(*table, np.arange(-2, 400)).tolist()
+    ]
 
-    assert lines_in_codes(tables, which, places).tolist() == sum(expected, [])
+    assert lines_in_codes(tables, which, places).tolist() == expected
     monkeypatch.setattr(python_code, "_PIECE_BYTES", 100)
-    assert lines_in_codes(tables, which, places).tolist() == sum(expected, [])
+    assert lines_in_codes(tables, which, places).tolist() == expected
