@@ -140,9 +140,11 @@ def test_without_an_outer_frame_the_spans_are_outermost() -> None:
 def test_chains_leave_out_what_has_no_frame() -> None:
     chains = StackNodes()
     parent = np.array([NONE, 0, 1, 1])
-    frames = {0: [100], 1: [], 2: [99, 102], 3: [103]}
+    around, own = np.array([NONE, NONE, 99, NONE]), np.array([100, NONE, 102, 103])
 
-    found = chains_of(np.array([2, 3, NONE, 2, 0]), parent, lambda row: frames[row], chains)
+    found = chains_of(
+        np.array([2, 3, NONE, 2, 0]), parent, lambda rows: (around[rows], own[rows]), chains
+    )
 
     assert [chains.frames(int(chain)) for chain in found] == [
         [100, 99, 102], [100, 103], [], [100, 99, 102], [100],

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.symbols import code_lines
+from layerscope.symbols import LineTable, code_lines, lines_in_codes, python_code
 
 # For every function of the standard library: its first line, its table, and the line of each
 # instruction.
@@ -100,3 +100,20 @@ def test_of_other_pythons_nothing_is_known(python: int) -> None:
 def test_damaged_tables(table: bytes, first_line: int) -> None:
     for python in (11, 14):
         assert len(code_lines(python, first_line, table, np.arange(0, 50))) == 50
+
+
+def test_tables_that_are_decoded_together_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = [
+        one.__code__ for one in (pythons, test_damaged_tables, test_what_lies_outside_has_no_line)
+    ]
+    tables = [LineTable(11, code.co_firstlineno, code.co_linetable) for code in codes]
+    tables.insert(1, LineTable(10, 1, tables[0].content))
+    tables.insert(2, LineTable(11, 1, b"\x00" + tables[0].content))
+    which, places = (part.ravel() for part in np.mgrid[0 : len(tables), -2:400])
+    expected = [
+        line for table in tables for line in code_lines(*table, np.arange(-2, 400)).tolist()
+    ]
+
+    assert lines_in_codes(tables, which, places).tolist() == expected
+    monkeypatch.setattr(python_code, "_PIECE_BYTES", 100)
+    assert lines_in_codes(tables, which, places).tolist() == expected

@@ -142,6 +142,13 @@ class NamedSamples(SampleSource):
         columns["kernel_ns"] = columns["evidence"] = np.zeros(len(rows), np.int64)
         return columns
 
+    def name(self) -> None:
+        """They have names."""
+
+    def with_names(self, columns: Columns) -> Columns:
+        """They have them already."""
+        return columns
+
 
 def _by_number(known: dict[int, int]) -> np.ndarray:
     """The values of `known` by key, NONE for others; the last place is for NONE itself."""

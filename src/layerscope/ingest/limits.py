@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from layerscope.rawfile.raw_file import FULL, MAX_SIZE_BYTES, most_bytes
 
@@ -21,8 +22,7 @@ NEVER = 1 << 62
 BYTES_IN_MEMORY = 600
 
 
-@dataclass(frozen=True, slots=True)
-class IngestLimits:
+class IngestLimits(Struct, frozen=True):
     """Spans: kept at most, never thinned at both ends of the run, looked at in one go. Bytes: of
     tables, of all.
     """

@@ -5,9 +5,9 @@ are found.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from layerscope.ingest.phases import (
@@ -39,8 +39,7 @@ def _no_tracks() -> Int32s:
     return np.zeros(0, np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedWindow:
+class RecordedWindow(Struct, frozen=True):
     """A stretch of the run that was recorded where not all of it was. Times in ns of the run."""
 
     open_ns: int
@@ -63,8 +62,7 @@ class RecordedWindow:
         return self.close_ns != np.iinfo(np.int64).max
 
 
-@dataclass(slots=True)
-class SpanColumns:
+class SpanColumns(Struct):
     """The spans of one process in any order, as arrays of equal length, and what the program or the
     user marked.
 
@@ -101,8 +99,7 @@ def last_end(spans: SpanColumns, line: Line) -> int:
     return int(line.end[line.kind != RANGE].max(initial=EARLIEST))
 
 
-@dataclass(slots=True)
-class Lane:
+class Lane(Struct):
     """The steps of one track: they follow each other without overlap. `spent_ns` is by phase (rows)
     and step.
     """
@@ -114,8 +111,7 @@ class Lane:
     spent_ns: Int64s
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """What a rule found: the steps of one track or, where several threads make steps at the same
     time, of each.
     """

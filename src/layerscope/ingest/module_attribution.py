@@ -10,16 +10,14 @@ was called in between, as checkpointing does when it runs the forward pass again
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 NO_MODULE = -1
 _UNKNOWN = -2  # no forward operator is known, where NO_MODULE is one that ran in no module
 
 
-@dataclass(slots=True)
-class _Stretches:
+class _Stretches(Struct):
     """Backward functions of one track that lie in equally many others, by start."""
 
     start_ns: np.ndarray

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from layerscope.ingest.frames import FrameNames
@@ -35,20 +37,23 @@ class OpenSpans:
         self._module = columns["module"]
         self._frames = frames
 
-    def frames_of(self, row: int) -> list[int]:
-        """The frames of a span. A share is of the primitive that it works for, and has none of its
-        own.
+    def frames_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The frames of spans, as `FrameNames` numbers spans: one around each, and its own; NONE
+        for none. A share is of the primitive that it works for, and has none of its own.
 
         A backward function is of the module that its operator ran in, which is not open any more:
-        that is a frame too.
+        that is the frame around it.
         """
-        kind, module, around = int(self._kind[row]), int(self._module[row]), int(self._inside[row])
-        if kind == SHARE:
-            return []
-        own = self._frames.of_span(int(LAYERS[kind]), int(self._name[row]))
-        if kind != BACKWARD or module < 0 or (around >= 0 and self._module[around] == module):
-            return [own]
-        return [self._frames.of_module(module), own]
+        kind, module, around = self._kind[rows], self._module[rows], self._inside[rows]
+        own = _numbered(LAYERS[kind], self._name[rows], self._frames.span)
+        own[kind == SHARE] = NONE
+        is_open = (around >= 0) & (self._module[around] == module)
+        closed = np.flatnonzero((kind == BACKWARD) & (module >= 0) & ~is_open)
+        of_module = np.full(len(rows), NONE, np.int64)
+        of_module[closed] = _numbered(
+            np.zeros(len(closed), np.int64), module[closed], lambda _, key: self._frames.module(key)
+        )
+        return of_module, own
 
     def _rows(self, track: int) -> slice:
         place = int(np.searchsorted(self._tracks, track))
@@ -56,19 +61,23 @@ class OpenSpans:
             return slice(0, 0)
         return slice(int(self._bounds[place]), int(self._bounds[place + 1]))
 
-    def at(
-        self, track: np.ndarray, at_ns: np.ndarray, process: int, is_worker: np.ndarray
-    ) -> np.ndarray:
-        """The innermost open span of each sample, NONE for none; of `is_worker`, what its team
-        works for.
-        """
+    def at(self, track: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
+        """The innermost open span of each sample, NONE for none."""
         found = np.full(len(track), NONE, np.int64)
         for key in np.unique(track).tolist():
             mine = np.flatnonzero(track == key)
             found[mine] = self._at(key, at_ns[mine])
-        alone = np.flatnonzero(is_worker & (found == NONE))
-        if len(alone):
-            found[alone] = self._worked_for(process, at_ns[alone])
+        return found
+
+    def worked_for(self, found: np.ndarray, at_ns: np.ndarray, process: int) -> np.ndarray:
+        """The same if these samples are of workers: where no span is open what their team works
+        for. `found`: as `at` gives it.
+        """
+        alone = np.flatnonzero(found == NONE)
+        if not len(alone):
+            return found
+        found = found.copy()
+        found[alone] = self._worked_for(process, at_ns[alone])
         return found
 
     def _at(self, track: int, at_ns: np.ndarray) -> np.ndarray:
@@ -95,3 +104,10 @@ class OpenSpans:
             count[busy] += 1
         found[count != 1] = NONE
         return found
+
+
+def _numbered(layer: np.ndarray, name: np.ndarray, number: Callable[[int, int], int]) -> np.ndarray:
+    """The number of each pair, asked once for each that there is."""
+    pairs, inverse = np.unique(layer.astype(np.int64) << 32 | name, return_inverse=True)
+    of_pair = [number(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
+    return np.array(of_pair, np.int64)[inverse]

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layerscope.ingest.limits import IngestLimits
@@ -114,6 +113,8 @@ class Parts:
 
     def forget_steps(self, process: int) -> None:
         """What was taken for the steps of this process is none."""
+        import pyarrow.compute as pc
+
         for part in self.parts:
             units = part.units.get(process)
             if units is None or not (units.step >= 0).any():
@@ -129,6 +130,8 @@ class Parts:
 
     def forget_parents(self, lost: list[int]) -> None:
         """The spans with these keys were lost: what lies in them has no parent."""
+        import pyarrow.compute as pc
+
         keys = np.sort(np.array(lost, np.int64))
         for part in self.parts:
             at = np.searchsorted(keys, part.keys[0])
@@ -237,6 +240,8 @@ class Parts:
             part.fresh = columns, taken(links, np.flatnonzero(ends))
             self._settle(part)
         else:
+            import pyarrow.compute as pc
+
             spans, known = self._kept(part, keep, weight), self._read_links(part)
             stay = pc.and_(
                 *(

@@ -27,9 +27,8 @@ worker tracks count as if they ran on the step track, which waits for them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.model.layers import KINDS, PHASES
@@ -56,8 +55,7 @@ _PAINT = (OPTIMIZER_PHASE, FORWARD_PHASE, BACKWARD_PHASE, OPTIMIZER_PHASE, LOADI
 _BITS = 12  # of one scope's count in the packed sum: up to 4095 scopes of one sort open at a time
 
 
-@dataclass(slots=True)
-class Line:
+class Line(Struct):
     """The spans of the step track in the order of their starts, a parent before its children."""
 
     start: Int64s
@@ -67,8 +65,7 @@ class Line:
     source: Positions  # where each span was in the caller's arrays
 
 
-@dataclass(slots=True)
-class Scopes:
+class Scopes(Struct):
     """Positions in the line of what phases and steps are made of, each array ascending."""
 
     backward: Positions  # outermost autograd spans
@@ -83,8 +80,7 @@ class Scopes:
     free_in_optimizer: Bools  # which of them lie inside an optimizer span around a backward group
 
 
-@dataclass(slots=True)
-class Timeline:
+class Timeline(Struct):
     """Consecutive pieces of time with their step and phase; the first piece begins at the beginning
     of time.
     """

@@ -14,15 +14,14 @@ from this.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 NONE = -1
 
 
-@dataclass(slots=True)
-class Executions:
+class Executions(Struct):
     """Columns of executions of one process; times in ns. `is_bare`: nothing was open around it on
     its thread.
     """

@@ -6,12 +6,12 @@ Used by `epochs`, which knows the spans of a stretch, and by `parts`, which writ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from layerscope.ingest.primitive_shares import Executions, find_primaries
 from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE, Columns, rows_of
@@ -20,7 +20,9 @@ from layerscope.model.schema import TABLES
 from layerscope.model.stored_json import decoded
 from layerscope.rawfile import layout
 from layerscope.recording.writer import to_arrow
-from layerscope.sources.onednn_problem import OnednnProblem, parse
+
+if TYPE_CHECKING:
+    from layerscope.sources.onednn_problem import OnednnProblem
 
 FORWARD_BACKWARD, OPERATOR_PRIMITIVE, PRIMITIVE_SHARE = (
     LINKS.index(kind) for kind in ("forward_backward", "operator_primitive", "primitive_share")
@@ -132,8 +134,7 @@ def _operators_around(columns: Columns, rows: np.ndarray, layer: np.ndarray) -> 
     return found
 
 
-@dataclass(slots=True)
-class PrimitiveRows:
+class PrimitiveRows(Struct):
     """Makes rows of the table `primitives` from spans and the links between them.
 
     `args`: the texts of arguments by key, as they are in the table `args`; it may grow.
@@ -165,6 +166,8 @@ class PrimitiveRows:
 
     def _described(self, args: np.ndarray, name: np.ndarray) -> dict[str, Any]:
         """The columns that follow from the arguments, or else from the name."""
+        import pyarrow.compute as pc
+
         keys, row = np.unique(args, return_inverse=True)
         known = [self._problem(key) for key in keys.tolist()]
         columns: dict[str, Any] = {}
@@ -212,11 +215,15 @@ def _problem_of(text: str) -> tuple[OnednnProblem | None, bool | None]:
     call = told.get("call")
     if not isinstance(call, str):
         return None, hit
+    from layerscope.sources.onednn_problem import parse
+
     problem = parse(call)
     if (
         len(call.encode()) == layout.NAME_BYTES
     ):  # the agent has cut it: the last columns are not what they seem
-        problem = replace(problem, attributes="", algorithm="", problem="", flop=None, bytes=None)
+        problem = dataclasses.replace(
+            problem, attributes="", algorithm="", problem="", flop=None, bytes=None
+        )
     return problem, hit
 
 
@@ -243,6 +250,8 @@ def _from_of(links: pa.Table, kind: int, to_span: np.ndarray) -> np.ndarray:
 
 def _is(values: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
     """Where a column of names has this one, without looking at each text."""
+    import pyarrow.compute as pc
+
     chunks = [
         pc.equal(chunk.indices, chunk.dictionary.index(text).as_py()) for chunk in values.chunks
     ]

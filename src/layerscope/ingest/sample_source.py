@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.ingest import waiting
 from layerscope.ingest.frames import FrameNames
@@ -26,8 +26,7 @@ EVER = np.iinfo(np.int64).max
 MOST_ROWS = 500_000
 
 
-@dataclass(slots=True)
-class SampledStacks:
+class SampledStacks(Struct):
     """The sampled stacks of all sources: how they are cut for spans, and by stack in
     `fusion.sampled` its `evidence`: what the functions of a stack tell of a wait.
     """
@@ -71,4 +70,10 @@ class SampleSource(Protocol):
         """By process of the recording its samples from before a time; they are taken out."""
 
     def columns(self, rows: np.ndarray, process: IngestedProcess) -> Columns:
-        """The columns of such samples of `process`."""
+        """The columns of such samples of `process`, but for what only names tell."""
+
+    def name(self) -> None:
+        """Name the functions on the stacks that were seen so far."""
+
+    def with_names(self, columns: Columns) -> Columns:
+        """All columns, once `name` was called after the samples were taken out."""

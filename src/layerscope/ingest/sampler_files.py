@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.ingest import waiting
-from layerscope.ingest.frames import FileFrames
+from layerscope.ingest.file_frames import FileFrames
 from layerscope.ingest.process import SLACK_NS, IngestedProcess, TrackKeys
 from layerscope.ingest.sample_source import EVER, MOST_ROWS, SampledStacks, SampleSource
 from layerscope.ingest.spans import Columns
@@ -50,7 +50,10 @@ class Sampled(SampleSource):
     rejected: int = 0  # rows that name a thread or a stack which the file does not have
     _frames: FileFrames = field(init=False)
     _waiting: list[np.ndarray] = field(default_factory=list)
-    _stack_of: list[int] = field(default_factory=list)  # its number -> stack in `fusion.sampled`
+    _new_stacks: list[np.ndarray] = field(default_factory=list)
+    _stacks: int = 0  # all that have come
+    # Of those whose frames have names: its number -> stack in `fusion.sampled`
+    _stack_of: list[int] = field(default_factory=list)
     _later: dict[int, int] | None = (
         None  # by thread the one that goes on in the program which its process became
     )
@@ -64,7 +67,9 @@ class Sampled(SampleSource):
         self.file.advance()
         self._later = None
         self._frames.add(self.file.take(sampler_file.FRAMES))
-        self._add_stacks(self.file.take(sampler_file.STACKS))
+        stacks = self.file.take(sampler_file.STACKS)
+        self._new_stacks.append(stacks)
+        self._stacks += len(stacks)
         for kind, known in (
             (sampler_file.SAMPLES, self._waiting),
             (sampler_file.ACCOUNTS, self.accounts),
@@ -83,7 +88,7 @@ class Sampled(SampleSource):
         possible = np.isin(rows["thread"], list(self.file.threads))
         if "stack" in (rows.dtype.names or ()):
             stack = rows["stack"]
-            possible &= (stack == sampler_file.NONE) | (stack < len(self._stack_of))
+            possible &= (stack == sampler_file.NONE) | (stack < self._stacks)
         self.rejected += len(rows) - int(np.count_nonzero(possible))
         return rows if possible.all() else rows[possible]
 
@@ -92,16 +97,26 @@ class Sampled(SampleSource):
         is_growing = self.file.settings and not self.file.ended
         return self.file.until_ns + self.shift_ns if is_growing else EVER
 
-    def _add_stacks(self, rows: np.ndarray) -> None:
+    def name(self) -> None:
+        """Name the frames that have come, and push the stacks of them."""
+        self._frames.name()
+        for rows in self._new_stacks:
+            self._push(rows)
+        self._new_stacks.clear()
+
+    def _push(self, rows: np.ndarray) -> None:
         tree, unnamed = self.stacks.fusion.sampled, self.stacks.frames.kernel
+        keys, meanings, push = self._frames.keys, self._frames.meanings, self.stacks.push
+        stack_of = self._stack_of
         for parent, frame in zip(rows["parent"].tolist(), rows["frame"].tolist(), strict=True):
-            around = self._stack_of[parent] if parent != sampler_file.NONE else NONE
-            key, outer = self._frames.key(frame), self._frames.is_outer(frame)
+            around = stack_of[parent] if parent != sampler_file.NONE else NONE
+            key = keys[frame]
             # Functions of the kernel that have no names are one frame.
             is_repeated = key == unnamed and around >= 0 and tree.frame[around] == unnamed
             if not is_repeated:
-                around = self.stacks.push(around, key, outer, self._frames.evidence(frame))
-            self._stack_of.append(around)
+                meaning = meanings[frame]
+                around = push(around, key, meaning.is_outer, meaning.evidence)
+            stack_of.append(around)
 
     # -- whose -------------------------------------------------------------------------------------
 
@@ -186,12 +201,8 @@ class Sampled(SampleSource):
                 self._waiting.append(rows[stays])
 
     def columns(self, rows: np.ndarray, process: IngestedProcess) -> Columns:
-        """The columns of samples that were taken out."""
-        kind, flags, stack = rows["kind"].astype(np.int32), rows["flags"], self._stacks_of(rows)
-        evidence = np.array([*self.stacks.evidence, 0])[stack]
-        is_preempted = flags & sampler_file.PREEMPTED > 0
-        wait, is_idle = waiting.states(rows["system_call"], rows["file"], is_preempted, evidence)
-        is_wait, is_cpu = kind == sampler_file.OFFCPU, kind == sampler_file.CPU
+        """The columns of samples that were taken out, but for what `with_names` adds."""
+        kind, flags = rows["kind"].astype(np.int32), rows["flags"]
         kernel_ns = np.minimum(rows["kernel_ns"], rows["weight_ns"]).astype(np.int64)
         threads, inverse = np.unique(rows["thread"], return_inverse=True)
         tracks = [self.track_of(thread, process) for thread in threads.tolist()]
@@ -199,23 +210,35 @@ class Sampled(SampleSource):
             "at_ns": rows["at_ns"].astype(np.int64),
             "track": np.array(tracks, np.int32)[inverse],
             "waker": self._wakers_of(rows, process),
-            "stack": stack,
+            "number": rows["stack"].copy(),
             "weight_ns": rows["weight_ns"].astype(np.int64),
-            "kernel_ns": kernel_ns * is_cpu,
+            "kernel_ns": kernel_ns * (kind == sampler_file.CPU),
             "count": np.where(kind == sampler_file.FAULT, rows["count"], 1).astype(np.int64),
             "kind": kind,
-            "state": np.where(is_wait, _FIRST_WAIT + wait, _USER).astype(np.int32),
-            "idle": is_wait & is_idle,
             "exact": flags & sampler_file.EXACT > 0,
-            "evidence": evidence,
+            "system_call": rows["system_call"].copy(),
+            "file": rows["file"].copy(),
+            "preempted": flags & sampler_file.PREEMPTED > 0,
         }
 
-    def _stacks_of(self, rows: np.ndarray) -> np.ndarray:
-        """The stack of each sample in `fusion.sampled`, NONE where it is not known."""
-        known = rows["stack"] != sampler_file.NONE
-        stack = np.full(len(rows), NONE, np.int64)
-        stack[known] = np.array(self._stack_of, np.int64)[rows["stack"][known]]
-        return stack
+    def with_names(self, columns: Columns) -> Columns:
+        """The columns that names of functions decide, instead of what they follow from."""
+        number, system_call, file, is_preempted = (
+            columns.pop(name) for name in ("number", "system_call", "file", "preempted")
+        )
+        stack = np.full(len(number), NONE, np.int64)
+        is_known = number != sampler_file.NONE
+        stack[is_known] = np.array(self._stack_of, np.int64)[number[is_known]]
+        evidence = np.array([*self.stacks.evidence, 0])[stack]
+        wait, is_idle = waiting.states(system_call, file, is_preempted, evidence)
+        is_wait = columns["kind"] == sampler_file.OFFCPU
+        return {
+            **columns,
+            "stack": stack,
+            "state": np.where(is_wait, _FIRST_WAIT + wait, _USER).astype(np.int32),
+            "idle": is_wait & is_idle,
+            "evidence": evidence,
+        }
 
     def _wakers_of(self, rows: np.ndarray, process: IngestedProcess) -> np.ndarray:
         """The keys of the tracks that ended these waits of `process`, NONE where nobody knows."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 NONE = -1
 Int64s = np.ndarray
@@ -26,8 +26,7 @@ def _int32s() -> array[int]:
     return array("i")
 
 
-@dataclass(slots=True)
-class StackNodes:
+class StackNodes(Struct):
     """Stacks by number: `parent` (NONE: outermost), `frame` and `depth` of each, int32."""
 
     parent: array[int] = field(default_factory=_int32s)
@@ -45,6 +44,14 @@ class StackNodes:
             self.frame.append(frame)
             self.depth.append(self.depth[stack] + 1 if stack >= 0 else 0)
         return found
+
+    def push_all(self, stack: int, frames: Sequence[int]) -> int:
+        """The stack with these frames more, from the outside in."""
+        known, push = self._known.get, self.push
+        for frame in frames:
+            found = known((stack, frame))
+            stack = push(stack, frame) if found is None else found
+        return stack
 
     def adopt(self, parent: Int64s, frame: Int64s, depth: Int64s) -> None:
         """Take over a whole tree, whose numbers become those of these stacks; there are none so
@@ -64,8 +71,7 @@ class StackNodes:
         return found[::-1]
 
 
-@dataclass(slots=True)
-class Fusion:
+class Fusion(Struct):
     """Makes fused stacks in `fused` of sampled ones in `sampled` and of chains of open spans in
     `chains`.
 
@@ -79,6 +85,8 @@ class Fusion:
     fused: StackNodes = field(default_factory=StackNodes)
     outer: array[int] = field(default_factory=_int32s)
     anchors: dict[int, int] = field(default_factory=dict)
+    # The frames of spans by what `chains` has for them.
+    of_spans: Callable[[Sequence[int]], list[int]] = list
     adopted: int = 0  # so many stacks of `sampled` are the same in `fused`
     _fused: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -96,14 +104,11 @@ class Fusion:
         if found is None and chain == NONE:
             return self._alone(sampled)
         if found is None:
-            found = NONE
             outer = self.outer[sampled] if sampled >= 0 else NONE
             cut = self.sampled.depth[outer] + 1 if outer >= 0 else 0
-            for frame in self._interleaved(
-                self.chains.frames(chain), self.sampled.frames(sampled), cut
-            ):
-                found = self.fused.push(found, frame)
-            self._fused[key] = found
+            spans = self.of_spans(self.chains.frames(chain))
+            frames = self._interleaved(spans, self.sampled.frames(sampled), cut)
+            found = self._fused[key] = self.fused.push_all(NONE, frames)
         return found
 
     def _alone(self, sampled: int) -> int:
@@ -164,24 +169,40 @@ def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -
 
 
 def chains_of(
-    rows: Int64s, parent: Int64s, frames_of: Callable[[int], Sequence[int]], chains: StackNodes
+    rows: Int64s,
+    parent: Int64s,
+    frames_of: Callable[[Int64s], Sequence[Int64s]],
+    chains: StackNodes,
 ) -> Int64s:
     """The chain (in `chains`) of each of these rows of spans: the frames of the spans around it and
     its own.
 
-    `parent`: the row around each row, NONE for none; `frames_of`: the frames of a row from the
-    outside in, if any.
+    `parent`: the row around each row, NONE for none; `frames_of`: of rows, the frames of each: its
+    outermost, those inside of these and so on, NONE for none.
     """
     levels = [np.unique(rows[rows >= 0])]
     while len(levels[-1]):
         around = parent[levels[-1]]
         levels.append(np.unique(around[around >= 0]))
-    chain_of: dict[int, int] = {NONE: NONE}
+    known = np.unique(np.concatenate(levels))
+    chain_of = np.full(len(known) + 1, NONE, np.int64)  # the last is of no row
     for level in reversed(levels):
-        for row in level.tolist():
-            if row not in chain_of:
-                chain = chain_of[int(parent[row])]
-                for frame in frames_of(row):
-                    chain = chains.push(chain, frame)
-                chain_of[row] = chain
-    return np.array([chain_of[row] for row in rows.tolist()], np.int64)
+        around = parent[level]
+        place = np.where(around >= 0, np.searchsorted(known, around), len(known))
+        chain = chain_of[place]
+        for frame in frames_of(level):
+            chain = _pushed(chains, chain, frame)
+        chain_of[np.searchsorted(known, level)] = chain
+    return chain_of[np.where(rows >= 0, np.searchsorted(known, rows), len(known))]
+
+
+def _pushed(chains: StackNodes, chain: Int64s, frame: Int64s) -> Int64s:
+    """Each chain with a frame more, NONE for none. Many spans are open within the same ones."""
+    pairs, inverse = np.unique((chain + 1) << 32 | (frame + 1), return_inverse=True)
+    pushed = [
+        chains.push((pair >> 32) - 1, (pair & 0xFFFFFFFF) - 1)
+        if pair & 0xFFFFFFFF
+        else (pair >> 32) - 1
+        for pair in pairs.tolist()
+    ]
+    return np.array(pushed, np.int64)[inverse]

@@ -1,22 +1,23 @@
 """What was sampled on its way into the tables `frames`, `stacks` and `samples`: names, tracks, open
 spans, steps.
 
-Samples are fused epoch by epoch, with the spans of the epoch; those of processes without spans at
-the end.
+Samples meet the spans of their epoch when it ends; those of processes without spans at the end.
+What they are fused with is then known, and how depends on the names of functions: that waits until
+there are many samples, or no more come. So nearly always a program has ended before anything is
+named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from layerscope.ingest import waiting
 from layerscope.ingest.accounts import counters_of_process, totals_of_threads, untold
-from layerscope.ingest.foreign_stacks import NamedSamples
 from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.open_spans import OpenSpans
 from layerscope.ingest.process import IngestedProcess, TrackKeys
@@ -28,12 +29,18 @@ from layerscope.ingest.stack_tree import NONE, Fusion, chains_of
 from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.model.layers import PHASES, SAMPLE_KINDS, SAMPLE_STATES, STACKS
 from layerscope.recording.writer import TableWriter, codes_to_names, write_columns
-from layerscope.sources.imported import ImportedStacks
 from layerscope.sources.process import ProcessEvents, SourceProcess
 from layerscope.sources.raw.folder import SamplerFile
 from layerscope.sources.source import Source
 
+if TYPE_CHECKING:
+    from layerscope.sources.imported import ImportedStacks
+
+_OF_WORKER = "_of_worker"
 _KERNEL = SAMPLE_STATES.index("kernel")
+
+# Samples that wait for names: 20 MB of memory.
+HELD_ROWS = 200_000
 
 # Step and phase at times of tracks, -1 for none.
 Assign = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -55,6 +62,8 @@ class StackIngest:
         self._alone: dict[int, tuple[IngestedProcess, Sampled, int]] = {}
         self._fusion = Fusion()
         self._frames = FrameNames(texts, self._fusion.anchors)
+        self._fusion.of_spans = self._frames.of_spans
+        self._held: list[tuple[SampleSource, Columns]] = []
         self._sampled = SampledStacks(self._fusion, self._frames)
         self._writer = TableWriter(tables, "samples")
 
@@ -70,9 +79,11 @@ class StackIngest:
             source.advance()
 
     def _opened(self, samples: SamplerFile | ImportedStacks) -> SampleSource:
-        if isinstance(samples, ImportedStacks):
-            return NamedSamples(samples, self._sampled)
-        return Sampled(samples.path, samples.rank, samples.shift_ns, self._sampled, self.tracks)
+        if isinstance(samples, SamplerFile):
+            return Sampled(samples.path, samples.rank, samples.shift_ns, self._sampled, self.tracks)
+        from layerscope.ingest.foreign_stacks import NamedSamples
+
+        return NamedSamples(samples, self._sampled)
 
     @property
     def size_bytes(self) -> int:
@@ -102,23 +113,44 @@ class StackIngest:
             source.find_processes([process for process, _, _ in until.values()])
             for number, rows in source.take(until_ns):
                 process, _, assign = until[number]
-                self._write(source.columns(rows, process), process, spans, assign)
+                columns = self._with_spans(source.columns(rows, process), process, spans, assign)
+                self._held.append((source, columns))
+        if sum(len(columns["at_ns"]) for _, columns in self._held) > HELD_ROWS:
+            self._write_held()
 
-    def _write(
+    def _with_spans(
         self, columns: Columns, process: IngestedProcess, spans: OpenSpans | None, assign: Assign
-    ) -> None:
-        """Write samples of one process."""
-        at_ns, track, stack = columns["at_ns"], columns["track"], columns["stack"]
-        is_worker = columns.pop("evidence") & waiting.TEAM > 0
-        span, chain = np.full(len(at_ns), NONE, np.int64), np.full(len(at_ns), NONE, np.int64)
+    ) -> Columns:
+        """Samples of one process, with what was open; and what was if they are of workers of a
+        team, which only names tell.
+        """
+        at_ns, track = columns["at_ns"], columns["track"]
+        for name in ("span", "chain", "span" + _OF_WORKER, "chain" + _OF_WORKER):
+            columns[name] = np.full(len(at_ns), NONE, np.int64)
         if spans is not None:
-            found = spans.at(track, at_ns, process.number, is_worker)
-            chain = chains_of(found, spans.parent, spans.frames_of, self._fusion.chains)
-            span = np.append(spans.span, NONE)[found]
+            found = spans.at(track, at_ns)
+            either = np.append(found, spans.worked_for(found, at_ns, process.number))
+            chain = chains_of(either, spans.parent, spans.frames_of, self._fusion.chains)
+            span = np.append(spans.span, NONE)[either]
+            for name, values in (("span", span), ("chain", chain)):
+                columns[name], columns[name + _OF_WORKER] = np.split(values, 2)
         step, columns["phase"] = assign(at_ns, track)
-        columns["span"], columns["step"] = span, process.numbers(step)
-        columns["stack"] = self._fused(stack, chain)
-        self._add(self._with_kernel(columns))
+        columns["step"] = process.numbers(step)
+        return columns
+
+    def _write_held(self) -> None:
+        """Write the samples that waited for names."""
+        held, self._held = self._held, []
+        for source in self._sources:
+            source.name()
+        for source, columns in held:
+            columns = source.with_names(columns)
+            is_worker = columns.pop("evidence") & waiting.TEAM > 0
+            for name in ("span", "chain"):
+                of_worker = columns.pop(name + _OF_WORKER)
+                columns[name] = np.where(is_worker, of_worker, columns[name])
+            columns["stack"] = self._fused(columns["stack"], columns.pop("chain"))
+            self._add(self._with_kernel(columns))
 
     def _with_kernel(self, columns: Columns) -> Columns:
         """Samples of which a part was in the kernel become two rows: that follows the rest."""
@@ -130,7 +162,8 @@ class StackIngest:
         more = {name: values[in_kernel] for name, values in columns.items()}
         more["weight_ns"] = kernel_ns[in_kernel]
         more["state"] = np.full(len(in_kernel), _KERNEL, np.int32)
-        more["stack"] = np.array([self._in_kernel(one) for one in more["stack"].tolist()])
+        stacks, inverse = np.unique(more["stack"], return_inverse=True)
+        more["stack"] = np.array([self._in_kernel(one) for one in stacks.tolist()])[inverse]
         # Which function was in the kernel was not seen by itself: both rows are one sample.
         columns["count"][in_kernel] = 0
         kept = np.flatnonzero((kernel_ns == 0) | (columns["weight_ns"] > 0))
@@ -151,10 +184,11 @@ class StackIngest:
     def _fused(self, stack: np.ndarray, chain: np.ndarray) -> np.ndarray:
         found = stack.copy()
         rows = np.flatnonzero((chain != NONE) | (stack >= self._fusion.adopted))
-        pairs = np.stack([stack[rows], chain[rows]])
-        pairs, inverse = np.unique(pairs, axis=1, return_inverse=True)
-        of_pair = [self._fusion.stack(one, around) for one, around in pairs.T.tolist()]
-        found[rows] = np.array(of_pair, np.int64)[inverse.ravel()]
+        pairs, inverse = np.unique((stack[rows] + 1) << 32 | (chain[rows] + 1), return_inverse=True)
+        of_pair = [
+            self._fusion.stack((pair >> 32) - 1, (pair & 0xFFFFFFFF) - 1) for pair in pairs.tolist()
+        ]
+        found[rows] = np.array(of_pair, np.int64)[inverse]
         return found
 
     def _add(self, columns: dict[str, np.ndarray]) -> None:
@@ -195,6 +229,7 @@ class StackIngest:
         everyone = [*processes, *(process for process, _, _ in self._alone.values())]
         until: Until = {one.number: (one, EVER, _no_steps) for one in everyone}
         self.fuse({"span": np.zeros(0, np.int64)}, np.zeros(0, np.int64), {}, until)
+        self._write_held()
         self.rows["samples"] = self._writer.rows
         tree = self._fusion.fused
         parent = np.array(tree.parent, np.int32)

@@ -10,9 +10,9 @@ something: the steps of the weaker one are then forgotten.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.ingest.lines import SpanColumns
 from layerscope.ingest.phases import Int8s, Int32s, Int64s
@@ -30,8 +30,7 @@ _EVER = np.iinfo(np.int64).max
 Columns = dict[str, np.ndarray]
 
 
-@dataclass(slots=True)
-class Stretch:
+class Stretch(Struct):
     """What was found of a stretch. Spans that start before `cut_ns` belong to it, or to an earlier
     one.
     """
@@ -57,8 +56,7 @@ class Stretch:
         return step, phase
 
 
-@dataclass(slots=True)
-class Stepping:
+class Stepping(Struct):
     """Finds the steps of one process: `rule`, `optimizer` and, in order of their starts, their
     `COLUMNS`.
     """

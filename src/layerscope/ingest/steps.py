@@ -19,9 +19,9 @@ What the phases are is written in `layerscope.ingest.phases`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.ingest.lines import Found, Lane, SpanColumns, worker_tracks
 from layerscope.ingest.phases import (
@@ -51,8 +51,7 @@ WARMUP_WINDOW = 5
 WARMUP_TOLERANCE = 0.2
 
 
-@dataclass(slots=True)
-class ProcessSteps:
+class ProcessSteps(Struct):
     """The steps of one process: the columns of the table `steps` but `process`, and the lookup of
     step and phase.
     """

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 _UNKNOWN = -2
 _NONE = -1
 _LOST = "(name lost)"
 
 
-@dataclass(slots=True)
-class StringTable:
+class StringTable(Struct):
     """The texts of a recording with their keys."""
 
     names: dict[str, int] = field(default_factory=dict)
@@ -101,8 +100,7 @@ class StringTable:
         return [{"args": key, "json": text} for text, key in self.args.items()]
 
 
-@dataclass(slots=True)
-class ProcessStrings:
+class ProcessStrings(Struct):
     """The numbers of one process as keys of the recording; `known` is its texts by number and still
     grows.
     """

@@ -8,17 +8,15 @@ span that outlasts its unit belongs to none: it always stays, and counts once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 # Of a process without steps, the spans of one slice; the longer a slice, the fewer operators lie
 # across its ends.
 SLICE_SPANS = 10_000
 
 
-@dataclass(slots=True)
-class Units:
+class Units(Struct):
     """Units of one process by their start; `step` is its number, -1 for a slice. Times in ns of the
     run.
 

@@ -7,10 +7,9 @@ began in a step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 # A duration falls into the bin of the largest power of this that it reaches: a percentile read from
 # the middle of its bin is off by 0.5 % at most.
@@ -34,8 +33,7 @@ def bin_start_ns(bins: np.ndarray) -> np.ndarray:
     return starts
 
 
-@dataclass(slots=True)
-class _Rows:
+class _Rows(Struct):
     """What is added up of one process: columns by row, and the row of each key."""
 
     rows: dict[int, int] = field(default_factory=dict)
@@ -69,8 +67,7 @@ class _Rows:
         return np.array(places, np.intp)
 
 
-@dataclass(slots=True)
-class _Bins:
+class _Bins(Struct):
     """How many spans fell into each bin: pairs of a number (row and bin) and a count, summed up now
     and then.
     """
@@ -97,8 +94,7 @@ class _Bins:
         return found, summed
 
 
-@dataclass(slots=True)
-class SpanTotals:
+class SpanTotals(Struct):
     """Adds spans up. Every array has one entry for each span."""
 
     _rows: dict[int, _Rows] = field(default_factory=dict)

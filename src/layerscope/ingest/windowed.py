@@ -10,9 +10,10 @@ these are none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from layerscope.ingest.lines import Found, Lane, RecordedWindow, SpanColumns
 from layerscope.ingest.phases import EARLIEST, Bools, Int8s, Int32s, Int64s, Timeline
@@ -22,8 +23,7 @@ LATEST = np.iinfo(np.int64).max
 __all__ = ["LATEST", "RecordedWindow", "WindowList", "find_in_windows"]
 
 
-@dataclass(slots=True)
-class WindowList:
+class WindowList(Struct):
     """The windows of one process, in order, without overlap."""
 
     known: list[RecordedWindow]

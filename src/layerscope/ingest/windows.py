@@ -8,10 +8,11 @@ for what is in the tables already.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.ingest.phases import EARLIEST
 from layerscope.ingest.windowed import RecordedWindow, WindowList
@@ -32,8 +33,7 @@ _RULE_BITS = layout.WINDOW_BY_TIME - 1
 Row = dict[str, Any]
 
 
-@dataclass(slots=True)
-class ProcessWindows:
+class ProcessWindows(Struct):
     """The windows of one process; of a recording of everything, none.
 
     `marks` gives those of windows of the process so far: tracks, and records whose times are in ns

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from layerscope.model.events import Problem
-from layerscope.sources.imported import ImportedStacks
 from layerscope.sources.process import SourceProcess
-from layerscope.sources.raw.folder import SamplerFile
+
+if TYPE_CHECKING:
+    from layerscope.sources.imported import ImportedStacks
+    from layerscope.sources.raw.folder import SamplerFile
 
 
 class Source(Protocol):

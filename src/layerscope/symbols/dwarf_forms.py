@@ -14,7 +14,9 @@ Value = int | bytes | None
 Texts = Callable[[str, int], bytes]
 
 ADDRESS = 0x01
-_STRP, _LINE_STRP, _INDIRECT, _IMPLICIT = 0x0E, 0x1F, 0x16, 0x21
+_INDIRECT, _IMPLICIT = 0x16, 0x21
+# Texts that lie in these sections.
+ELSEWHERE: Mapping[int, str] = {0x0E: ".debug_str", 0x1F: ".debug_line_str"}
 _SIZES: Mapping[int, int] = {
     ADDRESS: 8,
     0x05: 2,
@@ -58,8 +60,8 @@ def value(cursor: Cursor, form: int, texts: Texts) -> Value:
         return cursor.uleb()
     if form == 0x0D:
         return cursor.sleb()
-    if form in (_STRP, _LINE_STRP):
-        return texts(".debug_str" if form == _STRP else ".debug_line_str", cursor.offset())
+    if form in ELSEWHERE:
+        return texts(ELSEWHERE[form], cursor.offset())
     if form == 0x08:
         return cursor.text()
     if form in _OFFSETS:

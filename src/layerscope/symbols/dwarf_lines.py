@@ -59,6 +59,7 @@ class Lines:
         self._others: list[int] | None = None
         self._units: dict[int, _Read] = {}
         self._bytes = 0
+        self._is_limited = np.zeros(0, bool)
         self.left_out = 0
 
     @staticmethod
@@ -68,13 +69,14 @@ class Lines:
 
     def find(
         self, elf: Elf, addresses: NDArray[np.uint64], keep: Keep
-    ) -> tuple[list[str | None], NDArray[np.int32]]:
-        """The file and line of each address; None and -1 where there is none. `elf`: the same file
-        as before, open.
+    ) -> tuple[list[str | None], NDArray[np.int32], NDArray[np.bool_]]:
+        """The file and line of each address; None and -1 where there is none, and whether a limit
+        is why. `elf`: the same file as before, open.
 
         `keep`: gives what is kept under a name, or makes and keeps it.
         """
         self._elf, self._keep = elf, keep
+        self._is_limited = np.zeros(len(addresses), bool)
         files: list[str | None] = [None] * len(addresses)
         lines = np.full(len(addresses), -1, np.int32)
         row = np.searchsorted(self._aranges["start"], addresses, "right").astype(np.int64) - 1
@@ -94,7 +96,7 @@ class Lines:
             open_ = open_[self._fill(unit, addresses, open_, files, lines)]
             if not len(open_):
                 break
-        return files, lines
+        return files, lines, self._is_limited & (lines < 0)
 
     def _fill(
         self,
@@ -108,6 +110,7 @@ class Lines:
         read = self._unit(unit, addresses[places], unit in self._named)
         if read is None:
             self.left_out += len(places) if unit in self._named else 0
+            self._is_limited[places] = True
             return np.ones(len(places), bool)
         if not len(read.rows) or read.header is None:
             return np.ones(len(places), bool)
@@ -118,7 +121,7 @@ class Lines:
             file, line = int(read.rows["file"][at]), int(read.rows["line"][at])
             if line > 0:  # 0: the compiler made it of nothing
                 if file not in known:
-                    known[file] = read.header.path(file, read.folder)
+                    known[file] = _path(read.header, file, read.folder)
                 files[place], lines[place] = known[file], line
         return ~found
 
@@ -214,3 +217,10 @@ class Lines:
             unpacked = self._elf.data(section, _SECTION_BYTES)
             self._unpacked[section.name] = unpacked
         return len(unpacked)
+
+
+def _path(header: Header, file: int, folder: bytes) -> str | None:
+    try:
+        return header.path(file, folder)
+    except Damaged:  # its name lies elsewhere
+        return None

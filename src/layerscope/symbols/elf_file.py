@@ -27,6 +27,8 @@ EXECUTED = 4  # SHF_EXECINSTR
 _COMPRESSED = 1 << 11  # SHF_COMPRESSED
 _ZLIB, _ZSTD = 1, 2  # ELFCOMPRESS_
 _MANY_SECTIONS = 0xFFFF  # SHN_XINDEX: the number is in the first section
+_NAMES_BYTES = 1 << 24  # of all sections
+_NAME_BYTES = 64
 _SECTIONS_MOST = 1 << 18  # a build with a section for each function has tens of thousands
 
 HEADER = np.dtype(
@@ -130,8 +132,18 @@ class Elf:
         names = int(head["names"])
         if names == _MANY_SECTIONS and len(self._headers):
             names = int(self._headers["link"][0])
-        self._names = self._headers[names] if names < len(self._headers) else None
-        self.sections = [self._section(row) for row in self._headers]
+        self._names = self._names_of_sections(names)
+        self.sections = [self._section(row) for row in self._headers.tolist()]
+
+    def _names_of_sections(self, number: int) -> bytes:
+        if number >= len(self._headers):
+            return b""
+        at, size = (int(self._headers[field][number]) for field in ("offset", "size"))
+        # A table that is cut ends where the file does.
+        length = min(size, _NAMES_BYTES, max(0, self.content.size - at))
+        with contextlib.suppress(Damaged):
+            return self.content.read(at, length)
+        return b""
 
     def _section_headers(self, at: int, count: int, head: np.void) -> np.ndarray:
         if at == 0:
@@ -144,18 +156,12 @@ class Elf:
             raise Damaged(f"{count} sections")
         return np.frombuffer(self.content.read(at, count * SECTION.itemsize), SECTION)
 
-    def _section(self, row: np.void) -> Section:
-        name = ""
-        if self._names is not None and row["name"] < self._names["size"]:
-            with contextlib.suppress(Damaged):
-                name = self.text(
-                    int(self._names["offset"]), int(self._names["size"]), int(row["name"]), 64
-                )
-        values = (
-            int(row[field])
-            for field in ("type", "flags", "address", "offset", "size", "link", "entry_bytes")
+    def _section(self, row: tuple[int, ...]) -> Section:
+        place, kind, flags, address, offset, size, link, _, _, entry_bytes = row
+        name = self._names[place : place + _NAME_BYTES].partition(b"\0")[0]
+        return Section(
+            name.decode("utf-8", "replace"), kind, flags, address, offset, size, link, entry_bytes
         )
-        return Section(name, *values)
 
     def section(self, name: str) -> Section | None:
         """The first section of this name that has bytes in the file."""

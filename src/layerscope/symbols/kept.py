@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from layerscope.symbols.elf_file import opened
 # Of these tables. A change of their rows, or of what goes into them, needs a new number.
 _VERSION = 1
 _BYTES_MOST = 1 << 28  # of all tables together; that of a large framework has 17 MB
+# The folder is looked through once, and again when so much has been added.
+_TIDY_BYTES = 1 << 24
 # Smaller tables are made faster than found. A line takes far longer than a symbol.
 SYMBOLS_LEAST, LINES_LEAST = 10_000, 500
 
@@ -32,6 +35,20 @@ class Kept:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self._untidy_bytes = _TIDY_BYTES
+
+    def bytes_of(self, key: str) -> bytes | None:
+        """What was kept under `key` by `keep_bytes`; None: nothing."""
+        if self._folder is None:
+            return None
+        found = _read(self._file(key), _is_bytes)
+        return None if found is None else found.tobytes()
+
+    def keep_bytes(self, key: str, content: bytes) -> None:
+        """Keep `content`, if it can be."""
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                self._write(self._file(key), np.frombuffer(content, np.uint8))
 
     def rows(
         self, key: str, make: Callable[[], NDArray[np.void]], is_sound: IsSound, least: int
@@ -43,7 +60,7 @@ class Kept:
         """
         if self._folder is None:
             return make()
-        file = self._folder / f"{key}-{_VERSION}.npy"
+        file = self._file(key)
         found = _read(file, is_sound)
         if found is None:
             found = make()
@@ -52,7 +69,11 @@ class Kept:
                     self._write(file, found)
         return found
 
-    def _write(self, file: Path, rows: NDArray[np.void]) -> None:
+    def _file(self, key: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{key}-{_VERSION}.npy"
+
+    def _write(self, file: Path, rows: NDArray[Any]) -> None:
         cache.make(file.parent)
         descriptor, draft = tempfile.mkstemp(".tmp", dir=file.parent)
         try:
@@ -61,7 +82,14 @@ class Kept:
             os.replace(draft, file)
         finally:
             Path(draft).unlink(missing_ok=True)
-        _remove_oldest(file.parent, file)
+        self._untidy_bytes += rows.nbytes
+        if self._untidy_bytes >= _TIDY_BYTES:
+            self._untidy_bytes = 0
+            _remove_oldest(file.parent, file)
+
+
+def _is_bytes(rows: NDArray[Any]) -> bool:
+    return rows.dtype == np.uint8 and rows.ndim == 1
 
 
 def _read(file: Path, is_sound: IsSound) -> NDArray[np.void] | None:

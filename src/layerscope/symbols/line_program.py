@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerscope.symbols.cursor import Cursor
-from layerscope.symbols.dwarf_forms import Texts, value
+from layerscope.symbols.dwarf_forms import ELSEWHERE, Texts, Value, value
 from layerscope.symbols.elf_file import Damaged
 
+# A name, or the section that has it and the place there.
+Name = bytes | tuple[str, int]
 _PATH, _DIRECTORY = 1, 2  # DW_LNCT_
 _FILES_MOST = 1 << 17
 # A row of the table. `file`: number of its name, -1: the code ends here.
@@ -36,7 +38,8 @@ _ADDRESSES = (1 << 64) - 1
 @dataclass(frozen=True, slots=True)
 class Header:
     """What stands before a program. `files`: (name, number of its folder), of DWARF 5 from 0 on,
-    else from 1 on.
+    else from 1 on. A name that lies elsewhere is read by `texts` when it is asked for: nearly all
+    files are headers that no code comes from.
     """
 
     version: int
@@ -44,9 +47,10 @@ class Header:
     line_base: int
     line_range: int
     operands: tuple[int, ...]  # how many operands each standard opcode has, from the first on
-    folders: list[bytes]
-    files: list[tuple[bytes, int]]
+    folders: list[Name]
+    files: list[tuple[Name, int]]
     program: bytes
+    texts: Texts
 
     def path(self, number: int, folder: bytes) -> str | None:
         """The path of a file; `folder` is where it was compiled. None where there is no file of
@@ -58,7 +62,11 @@ class Header:
         name, of = self.files[index]
         of = of if self.version >= 5 else of - 1
         inside = self.folders[of] if 0 <= of < len(self.folders) else b""
-        return os.path.normpath(os.fsdecode(os.path.join(folder, inside, name)))
+        parts = (folder, self._text(inside), self._text(name))
+        return os.path.normpath(os.fsdecode(os.path.join(*parts)))
+
+    def _text(self, name: Name) -> bytes:
+        return name if isinstance(name, bytes) else self.texts(*name)
 
 
 def header(data: bytes, texts: Texts) -> Header:
@@ -90,25 +98,43 @@ def header(data: bytes, texts: Texts) -> Header:
     else:
         folders, files = _old_names(cursor)
     return Header(
-        version, step_bytes, line_base, line_range, operands, folders, files, data[program:end]
+        version,
+        step_bytes,
+        line_base,
+        line_range,
+        operands,
+        folders,
+        files,
+        data[program:end],
+        texts,
     )
 
 
-def _entries(cursor: Cursor, texts: Texts) -> list[tuple[bytes, int]]:
+def _entries(cursor: Cursor, texts: Texts) -> list[tuple[Name, int]]:
     formats = [(cursor.uleb(), cursor.uleb()) for _ in range(cursor.number(1))]
     count = cursor.uleb()
     if count > _FILES_MOST:
         raise Damaged(f"{count} files")
-    found = []
+    found: list[tuple[Name, int]] = []
     for _ in range(count):
-        values = {kind: value(cursor, form, texts) for kind, form in formats}
-        name, of = values.get(_PATH), values.get(_DIRECTORY)
-        found.append((name if isinstance(name, bytes) else b"", of if isinstance(of, int) else 0))
+        name: Name = b""
+        of = 0
+        for kind, form in formats:
+            if form in ELSEWHERE:
+                told: Value | Name = (ELSEWHERE[form], cursor.offset())
+            else:
+                told = value(cursor, form, texts)
+            if kind == _PATH:
+                name = told if isinstance(told, (bytes, tuple)) else b""
+            elif kind == _DIRECTORY:
+                of = told if isinstance(told, int) else 0
+        found.append((name, of))
     return found
 
 
-def _old_names(cursor: Cursor) -> tuple[list[bytes], list[tuple[bytes, int]]]:
-    folders, files = [], []
+def _old_names(cursor: Cursor) -> tuple[list[Name], list[tuple[Name, int]]]:
+    folders: list[Name] = []
+    files: list[tuple[Name, int]] = []
     while name := cursor.text():
         folders.append(name)
     while name := cursor.text():

@@ -4,9 +4,15 @@ The format is that of Objects/locations.md in CPython's sources (InternalDocs/co
 newer ones). An entry begins with a byte whose highest bit is set: bits 3 to 6 say of what kind it
 is, bits 0 to 2 how many instructions of two bytes it is for, less one. What follows are numbers of
 six bits a byte, the lowest first; bit 6 says that there is more.
+
+The tables of many code objects are decoded in one go: a program has hundreds of them, and a table
+has more entries than instructions that were ever seen.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,60 +25,103 @@ _NO_LOCATION, _LONG, _NO_COLUMNS, _ONE_LINE = (
     10,
 )  # _ONE_LINE and the two behind it: 0, 1, 2 lines on
 _UNIT_BYTES = 2
-_NUMBER_BITS_MOST = (
-    36  # more than any line needs; a damaged table must not make numbers of a megabyte
-)
+_NUMBER_BYTES = 6  # of 6 bits: more than any line needs
+_PIECE_BYTES = 1 << 20  # of tables that are decoded in one go
+_LINES = 1 << 31
+
+
+class LineTable(NamedTuple):
+    """What a code object tells of its lines: co_firstlineno, co_linetable; `python`: 11 for 3.11,
+    and so on.
+    """
+
+    python: int
+    first_line: int
+    content: bytes
 
 
 def code_lines(
     python: int, first_line: int, table: bytes, places: NDArray[np.integer]
 ) -> NDArray[np.int32]:
-    """The line of each place in a code object, -1: none, as for what the compiler adds.
+    """The line of each place in one code object, as `lines_in_codes` tells it."""
+    table_of = np.zeros(len(places), np.int64)
+    return lines_in_codes([LineTable(python, first_line, table)], table_of, places)
 
-    `python`: 11 for 3.11, and so on; of others nothing is known. `first_line`, `table`:
-    co_firstlineno, co_linetable. `places`: indices of instructions in bytes. What lies behind a
-    damaged entry, or behind the table, has no line.
+
+def lines_in_codes(
+    tables: Sequence[LineTable], table_of: NDArray[np.integer], places: NDArray[np.integer]
+) -> NDArray[np.int32]:
+    """The line of each place, -1: none, as for what the compiler adds.
+
+    `table_of`: which of `tables` each place is in; `places`: indices of instructions in bytes. Of
+    tables of other Pythons nothing is known. What lies behind a damaged entry, or behind the table,
+    has no line.
     """
     found = np.full(len(places), -1, np.int32)
-    if python not in PYTHONS:
-        return found
-    ends, lines = _entries(first_line, table)
-    if len(ends):
-        entry = np.searchsorted(ends, places, "right")
-        inside = (np.asarray(places) >= 0) & (entry < len(ends))
-        found[inside] = lines[entry[inside]]
+    of = np.asarray(table_of).astype(np.int64)
+    inside = np.asarray(places).astype(np.int64)
+    for first, behind in _pieces(tables):
+        mine = np.flatnonzero((of >= first) & (of < behind))
+        if len(mine):
+            found[mine] = _lines(tables[first:behind], of[mine] - first, inside[mine])
     return found
 
 
-def _entries(first_line: int, table: bytes) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Where each entry ends, in bytes of instructions, and its line."""
-    ends: list[int] = []
-    lines: list[int] = []
-    line, end, at = first_line, 0, 0
-    while at < len(table) and table[at] & 0x80:
-        kind, units = table[at] >> 3 & 15, (table[at] & 7) + 1
-        if kind in (_LONG, _NO_COLUMNS):
-            line += _signed(table, at + 1)
-        elif _ONE_LINE <= kind < _NO_COLUMNS:
-            line += kind - _ONE_LINE
-        if not -(1 << 31) <= line < 1 << 31:
-            break
-        end += units * _UNIT_BYTES
-        ends.append(end)
-        lines.append(line if kind != _NO_LOCATION else -1)
-        at += 1
-        while at < len(table) and not table[at] & 0x80:
-            at += 1
-    return np.array(ends, np.int64), np.array(lines, np.int32)
+def _pieces(tables: Sequence[LineTable]) -> Iterator[tuple[int, int]]:
+    first = size = 0
+    for number, table in enumerate(tables):
+        if size and size + len(table.content) > _PIECE_BYTES:
+            yield first, number
+            first, size = number, 0
+        size += len(table.content)
+    yield first, len(tables)
 
 
-def _signed(table: bytes, at: int) -> int:
-    """The number at `at`: its lowest bit is its sign."""
-    value = shift = 0
-    while at < len(table) and shift < _NUMBER_BITS_MOST:
-        value |= (table[at] & 63) << shift
-        if not table[at] & 64:
-            break
-        shift += 6
-        at += 1
-    return -(value >> 1) if value & 1 else value >> 1
+def _lines(
+    tables: Sequence[LineTable], table_of: NDArray[np.int64], places: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    contents = [
+        each.content if each.python in PYTHONS and each.content[:1] >= b"\x80" else b""
+        for each in tables
+    ]
+    bytes_behind = np.cumsum([len(content) for content in contents])
+    octets = np.frombuffer(b"".join(contents), np.uint8)
+    heads = np.flatnonzero(octets & 0x80)
+    # The entries of all tables one after the other, and which are those of each table.
+    entries_behind = np.searchsorted(heads, bytes_behind)
+    entries = np.diff(entries_behind, prepend=0)
+    ends = np.append(0, np.cumsum(_UNIT_BYTES * ((octets[heads] & 7) + np.int64(1))))
+    first_place, end_place = ends[entries_behind - entries], ends[entries_behind]
+    found = np.full(len(places), -1, np.int32)
+    asked = first_place[table_of] + np.maximum(places, 0)
+    is_inside = (places >= 0) & (places < (end_place - first_place)[table_of])
+    entry = np.searchsorted(ends[1:], asked[is_inside], "right")
+    moves = np.append(0, np.cumsum(_moves(octets, heads, np.repeat(bytes_behind, entries))))
+    first_line = np.array([each.first_line for each in tables], np.int64)
+    lines = moves[1:] + np.repeat(first_line - moves[entries_behind - entries], entries)
+    has_none = octets[heads] >> 3 & 15 == _NO_LOCATION
+    is_damaged = (lines < -_LINES) | (lines >= _LINES)
+    if is_damaged.any():
+        damaged = np.append(0, np.cumsum(is_damaged))
+        has_none |= damaged[1:] > np.repeat(damaged[entries_behind - entries], entries)
+    found[is_inside] = np.where(has_none, -1, lines)[entry]
+    return found
+
+
+def _moves(
+    octets: NDArray[np.uint8], heads: NDArray[np.int64], behind: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """How many lines on each entry is; `behind`: where its table ends."""
+    kind = octets[heads] >> 3 & 15
+    moves = np.where((kind >= _ONE_LINE) & (kind < _NO_COLUMNS), kind - np.int64(_ONE_LINE), 0)
+    told = np.flatnonzero((kind == _LONG) | (kind == _NO_COLUMNS))
+    value = np.zeros(len(told), np.int64)
+    goes_on = np.arange(len(told))
+    for number in range(_NUMBER_BYTES):
+        at = heads[told[goes_on]] + 1 + number
+        is_there = at < behind[told[goes_on]]
+        goes_on, octet = goes_on[is_there], octets[at[is_there]].astype(np.int64)
+        value[goes_on] |= (octet & 63) << 6 * number
+        goes_on = goes_on[octet & 64 > 0]
+    moves[told] = np.where(value & 1, -(value >> 1), value >> 1)  # the lowest bit is the sign
+    return moves

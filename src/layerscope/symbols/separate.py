@@ -45,15 +45,23 @@ def debug_file(path: Path, elf: Elf, identity: bytes) -> Path | None:
 
     One with another build id, or with another checksum than the file says, is of another build.
     """
-    if len(identity) > 1:
-        digits = identity.hex()
-        found = DEBUG / ".build-id" / digits[:2] / f"{digits[2:]}.debug"
-        if _has_build_id(found, identity):
-            return found
-    for found, checksum in _linked(path, elf):
+    for found, checksum in _candidates(path, elf, identity):
         if _has_build_id(found, identity) if identity else _has_checksum(found, checksum):
             return found
     return None
+
+
+def places(path: Path, elf: Elf, identity: bytes) -> list[Path]:
+    """All files that `debug_file` looks for."""
+    return [found for found, _ in _candidates(path, elf, identity)]
+
+
+def _candidates(path: Path, elf: Elf, identity: bytes) -> Iterator[tuple[Path, int]]:
+    """What may be the debug file, the best first, and the checksum that it has."""
+    if len(identity) > 1:
+        digits = identity.hex()
+        yield DEBUG / ".build-id" / digits[:2] / f"{digits[2:]}.debug", 0
+    yield from _linked(path, elf)
 
 
 def _linked(path: Path, elf: Elf) -> Iterator[tuple[Path, int]]:

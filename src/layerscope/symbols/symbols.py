@@ -4,38 +4,35 @@ program ran.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from dataclasses import dataclass
+import re
+import weakref
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.host import clock
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
 from layerscope.symbols import perf_map as perf_maps
-from layerscope.symbols.demangling import Demangler
 from layerscope.symbols.elf_file import VDSO, Damaged, build_id, opened, vdso
 from layerscope.symbols.kept import Kept
-from layerscope.symbols.kernel_table import KernelTable
+from layerscope.symbols.known_addresses import KnownAddresses, Named
 from layerscope.symbols.objects import ElfObject, Identity, identity
+from layerscope.symbols.short_names import short
 
+if TYPE_CHECKING:
+    from layerscope.symbols.demangling import Demangler
+    from layerscope.symbols.kernel_table import KernelTable
+
+_MAY_BE_MANGLED = re.compile("_[ZR]")
 _NAMES = "names of functions in it"
 _PROBLEMS_MOST = 64
-
-
-@dataclass(slots=True)
-class Named:
-    """What is known of addresses, a row for each that was asked for.
-
-    `name`: demangled, "" where nothing is known. `file`: the source file, None where it is not
-    known. `line`: -1 where it is not known.
-    """
-
-    name: list[str]
-    file: list[str | None]
-    line: NDArray[np.int32]
+_OPEN_MOST = 64
 
 
 class Symbols:
@@ -48,10 +45,13 @@ class Symbols:
     def __init__(self, cache: Path | None) -> None:
         self.problems: list[Problem] = []
         self._kept = Kept(cache)
-        self._demangler = Demangler()
+        self._open: dict[str, int] = {}  # by path its descriptor
+        self._let_go = weakref.finalize(self, _close, self._open)
+        self._demangler: Demangler | None = None
         self._objects: dict[tuple[str, bytes], ElfObject] = {}
         self._kernel: KernelTable | None = None
         self._reported: set[tuple[str, str]] = set()
+        self._of_kernel: dict[str, KnownAddresses] = {}  # by boot
 
     def __enter__(self) -> Symbols:
         return self
@@ -65,8 +65,18 @@ class Symbols:
         self.close()
 
     def close(self) -> None:
-        """End the process that demangles. What was found stays usable, and more can be asked."""
-        self._demangler.close()
+        """End the process that demangles, and keep no file open. What was found stays usable, and
+        more can be asked.
+        """
+        self._let_go()
+        if self._demangler is not None:
+            self._demangler.close()
+
+    def keep_open(self, path: str) -> None:
+        """Keep a file until `close` that may be gone when its names are asked for."""
+        if len(self._open) < _OPEN_MOST and path not in self._open:
+            with contextlib.suppress(OSError), opened(path) as descriptor:
+                self._open[path] = os.dup(descriptor)
 
     def native(
         self, path: str, build_id: bytes, addresses: NDArray[np.uint64], mtime_ns: int = 0
@@ -79,9 +89,10 @@ class Symbols:
         """
         asked, back = np.unique(np.asarray(addresses, np.uint64), return_inverse=True)
         found = self._native(path, build_id, asked, mtime_ns)
-        rows = back.tolist()
-        return Named(
-            [found.name[row] for row in rows], [found.file[row] for row in rows], found.line[back]
+        return (
+            found
+            if len(back) == len(asked) and np.all(back[1:] > back[:-1])
+            else _taken(found, back)
         )
 
     def _native(
@@ -91,16 +102,11 @@ class Symbols:
         if not path.startswith("/") and path != VDSO:
             return result
         try:
-            with vdso() if path == VDSO else opened(path) as descriptor:
+            with self._opened(path) as descriptor:
                 known = self._object(path, identity_asked, descriptor, mtime_ns)
                 if known is None:
                     return result
-                result.name = self._demangled(known.find(descriptor, self._kept, addresses))
-                lines = known.find_lines(descriptor, self._kept, addresses)
-                if lines is not None:
-                    result.file, result.line = lines
-                if known.lines is not None and known.lines.left_out:
-                    self._tell_left_out(path)
+                return self._of_object(known, descriptor, addresses)
         except FileNotFoundError:
             self._tell(
                 "object_gone",
@@ -119,6 +125,32 @@ class Symbols:
             self._tell(
                 "object_damaged", path, f"{path} is no sound ELF file: {error}", "install it again"
             )
+        return result
+
+    def _opened(self, path: str) -> contextlib.AbstractContextManager[int]:
+        if path in self._open:
+            return contextlib.nullcontext(self._open[path])
+        return vdso() if path == VDSO else opened(path)
+
+    def _of_object(self, known: ElfObject, descriptor: int, addresses: NDArray[np.uint64]) -> Named:
+        """The names of addresses in an open file, each once; what is new is remembered."""
+        remembered = known.known(self._kept)
+        rows = remembered.rows_of(addresses)
+        is_new = rows < 0
+        if not is_new.any():
+            return remembered.named(rows)
+        found = known.tables.find(descriptor, self._kept, addresses[is_new])
+        names = self._demangled(found.names)
+        new = Named(names, list(map(short, names)), found.files, found.lines)
+        # Where the known rows and the new ones lie when they are put one behind the other.
+        place = np.cumsum(np.where(is_new, 0, 1)) - 1
+        place[is_new] = np.count_nonzero(~is_new) + np.arange(len(names))
+        result = _taken(_joined(remembered.named(rows[~is_new]), new), place)
+        if known.tables.has_left_out:
+            self._tell_left_out(str(known.path))
+        if self._demangler is None or not self._demangler.failed:
+            whole = np.flatnonzero(~found.is_limited)
+            remembered.learn(addresses[is_new][whole], _taken(new, whole), found.beside)
         return result
 
     def _object(self, path: str, asked: bytes, descriptor: int, mtime_ns: int) -> ElfObject | None:
@@ -144,7 +176,26 @@ class Symbols:
         """Functions of the kernel that runs now; "" everywhere if it tells this user no
         addresses.
         """
+        asked, back = np.unique(np.asarray(addresses, np.uint64), return_inverse=True)
+        boot = clock.boot()
+        if boot not in self._of_kernel:
+            self._of_kernel[boot] = KnownAddresses(self._kept if boot else Kept(None), f"k-{boot}")
+        remembered = self._of_kernel[boot]
+        rows = remembered.rows_of(asked)
+        is_new = rows < 0
+        if not is_new.any():
+            return _taken(remembered.named(rows), back)
+        names = self._kernel_names(asked)
+        # Modules come and go; what is in none of them stays where it is until the next boot.
+        stays = np.flatnonzero(is_new & [bool(name) and not name.endswith("]") for name in names])
+        found = _nothing(len(asked))._replace(name=names, short=names)
+        remembered.learn(asked[stays], _taken(found, stays))
+        return _taken(found, back)
+
+    def _kernel_names(self, addresses: NDArray[np.uint64]) -> list[str]:
         if self._kernel is None:
+            from layerscope.symbols.kernel_table import KernelTable
+
             self._kernel = KernelTable()
         if self._kernel.hidden:
             self._tell(
@@ -154,9 +205,7 @@ class Symbols:
                 "as root: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
                 "names of functions of the kernel",
             )
-        result = _nothing(len(addresses))
-        result.name = self._kernel.names(np.asarray(addresses, np.uint64))
-        return result
+        return self._kernel.names(addresses)
 
     def jit(self, perf_map: Path | None, addresses: NDArray[np.uint64]) -> Named:
         """Names of code that was made while the program ran, by its map /tmp/perf-PID.map; None:
@@ -165,9 +214,8 @@ class Symbols:
         result = _nothing(len(addresses))
         if perf_map is not None:
             try:
-                result.name = self._demangled(
-                    perf_maps.names(perf_map, np.asarray(addresses, np.uint64))
-                )
+                names = self._demangled(perf_maps.names(perf_map, np.asarray(addresses, np.uint64)))
+                result = result._replace(name=names, short=names)
             except OSError as error:
                 what = f"{perf_map} cannot be read: {error.strerror}"
                 self._tell(
@@ -176,6 +224,12 @@ class Symbols:
         return result
 
     def _demangled(self, names: list[str]) -> list[str]:
+        if not any(map(_MAY_BE_MANGLED.match, names)):
+            return names
+        if self._demangler is None:
+            from layerscope.symbols.demangling import Demangler
+
+            self._demangler = Demangler()
         found = self._demangler.names([name.removesuffix("@plt") for name in names])
         if self._demangler.failed:
             self._tell(
@@ -209,8 +263,30 @@ class Symbols:
         self.problems.append(problem)
 
 
+def _close(descriptors: dict[str, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
+
+
 def _nothing(count: int) -> Named:
     names = [""] * count
+    short_names = [""] * count
     files: list[str | None] = [None] * count
     lines = np.full(count, -1, np.int32)
-    return Named(names, files, lines)
+    return Named(names, short_names, files, lines)
+
+
+def _joined(one: Named, other: Named) -> Named:
+    return Named(
+        one.name + other.name,
+        one.short + other.short,
+        one.file + other.file,
+        np.concatenate([one.line, other.line]),
+    )
+
+
+def _taken(found: Named, rows: NDArray[np.int64]) -> Named:
+    """Some rows, in this order."""
+    at = rows.tolist()
+    name, short_name = ([column[row] for row in at] for column in (found.name, found.short))
+    return Named(name, short_name, [found.file[row] for row in at], found.line[rows])

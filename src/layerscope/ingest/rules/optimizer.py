@@ -27,9 +27,8 @@ as forward.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.ingest.lines import (
     Found,
@@ -91,8 +90,7 @@ def steps_of(
     return Found(rule, [lane], leading.instance)
 
 
-@dataclass(frozen=True, slots=True)
-class _Leading:
+class _Leading(Struct, frozen=True):
     """The calls of the first optimizer, and the `first` of them; `instance`: None if no call says
     of which it is.
     """

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from layerscope.model.events import Problem
 from layerscope.rawfile import json_files, raw_file, sampler_file
 from layerscope.rawfile.log_files import WINDOWS, has_logs
 from layerscope.sources.raw.process import RawProcess
-from layerscope.sources.raw.stock_windows import StockWindows, problems_of_windows
 
 
 class RawFolder:
@@ -42,17 +42,27 @@ class RawFolder:
         `main_pid`: the program's. `is_windowed`: the user asked for a window.
         """
         new = self.new_processes()
-        windows = [StockWindows(path) for path in sorted(self.raw.glob(f"*/{WINDOWS}"))]
+        listed = sorted(self.raw.glob(f"*/{WINDOWS}"))
+        if listed:
+            new += self._add_windows(listed, is_windowed)
+        if has_logs(self.raw):
+            from layerscope.sources.raw.logs import merge_logs
+
+            self.problems += merge_logs(self.raw, list(self._processes.values()), main_pid)
+        return new
+
+    def _add_windows(self, listed: list[Path], is_windowed: bool) -> list[RawProcess]:
+        """Read windows of frameworks' own profilers. Processes of which nothing else is there."""
+        from layerscope.sources.raw.stock_windows import StockWindows, problems_of_windows
+
+        new = []
+        windows = [StockWindows(path) for path in listed]
         for one in windows:
             if one.windows and one.raw_file not in self._processes:
                 new.append(self._add(one.raw_file))
             if one.windows:
                 self._processes[one.raw_file].append(one)
         self.problems += problems_of_windows(windows, is_windowed)
-        if has_logs(self.raw):
-            from layerscope.sources.raw.logs import merge_logs
-
-            self.problems += merge_logs(self.raw, list(self._processes.values()), main_pid)
         return new
 
     def _add(self, path: Path) -> RawProcess:
@@ -69,8 +79,7 @@ class RawFolder:
         return left
 
 
-@dataclass(frozen=True, slots=True)
-class SamplerFile:
+class SamplerFile(Struct, frozen=True):
     """The raw file of a sampler. `rank` and `shift_ns`: as of `RawFolder`."""
 
     path: Path

@@ -4,17 +4,15 @@ once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.clocks import Conversion
 from layerscope.rawfile import dtypes
 from layerscope.sources.process import Marks
 
 
-@dataclass(slots=True)
-class MarkList:
+class MarkList(Struct):
     """Grows by doubling, so that looking at it often costs little however many there are."""
 
     _count: int = 0

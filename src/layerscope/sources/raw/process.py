@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from layerscope.model.clocks import Elsewhere, Identity
 from layerscope.rawfile import raw_file
 from layerscope.sources.process import SourceProcess
 from layerscope.sources.raw.decoder import Decoder
-from layerscope.sources.raw.late_spans import LateChunks
-from layerscope.sources.raw.stock_windows import StockWindows
+
+if TYPE_CHECKING:
+    from layerscope.sources.raw.late_spans import LateChunks
+    from layerscope.sources.raw.stock_windows import StockWindows
 
 
 class RawProcess(SourceProcess):

@@ -1,0 +1,160 @@
+"""The frames of one file of a sampler, and what they are called.
+
+They are collected while the program runs, and named all at once when somebody has to know: opening
+libraries and debugging information beside the program would take its time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct, field
+
+from layerscope.host import clock
+from layerscope.ingest.frames import (
+    CUT,
+    JIT,
+    KERNEL,
+    NATIVE,
+    OF_KERNEL,
+    PYTHON,
+    FrameNames,
+    Meaning,
+)
+from layerscope.rawfile import jit_maps, sampler_file
+from layerscope.sources.raw.stacks import SampledFile
+
+# Libraries that a program has made may be gone when it has ended.
+_PASSING = ("/tmp/", "/var/tmp/", "/dev/shm/")
+
+
+class FileFrames(Struct):
+    """The frames of one file of a sampler, which counts them by itself; `raw`: the folder that it
+    is in.
+    """
+
+    frames: FrameNames
+    file: SampledFile
+    raw: Path
+    _new: list[np.ndarray] = field(default_factory=list)
+    _objects: int = 0  # so many of the file's have been looked at
+    # Of those that have names, by their numbers.
+    keys: list[int] = field(default_factory=list)
+    meanings: list[Meaning] = field(default_factory=list)
+
+    def add(self, rows: np.ndarray) -> None:
+        """Take in new frames of the file, in the order of their numbers."""
+        if len(rows):
+            self._new.append(rows)
+        for known in self.file.objects[self._objects :]:
+            if known.path.startswith((*_PASSING, os.environ.get("TMPDIR") or _PASSING[0])):
+                self.frames.symbols.keep_open(known.path)
+        self._objects = len(self.file.objects)
+
+    def name(self) -> None:
+        """Give those names that have none yet."""
+        if not self._new:
+            return
+        rows = np.concatenate(self._new)
+        self._new.clear()
+        keys = np.zeros(len(rows), np.int64)
+        is_python = rows["kind"] == sampler_file.PYTHON
+        python = np.flatnonzero(is_python)
+        if len(python):
+            keys[python] = self._python(rows["of"][python], rows["address"][python])
+        for mine in _alike(rows, np.flatnonzero(~is_python)):
+            first = rows[mine[0]]
+            keys[mine] = self._named(int(first["kind"]), int(first["of"]), rows["address"][mine])
+        self.keys += keys.tolist()
+        self.meanings += [self.frames.meaning_of(key) for key in keys.tolist()]
+
+    def _named(self, kind: int, of: int, addresses: np.ndarray) -> list[int]:
+        """Keys of new frames of one object, code or process."""
+        if kind == sampler_file.NATIVE:
+            return self._native(of, addresses)
+        if kind == sampler_file.JIT:
+            pid = int(self.file.processes[of]["pid"]) if of in self.file.processes else 0
+            return self.frames.jit(
+                self.raw / jit_maps.FOLDER / f"perf-{pid}.map", addresses.tolist()
+            )
+        if kind == sampler_file.MADE:
+            name = self.file.made[of]
+            return [
+                self.frames.once(NATIVE, name, JIT, object_=JIT, address=one)
+                for one in addresses.tolist()
+            ]
+        if kind == sampler_file.KERNEL:
+            return self._kernel(addresses)
+        return [self.frames.once(NATIVE, CUT, "")] * len(addresses)
+
+    def _kernel(self, addresses: np.ndarray) -> list[int]:
+        boot = self.file.settings.get("boot", "")
+        if (
+            not addresses.any() or not boot or boot != clock.boot()
+        ):  # another kernel, or at other addresses
+            return [self.frames.kernel] * len(addresses)
+        found = self.frames.symbols.kernel(addresses)
+        return [
+            self.frames.once(OF_KERNEL, name, KERNEL, object_=KERNEL)
+            if name
+            else self.frames.kernel
+            for name in found.name
+        ]
+
+    def _native(self, of: int, addresses: np.ndarray) -> list[int]:
+        known = self.file.objects[of]
+        unnamed = Path(known.path).name or known.path
+        unnamed = unnamed if unnamed.startswith("[") else f"[{unnamed}]"
+        found = self.frames.symbols.native(known.path, known.build_id, addresses, known.mtime_ns)
+        build_id = known.build_id.hex() or None
+        keys = []
+        for text, short, file, line, address in zip(
+            found.name,
+            found.short,
+            found.file,
+            found.line.tolist(),
+            addresses.tolist(),
+            strict=True,
+        ):
+            name = short or unnamed
+            keys.append(
+                self.frames.once(
+                    NATIVE,
+                    name,
+                    known.path,
+                    file,
+                    line if line >= 0 else None,
+                    text if text != name else None,
+                    known.path,
+                    build_id,
+                    address,
+                )
+            )
+        return keys
+
+    def _python(self, of: np.ndarray, addresses: np.ndarray) -> list[int]:
+        """Keys of new frames of Python, which are of these code objects."""
+        from layerscope.symbols import LineTable, lines_in_codes
+
+        codes, which = np.unique(of, return_inverse=True)
+        mine = [self.file.codes[code] for code in codes.tolist()]
+        tables = [LineTable(code.python, code.first_line, code.lines) for code in mine]
+        lines = lines_in_codes(tables, which, addresses.astype(np.int64))
+        return [
+            self.frames.once(
+                PYTHON, code.name, code.file, code.file, line if line >= 0 else code.first_line
+            )
+            for code, line in zip([mine[at] for at in which.tolist()], lines.tolist(), strict=True)
+        ]
+
+
+def _alike(rows: np.ndarray, some: np.ndarray) -> Iterator[np.ndarray]:
+    """Which of `some` rows are of one kind and of one object, code or process."""
+    if len(some):
+        of = rows["kind"][some].astype(np.int64) << 32 | rows["of"][some]
+        order = np.argsort(of, kind="stable")
+        firsts = np.flatnonzero(np.diff(of[order], prepend=-1))
+        yield from np.split(some[order], firsts[1:])

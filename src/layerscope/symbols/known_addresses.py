@@ -1,0 +1,140 @@
+"""What was found out about addresses of one file, kept in the user's cache: a recording of the same
+program asks for the same ones, and neither symbols nor debugging information are opened again.
+
+A file of the cache has a header, a row of `ROW` for each address, and the texts that these number.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.symbols.kept import Kept
+
+# The first text is empty: of what is not known. `line`: -1 where it is not known.
+ROW = np.dtype(
+    [("address", "<u8"), ("name", "<u4"), ("short", "<u4"), ("file", "<u4"), ("line", "<i4")]
+)
+# Magic, checksum of all that follows, rows, the texts about files beside.
+_HEADER = struct.Struct("<8sIII")
+# A change of how names are made, such as of `short_names`, needs another number.
+_MAGIC = b"LSNAMES1"
+_ADDRESSES_MOST = 1 << 18
+
+
+class Named(NamedTuple):
+    """What is known of addresses, a row for each that was asked for.
+
+    `name`: demangled, "" where nothing is known; `short`: the same for a flame graph. `file`: the
+    source file, None where it is not known. `line`: -1 where it is not known.
+    """
+
+    name: list[str]
+    short: list[str]
+    file: list[str | None]
+    line: NDArray[np.int32]
+
+
+class KnownAddresses:
+    """The addresses of one file, kept under `key`.
+
+    What is known holds as long as `beside` are what they were: the files that may have its
+    debugging information.
+    """
+
+    def __init__(self, kept: Kept, key: str) -> None:
+        self._kept = kept
+        self._key = f"{key}-names"
+        self._rows = np.zeros(0, ROW)
+        self._texts = [""]
+        self._beside: list[str] = []
+        self._read()
+
+    def rows_of(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The row of each address; -1: nothing is known of it."""
+        known = self._rows["address"]
+        row = np.searchsorted(known, addresses).astype(np.int64)
+        is_known = np.append(known, 0)[row] == addresses
+        is_known &= row < len(known)
+        return np.where(is_known, row, -1)
+
+    def named(self, rows: NDArray[np.int64]) -> Named:
+        """What is known of rows, none of them -1."""
+        mine, texts = self._rows[rows], self._texts
+        return Named(
+            [texts[number] for number in mine["name"].tolist()],
+            [texts[number] for number in mine["short"].tolist()],
+            [texts[number] or None for number in mine["file"].tolist()],
+            mine["line"],
+        )
+
+    def learn(
+        self, addresses: NDArray[np.uint64], found: Named, beside: Sequence[Path] = ()
+    ) -> None:
+        """Keep what was found out about addresses of which nothing was known."""
+        if not len(addresses):
+            return
+        if len(self._rows) + len(addresses) > _ADDRESSES_MOST:
+            self._forget()
+            addresses = addresses[:_ADDRESSES_MOST]
+        numbers = dict(zip(self._texts, count(), strict=False))
+        rows = np.zeros(len(addresses), ROW)
+        rows["address"], rows["line"] = addresses, found.line[: len(rows)]
+        for column, texts in (("name", found.name), ("short", found.short), ("file", found.file)):
+            rows[column] = [
+                numbers.setdefault(text or "", len(numbers)) for text in texts[: len(rows)]
+            ]
+        self._texts = list(numbers)
+        rows = np.concatenate([self._rows, rows])
+        self._rows = rows[np.argsort(rows["address"], kind="stable")]
+        self._beside = [part for path in beside for part in (str(path), _state_of(str(path)))]
+        self._write()
+
+    def _forget(self) -> None:
+        self._rows, self._texts, self._beside = np.zeros(0, ROW), [""], []
+
+    def _write(self) -> None:
+        texts = "\0".join([*self._beside, *self._texts]).encode("utf-8", "surrogateescape")
+        content = self._rows.tobytes() + texts
+        counts = struct.pack("<II", len(self._rows), len(self._beside))
+        checksum = zlib.crc32(content, zlib.crc32(counts))
+        self._kept.keep_bytes(
+            self._key,
+            _HEADER.pack(_MAGIC, checksum, len(self._rows), len(self._beside)) + content,
+        )
+
+    def _read(self) -> None:
+        content = self._kept.bytes_of(self._key)
+        if content is None or len(content) < _HEADER.size:
+            return
+        magic, checksum, rows, beside = _HEADER.unpack_from(content)
+        end = _HEADER.size + rows * ROW.itemsize
+        counted = zlib.crc32(content[_HEADER.size - 8 : _HEADER.size])
+        if (
+            magic != _MAGIC
+            or end > len(content)
+            or zlib.crc32(memoryview(content)[_HEADER.size :], counted) != checksum
+        ):
+            return
+        texts = content[end:].decode("utf-8", "surrogateescape").split("\0")
+        files, states = texts[:beside:2], texts[1:beside:2]
+        if all(_state_of(file) == state for file, state in zip(files, states, strict=True)):
+            self._rows = np.frombuffer(content, ROW, rows, _HEADER.size)
+            self._beside, self._texts = texts[:beside], texts[beside:]
+
+
+def _state_of(path: str) -> str:
+    """What changes when a file comes, goes or is written anew."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ""
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
