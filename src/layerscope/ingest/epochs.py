@@ -395,7 +395,9 @@ class _Epoch:
         them.
         """
         left = unsettled(self.columns, mine, self.main_tracks, since_ns)
-        return np.setdiff1d(mine, left, assume_unique=True) if len(left) < len(mine) else mine
+        if len(left) == len(mine):
+            return mine
+        return np.setdiff1d(mine, left, assume_unique=True)
 
 
 def _units(process: IngestedProcess, stretch: Stretch, start_ns: np.ndarray) -> Units:

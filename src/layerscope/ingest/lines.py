@@ -165,22 +165,23 @@ def worker_tracks(spans: SpanColumns) -> Bools:
 
 def line_of(spans: SpanColumns, track: int, workers: Bools) -> Line:
     """The spans of a track, with the autograd and optimizer spans of the worker tracks."""
-    mine = spans.track == track
+    belongs = spans.track == track
     if workers.any():
-        mine |= workers[spans.track] & ((spans.kind == BACKWARD) | (spans.kind == OPTIMIZER))
-    return _line(spans, np.flatnonzero(mine))
+        on_worker = workers[spans.track]
+        counts = (spans.kind == BACKWARD) | (spans.kind == OPTIMIZER)
+        belongs |= on_worker & counts
+    return _line(spans, np.flatnonzero(belongs))
 
 
 def lines_of(spans: SpanColumns, tracks: Int32s) -> Iterator[Line]:
     """The spans of each of these tracks by themselves."""
     by_track = np.argsort(spans.track, kind="stable")
     sorted_track = spans.track[by_track]
-    first, stop = (
-        np.searchsorted(sorted_track, tracks),
-        np.searchsorted(sorted_track, tracks, side="right"),
-    )
+    first = np.searchsorted(sorted_track, tracks)
+    stop = np.searchsorted(sorted_track, tracks, side="right")
     for begin, end in zip(first.tolist(), stop.tolist(), strict=True):
-        yield _line(spans, np.sort(by_track[begin:end]))
+        rows = np.sort(by_track[begin:end])
+        yield _line(spans, rows)
 
 
 def _line(spans: SpanColumns, picked: Positions) -> Line:

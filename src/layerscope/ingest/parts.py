@@ -147,16 +147,16 @@ class Parts:
         """The spans with these keys were lost: what lies in them has no parent."""
         keys = np.sort(np.array(lost, np.int64))
         for part in self.parts:
-            at = np.searchsorted(keys, part.keys[0])
-            if at == len(keys) or keys[at] > part.keys[1]:
+            least, largest = part.keys
+            next_lost = np.searchsorted(keys, least)
+            if next_lost == len(keys) or keys[next_lost] > largest:
                 continue
             spans, links = self._read(part)
-            known = pc.if_else(
-                pc.is_in(spans["parent"], pa.array(keys)),
-                pa.scalar(None, pa.int64()),
-                spans["parent"],
-            )
-            self._write(part, with_column(spans, "parent", known), links)
+            is_lost = pc.is_in(spans["parent"], pa.array(keys))
+            nothing = pa.scalar(None, pa.int64())
+            parent = pc.if_else(is_lost, nothing, spans["parent"])
+            spans = with_column(spans, "parent", parent)
+            self._write(part, spans, links)
 
     def finish(self) -> None:
         """No more parts will come: write what is not on disk, and count its durations if the run
@@ -225,13 +225,11 @@ class Parts:
         """
         level = candidates[0].level
         factor = self._level // level
-        for upto in range(1, len(candidates)):
-            counts = counts_of(candidates[:upto])
-            is_enough = max(counts, default=0) >= factor and (
-                min(counts) >= factor or upto >= factor
-            )
-            if is_enough or candidates[upto].level != level:
-                return candidates[:upto]
+        for stop in range(1, len(candidates)):
+            group = candidates[:stop]
+            next_level = candidates[stop].level
+            if next_level != level or _is_enough(group, factor):
+                return group
         return candidates
 
     def _thin(self, group: list[Part]) -> None:
@@ -381,23 +379,23 @@ class Parts:
     # -- files -------------------------------------------------------------------------------------
 
     def _files(self, part: Part) -> tuple[Path, Path, Path]:
+        """The files of a part's spans, links and primitives."""
         name = f"part-{part.number:05d}.parquet"
-        return (
-            self.folder / "spans" / name,
-            self.folder / "links" / name,
-            self.folder / "primitives" / name,
-        )
+        spans = self.folder / "spans" / name
+        links = self.folder / "links" / name
+        primitives = self.folder / "primitives" / name
+        return spans, links, primitives
 
     def _settle(self, part: Part) -> None:
         """Write a part that is not on disk."""
-        if part.fresh is not None:
-            columns, links = part.fresh
-            kind = codes_to_names(links["kind_code"].astype(np.int32), pa.array(LINKS))
-            self._write(
-                part,
-                as_table(columns, self.texts),
-                to_arrow(TABLES["links"], links | {"kind": kind}),
-            )
+        if part.fresh is None:
+            return
+        columns, links = part.fresh
+        codes = links["kind_code"].astype(np.int32)
+        kind = codes_to_names(codes, pa.array(LINKS))
+        spans_table = as_table(columns, self.texts)
+        links_table = to_arrow(TABLES["links"], links | {"kind": kind})
+        self._write(part, spans_table, links_table)
 
     def _read(self, part: Part) -> tuple[pa.Table, pa.Table]:
         """The spans of a part and the links between them."""
@@ -435,6 +433,14 @@ class Parts:
         self.primitives += primitives.num_rows - part.primitives
         part.rows, part.links, part.primitives = spans.num_rows, links.num_rows, primitives.num_rows
         part.size_bytes = sum(file.stat().st_size for file in files)
+
+
+def _is_enough(group: list[Part], factor: int) -> bool:
+    """Whether of every process that has units in these parts one of `factor` can stay."""
+    counts = counts_of(group)
+    if max(counts, default=0) < factor:
+        return False
+    return min(counts) >= factor or len(group) >= factor
 
 
 def _key_range(parent: np.ndarray) -> tuple[int, int]:

@@ -254,10 +254,11 @@ def _hulls(
 
 def _between_loaders(line: Line, scopes: Scopes) -> tuple[Int64s, Int64s]:
     """Hulls of the operators between two loader waits with no backward pass between them."""
-    groups_before = np.searchsorted(scopes.group_first, scopes.loader)
-    is_direct = groups_before[:-1] == groups_before[1:]
-    wait = scopes.loader[:-1][is_direct]
-    next_wait = scopes.loader[1:][is_direct]
+    waits = scopes.loader
+    groups_before = np.searchsorted(scopes.group_first, waits)
+    is_direct = np.diff(groups_before) == 0
+    wait = waits[:-1][is_direct]
+    next_wait = waits[1:][is_direct]
     limit = line.start[next_wait]
     return _hulls(line, scopes.free, wait, next_wait, limit)
 

@@ -152,16 +152,15 @@ def _differs(window: RecordedWindow, starts: np.ndarray) -> bool:
 
 
 def _never_opened(asked: RequestedWindow, begun: int) -> Row:
-    what, remedy = (
-        f"nothing ran in the window ({asked.says()}) that could be recorded",
-        "choose another one",
-    )
-    if asked.first is not None:
-        what, remedy = (
-            f"no recorded process of the program came to step {asked.first:,}",
-            "choose earlier ones",
-        )
-        what += f": step {begun - 1:,} was the last to begin" if begun else ""
+    """The problem that nothing was recorded."""
+    if asked.first is None:
+        what = f"nothing ran in the window ({asked.says()}) that could be recorded"
+        remedy = "choose another one"
+    else:
+        what = f"no recorded process of the program came to step {asked.first:,}"
+        remedy = "choose earlier ones"
+        if begun:
+            what += f": step {begun - 1:,} was the last to begin"
     return {
         "layer": OPERATORS,
         "code": "window_never_opened",

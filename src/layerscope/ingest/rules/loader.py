@@ -37,10 +37,12 @@ def steps_of(spans: SpanColumns, workers: Bools, waits: Positions, rule: str = "
     workers[track] = False
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)
+    is_step = ~empty_waits(spans, line, scopes)
     begin = line.start[scopes.loader]
     end = np.append(begin[1:], last_end(spans, line))
-    is_step = ~empty_waits(spans, line, scopes)
-    lane = make_lane(spans, line, scopes, track, begin[is_step], end[is_step])
+    begin = begin[is_step]
+    end = end[is_step]
+    lane = make_lane(spans, line, scopes, track, begin, end)
     return Found(rule, [lane])
 
 
