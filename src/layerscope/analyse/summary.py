@@ -21,6 +21,7 @@ from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.onednn import OneDnn, onednn
 from layerscope.analyse.operator_kinds import worker_of
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
+from layerscope.analyse.recording_cost import Cost, cost_of
 from layerscope.analyse.resources import (
     Counters,
     MemoryUse,
@@ -105,20 +106,6 @@ class OpenOperators:
 
     thread: str
     names: list[str]
-
-
-@dataclass(slots=True)
-class Cost:
-    """What recording cost: CPU time of our processes beside the program, also as fractions of its
-    own.
-
-    `inside` is the fraction that was spent in the program itself, None where it is not known.
-    """
-
-    inside: float | None
-    beside_ns: dict[str, int]
-    beside: dict[str, float]
-    size_bytes: int
 
 
 @dataclass(slots=True)
@@ -476,25 +463,3 @@ def _open_operators(reader: Reader) -> list[OpenOperators]:
         OpenOperators(threads[track], [name for _, name in sorted(chain)])
         for track, chain in sorted(found.items())
     ]
-
-
-def cost_of(info: RunInfo) -> Cost:
-    """What recording cost, as the recording states it so far."""
-    program_ns = info.program.user_ns + info.program.system_ns
-    inside_ns = sum(layer.cpu_ns for layer in info.layers)
-    cost = info.cost
-    parts = {
-        "drainer": cost.drainer_cpu_ns,
-        "sampler": cost.sampler_cpu_ns,
-        "converter": cost.converter_cpu_ns,
-        "session": cost.session_cpu_ns,
-    }
-    beside_ns = {name: cpu_ns for name, cpu_ns in parts.items() if cpu_ns}
-    return Cost(
-        inside=inside_ns / program_ns if inside_ns and program_ns else None,
-        beside_ns=beside_ns,
-        beside={name: cpu_ns / program_ns for name, cpu_ns in beside_ns.items()}
-        if program_ns
-        else {},
-        size_bytes=cost.raw_bytes + cost.tables_bytes,
-    )

@@ -60,12 +60,12 @@ def totals_of_threads(
     the rest.
     """
     last = accounts[np.argsort(accounts["at_ns"], kind="stable")]
-    told = {name: of for name, of in OF_TRACK.items() if of not in without}
-    alone = {name: of for name, of in told.items() if of in _KNOWN_AT_THE_END}
+    stated = {name: of for name, of in OF_TRACK.items() if of not in without}
+    alone = {name: of for name, of in stated.items() if of in _KNOWN_AT_THE_END}
     read = np.any([last[name] > 0 for name in _READ], axis=0)
     return {
         int(row["thread"]): {
-            name: int(row[of]) for name, of in (told if is_read else alone).items()
+            name: int(row[of]) for name, of in (stated if is_read else alone).items()
         }
         for row, is_read in zip(last, read.tolist(), strict=True)
     }
@@ -80,18 +80,25 @@ def counters_of_process(accounts: np.ndarray, without: Collection[str] = ()) -> 
     """
     order = np.lexsort((accounts["at_ns"], accounts["thread"]))
     rows = accounts[order]
-    is_first = np.append(True, rows["thread"][1:] != rows["thread"][:-1])
+    thread = rows["thread"]
+    is_first = np.append(True, thread[1:] != thread[:-1])
     at_ns, moment = np.unique(rows["at_ns"], return_inverse=True)
     columns: dict[str, list[np.ndarray]] = {"at_ns": [], "name": [], "value": [], "unit": []}
     for name, unit in OF_PROCESS.items():
         if name in without:
             continue
-        value = rows[name].astype(np.int64)
-        grown = np.where(is_first, value, np.diff(value, prepend=0))
+        grown = _growth(rows[name].astype(np.int64), is_first)
         sums = np.zeros(len(at_ns), np.int64)
-        np.add.at(sums, moment, np.maximum(grown, 0))
+        np.add.at(sums, moment, grown)
         columns["at_ns"].append(at_ns.astype(np.int64))
         columns["name"].append(np.full(len(at_ns), name, object))
         columns["value"].append(np.cumsum(sums))
         columns["unit"].append(np.full(len(at_ns), unit, object))
     return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
+def _growth(value: np.ndarray, is_first: np.ndarray) -> np.ndarray:
+    """By how much each total is larger than the one before it of its thread, never less than 0."""
+    change = np.diff(value, prepend=0)
+    grown = np.where(is_first, value, change)
+    return np.maximum(grown, 0)

@@ -120,12 +120,16 @@ class Epochs:
         for number, stretch in self._stretches(epoch, last).items():
             if stretch is not None:
                 epoch.take(number, stretch, last)
-        complete, left = np.flatnonzero(epoch.done), np.flatnonzero(~epoch.done)
-        recorded = {name: of for name, of in epoch.columns.items() if name not in OF_THE_END}
+        complete = np.flatnonzero(epoch.done)
+        left = np.flatnonzero(~epoch.done)
+        recorded = dict(epoch.columns)
+        for name in OF_THE_END:
+            recorded.pop(name, None)
         self._waiting.insert(0, taken(recorded, left))
         self._count += len(left)
         if len(complete):
-            epoch.columns = taken(epoch.columns, in_order(epoch.columns, complete))
+            rows = in_order(epoch.columns, complete)
+            epoch.columns = taken(epoch.columns, rows)
             self._write(epoch)
 
     def _held_back(self, columns: Columns, last: bool) -> tuple[Columns, Columns]:
@@ -316,14 +320,19 @@ class Epochs:
         return found
 
     def _add_totals(self, columns: Columns, process_of: np.ndarray) -> None:
+        """Add the spans that have ended to the exact sums."""
         done = ~columns["unfinished"]
-        rows = np.flatnonzero(done) if not done.all() else slice(None)
-        names = ("kind_code", "name_code", "module", "step", "dur_ns", "self_ns", "track")
-        kind, name, module, step, dur_ns, self_ns, track = (
-            columns[column][rows] for column in names
+        rows = slice(None) if done.all() else np.flatnonzero(done)
+        keys = keys_of(
+            columns["kind_code"][rows],
+            columns["name_code"][rows],
+            columns["module"][rows],
+            columns["step"][rows] >= 0,
         )
-        keys = keys_of(kind, name, module, step >= 0)
-        for number, mine in by_process(process_of[track]):
+        dur_ns = columns["dur_ns"][rows]
+        self_ns = columns["self_ns"][rows]
+        process = process_of[columns["track"][rows]]
+        for number, mine in by_process(process):
             self._totals.add(number, keys[mine], dur_ns[mine], self_ns[mine])
 
     def _adds_gradients(self, codes: np.ndarray) -> np.ndarray:
@@ -331,8 +340,13 @@ class Epochs:
         names = list(self._texts.names)
         found, inverse = np.unique(codes, return_inverse=True)
         parts = gradient_sums()
-        adds = [any(part in names[code] for part in parts) for code in found.tolist()]
+        adds = [_has_part(names[code], parts) for code in found.tolist()]
         return np.array(adds, np.bool_)[inverse]
+
+
+def _has_part(name: str, parts: tuple[str, ...]) -> bool:
+    """Whether one of these parts is in the name."""
+    return any(part in name for part in parts)
 
 
 class _Epoch:
@@ -381,7 +395,9 @@ class _Epoch:
         them.
         """
         left = unsettled(self.columns, mine, self.main_tracks, since_ns)
-        return np.setdiff1d(mine, left, assume_unique=True) if len(left) < len(mine) else mine
+        if len(left) == len(mine):
+            return mine
+        return np.setdiff1d(mine, left, assume_unique=True)
 
 
 def _units(process: IngestedProcess, stretch: Stretch, start_ns: np.ndarray) -> Units:

@@ -128,7 +128,8 @@ def code_of(spans: SpanColumns, name: str) -> int:
 
 def codes_of(spans: SpanColumns, names: tuple[str, ...]) -> list[int]:
     """The numbers of those of these names that a span has."""
-    return [spans.names.index(name) for name in names if name in spans.names]
+    codes = [code_of(spans, name) for name in names]
+    return [code for code in codes if code >= 0]
 
 
 def are_optimizer_steps(spans: SpanColumns, at: Positions) -> Bools:
@@ -160,38 +161,54 @@ def worker_tracks(spans: SpanColumns) -> Bools:
 
 def line_of(spans: SpanColumns, track: int, workers: Bools) -> Line:
     """The spans of a track, with the autograd and optimizer spans of the worker tracks."""
-    mine = spans.track == track
+    belongs = spans.track == track
     if workers.any():
-        mine |= workers[spans.track] & ((spans.kind == BACKWARD) | (spans.kind == OPTIMIZER))
-    return _line(spans, np.flatnonzero(mine))
+        on_worker = workers[spans.track]
+        counts = (spans.kind == BACKWARD) | (spans.kind == OPTIMIZER)
+        belongs |= on_worker & counts
+    return _line(spans, np.flatnonzero(belongs))
 
 
 def lines_of(spans: SpanColumns, tracks: Int32s) -> Iterator[Line]:
     """The spans of each of these tracks by themselves."""
     by_track = np.argsort(spans.track, kind="stable")
     sorted_track = spans.track[by_track]
-    first, stop = (
-        np.searchsorted(sorted_track, tracks),
-        np.searchsorted(sorted_track, tracks, side="right"),
-    )
+    first = np.searchsorted(sorted_track, tracks)
+    stop = np.searchsorted(sorted_track, tracks, side="right")
     for begin, end in zip(first.tolist(), stop.tolist(), strict=True):
-        yield _line(spans, np.sort(by_track[begin:end]))
+        rows = np.sort(by_track[begin:end])
+        yield _line(spans, rows)
 
 
 def _line(spans: SpanColumns, picked: Positions) -> Line:
-    start, depth = spans.start_ns[picked], spans.depth[picked]
-    if len(start) and int(start.max()) - int(start.min()) < 1 << 46:
-        # One sort by start and depth: with equal starts a parent comes before its children.
-        order = np.argsort(((start - start.min()) << 16) | np.clip(depth, 0, 0xFFFF), kind="stable")
-    else:
-        order = np.lexsort((depth, start))
+    """These spans by start, a parent before its children."""
+    order = _by_start(spans.start_ns[picked], spans.depth[picked])
     source = picked[order]
-    start = start[order]
+    start = spans.start_ns[source]
+    end = start + np.maximum(spans.dur_ns[source], 0)
+    kind = spans.kind[source]
     # A module, a task, a frame and an event are to steps and phases what a range is.
-    kind = np.where(spans.kind[source] > LOADER, np.uint8(RANGE), spans.kind[source])
+    kind = np.where(kind > LOADER, np.uint8(RANGE), kind)
     return Line(
-        start, start + np.maximum(spans.dur_ns[source], 0), kind, spans.name[source], source
+        start=start,
+        end=end,
+        kind=kind,
+        name=spans.name[source],
+        source=source,
     )
+
+
+def _by_start(start: Int64s, depth: Int32s) -> Positions:
+    """What sorts spans by start and depth."""
+    if not len(start):
+        return np.zeros(0, np.intp)
+    first_ns = int(start.min())
+    if int(start.max()) - first_ns >= 1 << 46:
+        return np.lexsort((depth, start))
+    # One sort by both: with equal starts a parent comes before its children.
+    low_bits = np.clip(depth, 0, 0xFFFF)
+    key = ((start - first_ns) << 16) | low_bits
+    return np.argsort(key, kind="stable")
 
 
 def make_lane(

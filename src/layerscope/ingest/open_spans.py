@@ -56,10 +56,14 @@ class OpenSpans:
         return of_module, own
 
     def _rows(self, track: int) -> slice:
-        place = int(np.searchsorted(self._tracks, track))
-        if place == len(self._tracks) or self._tracks[place] != track:
+        """The rows of a track; an empty slice where it has none."""
+        position = int(np.searchsorted(self._tracks, track))
+        is_known = position < len(self._tracks) and self._tracks[position] == track
+        if not is_known:
             return slice(0, 0)
-        return slice(int(self._bounds[place]), int(self._bounds[place + 1]))
+        first = int(self._bounds[position])
+        stop = int(self._bounds[position + 1])
+        return slice(first, stop)
 
     def at(self, track: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
         """The innermost open span of each sample, NONE for none."""
@@ -81,26 +85,32 @@ class OpenSpans:
         return found
 
     def _at(self, track: int, at_ns: np.ndarray) -> np.ndarray:
+        """The row of the innermost open span of a track at these times, NONE for none."""
         rows = self._rows(track)
         first = rows.start
-        inside = self._inside[rows]
-        inside = np.where(inside >= 0, inside - first, NONE)
-        found = innermost(self._start_ns[rows], self._end_ns[rows], inside, at_ns)
+        parent = self._inside[rows]
+        parent = np.where(parent >= 0, parent - first, NONE)
+        start_ns = self._start_ns[rows]
+        end_ns = self._end_ns[rows]
+        found = innermost(start_ns, end_ns, parent, at_ns)
         return np.where(found >= 0, found + first, NONE)
 
     def _worked_for(self, process: int, at_ns: np.ndarray) -> np.ndarray:
         """The innermost operator or primitive that is open on the one thread of the process that
         has one open.
         """
-        found, count = np.full(len(at_ns), NONE, np.int64), np.zeros(len(at_ns), np.int64)
+        found = np.full(len(at_ns), NONE, np.int64)
+        count = np.zeros(len(at_ns), np.int64)
         works = (self._kind <= BACKWARD) | (self._kind >= EXECUTE)
-        for key in self._tracks.tolist():
-            rows = self._rows(key)
-            if self._process_of[key] != process or not works[rows].any():
+        for track in self._tracks.tolist():
+            if self._process_of[track] != process:
                 continue
-            here = self._at(key, at_ns)
-            busy = (here >= 0) & works[here] & (self._kind[here] != SHARE)
-            found[busy] = here[busy]
+            if not works[self._rows(track)].any():
+                continue
+            row = self._at(track, at_ns)
+            is_own = works[row] & (self._kind[row] != SHARE)
+            busy = (row >= 0) & is_own
+            found[busy] = row[busy]
             count[busy] += 1
         found[count != 1] = NONE
         return found

@@ -202,19 +202,22 @@ class TrackNesting:
         self._charge(here, batch)
 
     def _wait(self, level: int, here: _DepthLevel, waits: np.ndarray, batch: _Batch) -> None:
+        """The parent of these spans, at `level`, has not ended yet: give it a key."""
         awaited = self._awaited.get(level)
-        first = int(here.start[waits].min())
+        first_ns = int(here.start[waits].min())
         if awaited is None:
+            key = int(self.keys.take(1)[0])
             nothing = np.zeros(self.layers, np.int64)
-            awaited = self._awaited[level] = _Awaited(int(self.keys.take(1)[0]), first, nothing)
-        awaited.first_child_ns = min(awaited.first_child_ns, first)
+            awaited = _Awaited(key, first_ns, nothing)
+            self._awaited[level] = awaited
+        awaited.first_child_ns = min(awaited.first_child_ns, first_ns)
         batch.out.parent[here.rows[waits]] = awaited.key
-        # Where a parent was lost, what lies around it takes its place; what has ended before the
+        # Where a parent was lost, what encloses it takes its place; what has ended before the
         # span does not.
         around = here.around[waits]
-        is_over = (around == NONE) | (
-            (around >= 0) & (batch.end[np.maximum(around, 0)] < here.end[waits, None])
-        )
+        around_end = batch.end[np.maximum(around, 0)]
+        has_ended = (around >= 0) & (around_end < here.end[waits, None])
+        is_over = (around == NONE) | has_ended
         here.around[waits] = np.where(is_over, _awaited_at(level), around)
 
     def _find_awaited(self, here: _DepthLevel, rows: np.ndarray, below: int) -> None:
@@ -252,17 +255,21 @@ class TrackNesting:
             target = batch.around(target, layer[mine])
 
     def _charge_awaited(self, awaited: np.ndarray, layer: np.ndarray, dur_ns: np.ndarray) -> None:
+        """Note the time of spans that lie in spans that have not ended yet."""
+        inside_ns = np.maximum(dur_ns, 0)
         for code in np.unique(awaited).tolist():
             mine = awaited == code
-            np.add.at(
-                self._awaited[_awaited_at(code)].inside_ns, layer[mine], np.maximum(dur_ns[mine], 0)
-            )
+            parent = self._awaited[_awaited_at(code)]
+            np.add.at(parent.inside_ns, layer[mine], inside_ns[mine])
 
     def _charge_one(self, target: int, layer: int, dur_ns: int, out: Nested) -> None:
+        """Take the time of one span from `target`, a row or the code of an awaited span."""
         if target >= 0:
             out.self_ns[target] -= dur_ns
         elif target < NONE and dur_ns:
-            self._awaited[_awaited_at(target)].inside_ns[layer] += dur_ns
+            level = _awaited_at(target)
+            parent = self._awaited[level]
+            parent.inside_ns[layer] += dur_ns
 
 
 def _find_ancestors(here: _DepthLevel, orphans: np.ndarray, above: list[_DepthLevel]) -> None:

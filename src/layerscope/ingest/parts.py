@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
@@ -97,19 +98,34 @@ class Parts:
         Where the run is thinned they are written when it is known which of them stay, at the end at
         the latest.
         """
-        columns["weight"] = np.ones(len(columns["span"]), np.int32)
-        parent = columns["parent"][columns["parent"] >= 0]
-        keys = (int(parent.min()), int(parent.max())) if len(parent) else (0, -1)
-        part = Part(self._next, 0, 0, 0, 0, units, keys=keys)
+        rows = len(columns["span"])
+        columns["weight"] = np.ones(rows, np.int32)
+        part = Part(
+            number=self._next,
+            rows=rows,
+            links=len(links["from_span"]),
+            primitives=0,
+            size_bytes=0,
+            units=units,
+            keys=_key_range(columns["parent"]),
+            fresh=(columns, links),
+        )
         self._next += 1
         self.parts.append(part)
-        part.fresh = columns, links
-        part.rows, part.links = len(columns["span"]), len(links["from_span"])
-        self.rows, self.links = self.rows + part.rows, self.links + part.links
+        self.rows += part.rows
+        self.links += part.links
+        self._settle_oldest()
+
+    def _settle_oldest(self) -> None:
+        """Write the oldest parts that are not on disk, until no more rows than allowed are not."""
         most = MOST_FRESH_EPOCHS * self.limits.epoch_spans if self.is_thinned else 0
-        for one in [part for part in self.parts if part.fresh is not None]:
-            if sum(part.rows for part in self.parts if part.fresh is not None) > most:
-                self._settle(one)
+        fresh = [part for part in self.parts if part.fresh is not None]
+        fresh_rows = sum(part.rows for part in fresh)
+        for part in fresh:
+            if fresh_rows <= most:
+                break
+            fresh_rows -= part.rows
+            self._settle(part)
 
     def forget_steps(self, process: int) -> None:
         """What was taken for the steps of this process is none."""
@@ -134,16 +150,16 @@ class Parts:
 
         keys = np.sort(np.array(lost, np.int64))
         for part in self.parts:
-            at = np.searchsorted(keys, part.keys[0])
-            if at == len(keys) or keys[at] > part.keys[1]:
+            least, largest = part.keys
+            next_lost = np.searchsorted(keys, least)
+            if next_lost == len(keys) or keys[next_lost] > largest:
                 continue
             spans, links = self._read(part)
-            known = pc.if_else(
-                pc.is_in(spans["parent"], pa.array(keys)),
-                pa.scalar(None, pa.int64()),
-                spans["parent"],
-            )
-            self._write(part, with_column(spans, "parent", known), links)
+            is_lost = pc.is_in(spans["parent"], pa.array(keys))
+            nothing = pa.scalar(None, pa.int64())
+            parent = pc.if_else(is_lost, nothing, spans["parent"])
+            spans = with_column(spans, "parent", parent)
+            self._write(part, spans, links)
 
     def finish(self) -> None:
         """No more parts will come: write what is not on disk, and count its durations if the run
@@ -160,19 +176,16 @@ class Parts:
         """Thin what is old while there is too much; returns the memory that this and others
         took.
         """
-        for part in self.parts[slice(*self._middle())]:
+        for part in self._middle():
             if part.fresh is not None:  # it is one of the last no more
                 self._thin([part])
         while self._is_over():
-            middle = self.parts[slice(*self._middle())]
+            middle = self._middle()
             candidates = [part for part in middle if part.level < self._level]
             if candidates:
                 self._thin(self._group(candidates))
-            elif (
-                max(counts_of(middle), default=0) > 1
-                and sum(part.rows for part in middle) > self.limits.window_spans
-            ):
-                self._level *= 2  # otherwise it is the first and the last parts that take the room
+            elif self._can_thin_more(middle):
+                self._level *= 2
             else:
                 break
         if self.is_thinned:  # the prompt waits for what is left to do at the end
@@ -181,16 +194,33 @@ class Parts:
         with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
             ctypes.CDLL(None).malloc_trim(0)
 
-    def _is_over(self) -> bool:
-        size_bytes = sum(part.size_bytes for part in self.parts)
-        return self.rows > self.limits.most_spans or size_bytes > self.limits.most_table_bytes
+    def _can_thin_more(self, middle: list[Part]) -> bool:
+        """Whether it is these parts that take the room, not the first and the last ones, and some
+        of their units can go.
+        """
+        most_units = max(counts_of(middle), default=0)
+        rows = sum(part.rows for part in middle)
+        return most_units > 1 and rows > self.limits.window_spans
 
-    def _middle(self) -> tuple[int, int]:
-        """Places of the parts between the first and the last ones."""
+    def _is_over(self) -> bool:
+        """Whether there are more spans or bytes than the limits allow."""
+        if self.rows > self.limits.most_spans:
+            return True
+        size_bytes = sum(part.size_bytes for part in self.parts)
+        return size_bytes > self.limits.most_table_bytes
+
+    def _middle(self) -> list[Part]:
+        """The parts between the first and the last ones."""
         rows = np.array([part.rows for part in self.parts])
-        first = int(np.searchsorted(np.cumsum(rows), self.limits.window_spans)) + 1
-        last = int(np.searchsorted(np.cumsum(rows[::-1]), self.limits.window_spans)) + 1
-        return first, max(first, len(self.parts) - last)
+        first = self._window_parts(rows)
+        last = len(self.parts) - self._window_parts(rows[::-1])
+        return self.parts[first : max(first, last)]
+
+    def _window_parts(self, rows: np.ndarray) -> int:
+        """How many parts from the first of these on are never thinned, by their numbers of rows."""
+        until = np.cumsum(rows)
+        full = np.searchsorted(until, self.limits.window_spans)
+        return int(full) + 1
 
     def _group(self, candidates: list[Part]) -> list[Part]:
         """The first parts that are to be thinned together: steps may be so large that a part holds
@@ -198,13 +228,11 @@ class Parts:
         """
         level = candidates[0].level
         factor = self._level // level
-        for upto in range(1, len(candidates)):
-            counts = counts_of(candidates[:upto])
-            is_enough = max(counts, default=0) >= factor and (
-                min(counts) >= factor or upto >= factor
-            )
-            if is_enough or candidates[upto].level != level:
-                return candidates[:upto]
+        for stop in range(1, len(candidates)):
+            group = candidates[:stop]
+            next_level = candidates[stop].level
+            if next_level != level or _is_enough(group, factor):
+                return group
         return candidates
 
     def _thin(self, group: list[Part]) -> None:
@@ -212,17 +240,17 @@ class Parts:
         others do.
         """
         self.is_thinned = True
-        chosen: list[dict[int, np.ndarray]] = [{} for _ in group]
+        factor = max(1, self._level // group[0].level)
+        weights_of: dict[int, dict[int, np.ndarray]] = {part.number: {} for part in group}
         for process in {process for part in group for process in part.units}:
-            mine = [at for at, part in enumerate(group) if process in part.units]
-            units = [group[at].units[process] for at in mine]
-            weight = choose(reduce(Units.joined, units), max(1, self._level // group[0].level))
-            for at, own in zip(
-                mine, np.split(weight, np.cumsum([len(one) for one in units])[:-1]), strict=True
-            ):
-                chosen[at][process] = own
-        for part, weights in zip(group, chosen, strict=True):
-            self._thin_one(part, weights)
+            parts = [part for part in group if process in part.units]
+            units = [part.units[process] for part in parts]
+            weight = choose(reduce(Units.joined, units), factor)
+            bounds = np.cumsum([len(one) for one in units])[:-1]
+            for part, own in zip(parts, np.split(weight, bounds), strict=True):
+                weights_of[part.number][process] = own
+        for part in group:
+            self._thin_one(part, weights_of[part.number])
 
     def _thin_one(self, part: Part, weights: dict[int, np.ndarray]) -> None:
         """Keep those units of a part that have a weight, by process."""
@@ -234,22 +262,18 @@ class Parts:
             columns, links = part.fresh
             columns["weight"] = weight
             columns = taken(columns, np.flatnonzero(keep))
-            ends = np.isin(links["from_span"], columns["span"]) & np.isin(
-                links["to_span"], columns["span"]
-            )
-            part.fresh = columns, taken(links, np.flatnonzero(ends))
+            part.fresh = columns, _links_between(columns["span"], links)
             self._settle(part)
         else:
             import pyarrow.compute as pc
 
-            spans, known = self._kept(part, keep, weight), self._read_links(part)
-            stay = pc.and_(
-                *(
-                    pc.is_in(known[name], spans["span"].combine_chunks())
-                    for name in ("from_span", "to_span")
-                )
-            )
-            self._write(part, spans, known.filter(stay))
+            spans = self._staying(part, keep, weight)
+            links_table = self._read_links(part)
+            keys = spans["span"].combine_chunks()
+            from_stays = pc.is_in(links_table["from_span"], keys)
+            to_stays = pc.is_in(links_table["to_span"], keys)
+            stay = pc.and_(from_stays, to_stays)
+            self._write(part, spans, links_table.filter(stay))
         self._join(part)
 
     def _fate(self, part: Part, weights: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -279,7 +303,7 @@ class Parts:
             part.units[process] = units.taken(kept, weights[process][kept])
         return keep, weight
 
-    def _kept(self, part: Part, keep: np.ndarray, weight: np.ndarray) -> pa.Table:
+    def _staying(self, part: Part, keep: np.ndarray, weight: np.ndarray) -> pa.Table:
         """Those spans of a part that stay, with their new weights, read piece by piece."""
         parquet = pq.ParquetFile(self._files(part)[0])
         pieces, at = [], 0
@@ -292,12 +316,14 @@ class Parts:
         return pa.Table.from_batches(pieces, parquet.schema_arrow).unify_dictionaries()
 
     def _note_weights(self, process: int, units: Units, weight: np.ndarray) -> None:
-        steps = units.step >= 0  # the others are slices
+        """Remember what the steps among these units stand for from now on."""
+        is_step = units.step >= 0  # the others are slices
         known = self.weights.get(process, np.zeros(0, np.int32))
-        fresh = int(units.step.max(initial=-1)) + 1 - len(known)
-        if fresh > 0:
-            known = np.concatenate([known, np.ones(fresh, np.int32)])
-        known[units.step[steps]] = weight[steps]
+        count = int(units.step.max(initial=-1)) + 1
+        if count > len(known):
+            new = np.ones(count - len(known), np.int32)
+            known = np.concatenate([known, new])
+        known[units.step[is_step]] = weight[is_step]
         self.weights[process] = known
 
     def _join(self, part: Part) -> None:
@@ -358,33 +384,42 @@ class Parts:
     # -- files -------------------------------------------------------------------------------------
 
     def _files(self, part: Part) -> tuple[Path, Path, Path]:
+        """The files of a part's spans, links and primitives."""
         name = f"part-{part.number:05d}.parquet"
-        return (
-            self.folder / "spans" / name,
-            self.folder / "links" / name,
-            self.folder / "primitives" / name,
-        )
+        spans = self.folder / "spans" / name
+        links = self.folder / "links" / name
+        primitives = self.folder / "primitives" / name
+        return spans, links, primitives
 
     def _settle(self, part: Part) -> None:
         """Write a part that is not on disk."""
-        if part.fresh is not None:
-            columns, links = part.fresh
-            kind = codes_to_names(links["kind_code"].astype(np.int32), pa.array(LINKS))
-            self._write(
-                part,
-                as_table(columns, self.texts),
-                to_arrow(TABLES["links"], links | {"kind": kind}),
-            )
+        if part.fresh is None:
+            return
+        columns, links = part.fresh
+        codes = links["kind_code"].astype(np.int32)
+        kind = codes_to_names(codes, pa.array(LINKS))
+        spans_table = as_table(columns, self.texts)
+        links_table = to_arrow(TABLES["links"], links | {"kind": kind})
+        self._write(part, spans_table, links_table)
 
     def _read(self, part: Part) -> tuple[pa.Table, pa.Table]:
+        """The spans of a part and the links between them."""
         self._settle(part)
-        return self._read_spans(part), self._read_links(part)
+        spans = self._read_spans(part)
+        links = self._read_links(part)
+        return spans, links
 
     def _read_spans(self, part: Part, columns: list[str] | None = None) -> pa.Table:
-        return pq.ParquetFile(self._files(part)[0]).read(columns)
+        """The spans of a part that is on disk; None: with all columns."""
+        file, _, _ = self._files(part)
+        parquet = pq.ParquetFile(file)
+        return parquet.read(columns)
 
     def _read_links(self, part: Part) -> pa.Table:
-        return pq.ParquetFile(self._files(part)[1]).read()
+        """The links of a part that is on disk."""
+        _, file, _ = self._files(part)
+        parquet = pq.ParquetFile(file)
+        return parquet.read()
 
     def _write(self, part: Part, spans: pa.Table, links: pa.Table) -> None:
         files = self._files(part)
@@ -405,6 +440,32 @@ class Parts:
         part.size_bytes = sum(file.stat().st_size for file in files)
 
 
+def _is_enough(group: list[Part], factor: int) -> bool:
+    """Whether of every process that has units in these parts one of `factor` can stay."""
+    counts = counts_of(group)
+    if max(counts, default=0) < factor:
+        return False
+    return min(counts) >= factor or len(group) >= factor
+
+
+def _key_range(parent: np.ndarray) -> tuple[int, int]:
+    """The least and the largest of these parents; (0, -1) where there is none."""
+    known = parent[parent >= 0]
+    if not len(known):
+        return 0, -1
+    least = int(known.min())
+    largest = int(known.max())
+    return least, largest
+
+
+def _links_between(span: np.ndarray, links: Columns) -> Columns:
+    """Those links that go from one of these spans to another one of them."""
+    from_stays = np.isin(links["from_span"], span)
+    to_stays = np.isin(links["to_span"], span)
+    rows = np.flatnonzero(from_stays & to_stays)
+    return taken(links, rows)
+
+
 def with_column(data: Any, name: str, values: Any) -> Any:
     """A table or a batch with other values in one of its columns."""
     place = data.schema.names.index(name)
@@ -415,22 +476,24 @@ def counts_of(parts: list[Part]) -> list[int]:
     """How many units each process has in these parts, steps and slices apart, without those it has
     none of.
     """
-    counts: dict[tuple[int, bool], int] = {}
+    counts: Counter[tuple[int, bool]] = Counter()
     for part in parts:
         for process, units in part.units.items():
             steps = int(np.count_nonzero(units.step >= 0))
-            for is_step, count in ((True, steps), (False, len(units) - steps)):
-                counts[process, is_step] = counts.get((process, is_step), 0) + count
+            counts[process, True] += steps
+            counts[process, False] += len(units) - steps
     return [count for count in counts.values() if count]
 
 
-def by_process(of: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """The places of the rows of each process; `of` is the process of each row."""
-    if not len(of):
+def by_process(process: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The positions of the rows of each process; `process` is the process of each row."""
+    if not len(process):
         return
-    if (of == of[0]).all():
-        yield int(of[0]), np.arange(len(of))
+    first = process[0]
+    if (process == first).all():
+        yield int(first), np.arange(len(process))
         return
-    order = np.argsort(of, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(of[order])) + 1):
-        yield int(of[rows[0]]), rows
+    order = np.argsort(process, kind="stable")
+    bounds = np.flatnonzero(np.diff(process[order])) + 1
+    for rows in np.split(order, bounds):
+        yield int(process[rows[0]]), rows

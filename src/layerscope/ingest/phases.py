@@ -92,24 +92,29 @@ class Timeline(Struct):
     def at(self, time_ns: Int64s) -> tuple[Int32s, Int8s]:
         """Step and phase at each of the times, -1 outside the steps."""
         piece = np.searchsorted(self.start, time_ns, side="right") - 1
-        return self.step[piece], self.phase[piece]
+        step = self.step[piece]
+        phase = self.phase[piece]
+        return step, phase
 
 
 def outermost(line: Line, at: Positions) -> Positions:
     """Which of the spans at these positions lie in no other of them."""
+    start = line.start[at]
+    latest_end = np.maximum.accumulate(line.end[at])
     is_outer = np.ones(len(at), np.bool_)
-    is_outer[1:] = line.start[at[1:]] >= np.maximum.accumulate(line.end[at])[:-1]
+    is_outer[1:] = start[1:] >= latest_end[:-1]
     return at[is_outer]
 
 
-def inside(line: Line, at: Positions, around: Positions) -> Bools:
-    """Which of the spans at these positions start inside one of the spans `around`, which are
+def inside(line: Line, at: Positions, enclosing: Positions) -> Bools:
+    """Which of the spans at these positions start inside one of the spans `enclosing`, which are
     outermost ones.
     """
-    if not len(around):
+    if not len(enclosing):
         return np.zeros(len(at), np.bool_)
-    last = np.searchsorted(around, at) - 1
-    return (last >= 0) & (line.start[at] < line.end[around[last]])
+    last = np.searchsorted(enclosing, at) - 1
+    is_open = line.start[at] < line.end[enclosing[last]]
+    return (last >= 0) & is_open
 
 
 def find_scopes(line: Line) -> Scopes:
@@ -156,8 +161,10 @@ def _merge_overlapping(line: Line, at: Positions) -> Positions:
 
 def _next_start(line: Line, spans: Positions, at: Positions) -> Int64s:
     """The start of the first of `spans` that comes after each position."""
-    starts = np.append(line.start[spans], np.iinfo(np.int64).max)
-    return starts[np.searchsorted(spans, at)]
+    latest = np.iinfo(np.int64).max
+    starts = np.append(line.start[spans], latest)
+    following = np.searchsorted(spans, at)
+    return starts[following]
 
 
 def _first_of_groups(backward: Positions, breaks: Int32s) -> Positions:
@@ -207,12 +214,17 @@ def _forwards(
 
 def last_before(positions: Positions, at: Positions) -> Positions:
     """The last of `positions` before each one of `at`, -1 where there is none."""
-    return np.append(positions, -1)[np.searchsorted(positions, at) - 1]
+    last = np.searchsorted(positions, at) - 1
+    or_none = np.append(positions, -1)
+    return or_none[last]
 
 
 def _first_after(positions: Positions, at: Positions) -> Positions:
     """The first of `positions` after each one of `at`, a huge number where there is none."""
-    return np.append(positions, np.iinfo(np.intp).max)[np.searchsorted(positions, at, side="right")]
+    first = np.searchsorted(positions, at, side="right")
+    none = np.iinfo(np.intp).max
+    or_none = np.append(positions, none)
+    return or_none[first]
 
 
 def _hulls(
@@ -221,22 +233,30 @@ def _hulls(
     """Hulls of the operators between positions `first` and `stop`, cut at `limit`; empty stretches
     give nothing.
     """
-    begin, end = np.searchsorted(free, first), np.searchsorted(free, stop)
-    some = begin < end
-    begin, end, limit = begin[some], end[some], limit[some]
-    if not len(begin):
+    begin = np.searchsorted(free, first)
+    end = np.searchsorted(free, stop)
+    has_operators = begin < end
+    if not has_operators.any():
         return line.start[:0], line.end[:0]
+    begin = begin[has_operators]
+    end = end[has_operators]
     ends = np.append(line.end[free], EARLIEST)
-    last_end = np.maximum.reduceat(ends, np.column_stack((begin, end)).ravel())[::2]
-    return line.start[free[begin]], np.minimum(last_end, limit)
+    # `reduceat` also reduces what lies between two stretches: every second result.
+    bounds = np.column_stack((begin, end)).ravel()
+    last_end = np.maximum.reduceat(ends, bounds)[::2]
+    hull_start = line.start[free[begin]]
+    return hull_start, np.minimum(last_end, limit[has_operators])
 
 
 def _between_loaders(line: Line, scopes: Scopes) -> tuple[Int64s, Int64s]:
     """Hulls of the operators between two loader waits with no backward pass between them."""
-    one, other = scopes.loader[:-1], scopes.loader[1:]
-    direct = np.searchsorted(scopes.group_first, one) == np.searchsorted(scopes.group_first, other)
-    one, other = one[direct], other[direct]
-    return _hulls(line, scopes.free, one, other, line.start[other])
+    waits = scopes.loader
+    groups_before = np.searchsorted(scopes.group_first, waits)
+    is_direct = np.diff(groups_before) == 0
+    wait = waits[:-1][is_direct]
+    next_wait = waits[1:][is_direct]
+    limit = line.start[next_wait]
+    return _hulls(line, scopes.free, wait, next_wait, limit)
 
 
 def make_timeline(
@@ -287,16 +307,31 @@ def _paint(
     """
     time, phase = _innermost(layers, (begin, end))
     step = np.searchsorted(begin, time, side="right") - 1
-    step[(step < 0) | (time >= np.append(end, EARLIEST)[step])] = -1
-    phase[step < 0] = -1
+    step_end = np.append(end, EARLIEST)[step]
+    in_no_step = (step < 0) | (time >= step_end)
+    step[in_no_step] = -1
+    phase[in_no_step] = -1
+    passed_ns = np.diff(time)
     spent = np.zeros((len(PHASES), len(begin)), np.int64)
     within = np.flatnonzero(step[:-1] >= 0)
-    np.add.at(spent, (phase[within], step[within]), np.diff(time)[within])
+    cell = (phase[within], step[within])
+    np.add.at(spent, cell, passed_ns[within])
     # Of what happens at one time the last counts.
-    last = np.flatnonzero(np.append(np.diff(time) != 0, True))
-    time, step, phase = time[last], step[last], phase[last]
-    changes = np.append(True, (np.diff(step) != 0) | (np.diff(phase) != 0))
-    return Timeline(time[changes], step[changes].astype(np.int32), phase[changes]), spent
+    last = np.flatnonzero(np.append(passed_ns != 0, True))
+    timeline = Timeline(time[last], step[last].astype(np.int32), phase[last])
+    return _without_repeats(timeline), spent
+
+
+def _without_repeats(timeline: Timeline) -> Timeline:
+    """The timeline with neighbours of one step and one phase joined."""
+    step_changes = np.diff(timeline.step) != 0
+    phase_changes = np.diff(timeline.phase) != 0
+    changes = np.append(True, step_changes | phase_changes)
+    return Timeline(
+        start=timeline.start[changes],
+        step=timeline.step[changes],
+        phase=timeline.phase[changes],
+    )
 
 
 def _innermost(
@@ -306,16 +341,20 @@ def _innermost(
     then. The times of `edges` change nothing.
     """
     times: list[Int64s] = [np.array([EARLIEST]), *edges]
-    weights: list[Int64s] = [np.zeros(sum(map(len, times)), np.int64)]
+    edge_count = sum(map(len, times))
+    weights: list[Int64s] = [np.zeros(edge_count, np.int64)]
     for layer, (start, stop) in enumerate(layers):
         one = 1 << (_BITS * layer)
         times += [start, stop]
-        weights += [np.full(len(start), one, np.int64), np.full(len(stop), -one, np.int64)]
+        weights.append(np.full(len(start), one, np.int64))
+        weights.append(np.full(len(stop), -one, np.int64))
     time = np.concatenate(times)
     order = np.argsort(time, kind="stable")
     # How many scopes of each layer are open, packed in one number: its highest field tells the
     # innermost.
-    is_open = np.cumsum(np.concatenate(weights)[order])
+    weight = np.concatenate(weights)
+    is_open = np.cumsum(weight[order])
     fields = 1 << (_BITS * np.arange(len(layers)))
     innermost = np.searchsorted(fields, is_open, side="right")
-    return time[order], np.array((OTHER_PHASE, *_PAINT), np.int8)[innermost]
+    phase_of = np.array((OTHER_PHASE, *_PAINT), np.int8)
+    return time[order], phase_of[innermost]

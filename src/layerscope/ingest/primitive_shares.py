@@ -80,11 +80,12 @@ def _by_first_start(of: Executions) -> Iterator[int]:
     execution.
     """
     bare = np.flatnonzero(of.is_bare)
-    tracks, first = np.unique(
-        of.track[bare[np.argsort(of.start_ns[bare], kind="stable")]], return_index=True
-    )
-    order = np.lexsort((first, tracks != of.main_track))
-    yield from tracks[order].tolist()
+    order = np.argsort(of.start_ns[bare], kind="stable")
+    track = of.track[bare[order]]
+    tracks, first = np.unique(track, return_index=True)
+    is_other = tracks != of.main_track
+    by_start = np.lexsort((first, is_other))
+    yield from tracks[by_start].tolist()
 
 
 class _Within:

@@ -72,7 +72,7 @@ def link_primitives(
     columns["kind_code"][shares] = SHARE
     columns["module"][shares] = columns["module"][primaries]
     asked = mine[columns["kind_code"][mine] != SHARE]
-    operator = _operators_around(columns, asked, layer)
+    operator = _enclosing_operators(columns, asked, layer)
     asked, operator = asked[operator >= 0], operator[operator >= 0]
     span = columns["span"]
     return [
@@ -120,17 +120,21 @@ def _executions(columns: Columns, rows: np.ndarray, main_tracks: set[int]) -> Ex
     )
 
 
-def _operators_around(columns: Columns, rows: np.ndarray, layer: np.ndarray) -> np.ndarray:
-    """The row of the innermost operator around each of these rows; -1: none is known."""
+def _enclosing_operators(columns: Columns, rows: np.ndarray, layer: np.ndarray) -> np.ndarray:
+    """The row of the innermost operator that encloses each of these rows; -1: none is known."""
+    span = columns["span"]
+    parent = columns["parent"]
     found = np.full(len(rows), -1, np.int64)
-    at = rows_of(columns["span"], columns["parent"][rows])
-    open_ = np.flatnonzero(at >= 0)
-    while len(open_):
-        is_operator = layer[at[open_]] == _OPERATORS
-        found[open_[is_operator]] = at[open_[is_operator]]
-        open_ = open_[~is_operator]
-        at[open_] = rows_of(columns["span"], columns["parent"][at[open_]])
-        open_ = open_[at[open_] >= 0]
+    ancestor = rows_of(span, parent[rows])
+    left = np.flatnonzero(ancestor >= 0)
+    while len(left):
+        is_operator = layer[ancestor[left]] == _OPERATORS
+        done = left[is_operator]
+        found[done] = ancestor[done]
+        left = left[~is_operator]
+        next_parent = parent[ancestor[left]]
+        ancestor[left] = rows_of(span, next_parent)
+        left = left[ancestor[left] >= 0]
     return found
 
 
@@ -208,11 +212,11 @@ def _problem_of(text: str) -> tuple[OnednnProblem | None, bool | None]:
     it.
     """
     try:
-        told = decoded(text.encode(), dict[str, Any])
+        arguments = decoded(text.encode(), dict[str, Any])
     except ValueError:
         return None, None
-    hit = {"hit": True, "miss": False}.get(str(told.get("cache")))
-    call = told.get("call")
+    hit = {"hit": True, "miss": False}.get(str(arguments.get("cache")))
+    call = arguments.get("call")
     if not isinstance(call, str):
         return None, hit
     from layerscope.sources.onednn_problem import parse
@@ -231,20 +235,26 @@ def _threads(span: np.ndarray, track: np.ndarray, primary: np.ndarray) -> np.nda
     """How many threads took part in each, by the shares among them."""
     threads = np.ones(len(span), np.int32)
     shares = np.flatnonzero(primary >= 0)
-    if len(shares):
-        pairs = np.unique(np.column_stack([primary[shares], track[shares]]), axis=0)
-        owners, count = np.unique(pairs[:, 0], return_counts=True)
-        at = rows_of(span, owners)
-        threads[at[at >= 0]] += count[at >= 0].astype(np.int32)
+    if not len(shares):
+        return threads
+    pairs = np.column_stack([primary[shares], track[shares]])
+    distinct = np.unique(pairs, axis=0)
+    owners, count = np.unique(distinct[:, 0], return_counts=True)
+    row = rows_of(span, owners)
+    is_known = row >= 0
+    threads[row[is_known]] += count[is_known].astype(np.int32)
     return threads
 
 
 def _from_of(links: pa.Table, kind: int, to_span: np.ndarray) -> np.ndarray:
     """Where the link of this kind to each of these spans comes from; -1: there is none."""
-    mine = links.filter(_is(links["kind"], LINKS[kind]))
-    to, origin = mine["to_span"].to_numpy(), mine["from_span"].to_numpy()
-    at = rows_of(to, to_span) if len(to) else np.full(len(to_span), -1)
-    found: np.ndarray = np.append(origin, -1)[at]
+    of_kind = links.filter(_is(links["kind"], LINKS[kind]))
+    if not of_kind.num_rows:
+        return np.full(len(to_span), -1)
+    link = rows_of(of_kind["to_span"].to_numpy(), to_span)
+    origin = of_kind["from_span"].to_numpy()
+    or_none = np.append(origin, -1)
+    found: np.ndarray = or_none[link]
     return found
 
 

@@ -101,8 +101,12 @@ class SmallTables:
     """
 
     def __init__(self, texts: StringTable, next_track: int) -> None:
-        self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
-        self._columns: dict[str, list[dict[str, Any]]] = {name: [] for name in LONG_TABLES}
+        self.rows: dict[str, list[Row]] = {}
+        for name in TABLES:
+            self.rows[name] = []
+        self._columns: dict[str, list[dict[str, Any]]] = {}
+        for name in LONG_TABLES:
+            self._columns[name] = []
         self._texts = texts
         self._next_track = next_track
 
@@ -210,37 +214,53 @@ class SmallTables:
     def _add_moments(self, process: IngestedProcess, start_ns: int) -> None:
         """What the program counted, on a track for each domain, and what it marked."""
         tracks, records = process.events.moments()
-        counted = records["kind"] == layout.COUNTER
-        refused = ~counted & (records["module"] == layout.MARK_PROBLEM)
-        for number in np.unique(records["name"][refused]).tolist():
-            self._add_refusal(process, *_text(process, number, "").split("\n", 1))
-        self._add_counters(process, records[counted], start_ns)
-        named = ~counted & (records["module"] == layout.MARK_NAMED)
-        told = ~counted & ~refused & ~named
-        self._add_marks(process, tracks[told], records[told], start_ns)
-        self._name_threads(process, records[named])
+        is_counted = records["kind"] == layout.COUNTER
+        mark = records["module"]
+        is_refused = ~is_counted & (mark == layout.MARK_PROBLEM)
+        is_named = ~is_counted & (mark == layout.MARK_NAMED)
+        refusals = np.unique(records["name"][is_refused])
+        for number in refusals.tolist():
+            text = _text(process, number, "")
+            self._add_refusal(process, *text.split("\n", 1))
+        self._add_counters(process, records[is_counted], start_ns)
+        is_mark = ~(is_counted | is_refused | is_named)
+        self._add_marks(process, tracks[is_mark], records[is_mark], start_ns)
+        self._name_threads(process, records[is_named])
 
     def _name_threads(self, process: IngestedProcess, records: np.ndarray) -> None:
         """What the program calls its threads, by NVTX or ITT, instead of the names that the kernel
         has.
         """
-        names = {int(record["seq"]): _text(process, int(record["name"])) for record in records}
+        names: dict[int, str] = {}
+        for record in records:
+            tid = int(record["seq"])
+            names[tid] = _text(process, int(record["name"]))
         for row in self.rows["tracks"]:
-            if row["process"] == process.number and row["kind"] == "thread":
-                row["name"] = names.get(row["tid"] or -1, row["name"])
+            is_thread = row["kind"] == "thread"
+            if is_thread and row["process"] == process.number:
+                tid = row["tid"] or -1
+                row["name"] = names.get(tid, row["name"])
 
     def _add_counters(self, process: IngestedProcess, records: np.ndarray, start_ns: int) -> None:
-        numbers, row = np.unique(records["name"], return_inverse=True)
-        domains: dict[str, int] = {}
-        names, keys = np.empty(len(numbers), object), np.zeros(len(numbers), np.int32)
-        for at, number in enumerate(numbers.tolist()):
-            names[at], _, domain = _text(process, number).partition("\n")
-            if domain not in domains:
+        """Values of the program's own counters, on one track for each domain."""
+        numbers, counter = np.unique(records["name"], return_inverse=True)
+        tracks: dict[str, int] = {}
+        names = np.empty(len(numbers), object)
+        keys = np.zeros(len(numbers), np.int32)
+        for index, number in enumerate(numbers.tolist()):
+            name, _, domain = _text(process, number).partition("\n")
+            if domain not in tracks:
                 track_name = OWN_DOMAINS.get(domain, domain or NO_DOMAIN)
-                domains[domain] = self._counter_track(process, track_name, start_ns)
-            keys[at] = domains[domain]
-        unit = np.full(len(records), "count", object)
-        self._add_counted(keys[row], records["start"], names[row], records["end"], unit)
+                tracks[domain] = self._counter_track(process, track_name, start_ns)
+            names[index] = name
+            keys[index] = tracks[domain]
+        self._add_counted(
+            track=keys[counter],
+            at_ns=records["start"],
+            name=names[counter],
+            value=records["end"],
+            unit=np.full(len(records), "count", object),
+        )
 
     def _add_counted(
         self,
@@ -299,8 +319,10 @@ class SmallTables:
     def _add_refusal(self, process: IngestedProcess, code: str, reason: str = "") -> None:
         """What the part of ours inside the program could not record, in its own words."""
         remedy, lost = REFUSALS.get(code, ("", ""))
-        what = f"process {process.events.about.get('pid')}: {reason or code}"
-        layer = MODULES if code.startswith("modules") else OPERATORS
+        pid = process.events.about.get("pid")
+        what = f"process {pid}: {reason or code}"
+        is_of_modules = code.startswith("modules")
+        layer = MODULES if is_of_modules else OPERATORS
         self._add_problem(code, what, remedy, lost, layer)
 
     def write(self, tables: Path) -> dict[str, int]:
@@ -374,8 +396,11 @@ class SmallTables:
 
 
 def _text(process: IngestedProcess, number: int, lost: str = "(name lost)") -> str:
+    """The text with this number, `lost` where it did not arrive."""
     known = process.events.names
-    return known[number] if number < len(known) else lost
+    if number >= len(known):
+        return lost
+    return known[number]
 
 
 def _readings(events: ProcessEvents) -> list[Row]:

@@ -43,9 +43,10 @@ def taken(columns: Columns, rows: np.ndarray) -> Columns:
 
 def in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
     """These rows by track, start and depth, as the table has them."""
-    order: np.ndarray = rows[
-        np.lexsort(tuple(columns[name].take(rows) for name in ("depth", "start_ns", "track")))
-    ]
+    # `lexsort` sorts by its last key first.
+    by = ("depth", "start_ns", "track")
+    sort_keys = tuple(columns[name].take(rows) for name in by)
+    order: np.ndarray = rows[np.lexsort(sort_keys)]
     return order
 
 
@@ -71,19 +72,23 @@ def _coded(codes: np.ndarray, known: dict[str, int] | list[str]) -> pa.Dictionar
     """A dictionary array with only those texts that occur; code -1 is null."""
     found = pa.array(codes, mask=codes < 0).dictionary_encode()
     texts = known if isinstance(known, list) else list(known)
-    used = [texts[code] for code in found.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(found.indices, pa.array(used, pa.string()))
+    used_codes = found.dictionary.to_pylist()
+    used = [texts[code] for code in used_codes]
+    dictionary = pa.array(used, pa.string())
+    return pa.DictionaryArray.from_arrays(found.indices, dictionary)
 
 
 def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
     """The codes of a column of texts that `as_table` made; -1 for null."""
     merged = data.unify_dictionaries().combine_chunks()
-    chunk = merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged
-    own = np.array([known[text] for text in chunk.dictionary.to_pylist()], np.int32)
-    # The last place is for null, whose code is -1.
-    codes: np.ndarray = np.append(own, np.int32(-1))[
-        chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    ]
+    is_chunked = isinstance(merged, pa.ChunkedArray)
+    chunk = merged.chunk(0) if is_chunked else merged
+    texts = chunk.dictionary.to_pylist()
+    own = [known[text] for text in texts]
+    # The last entry is for null, whose index is -1.
+    code_of_index = np.array([*own, -1], np.int32)
+    indices = chunk.indices.fill_null(-1)
+    codes: np.ndarray = code_of_index[indices.to_numpy(zero_copy_only=False)]
     return codes
 
 
@@ -91,24 +96,35 @@ def without_inner_operators(columns: Columns) -> np.ndarray:
     """Rows that matter for steps: not the operators that run inside another operator, and no
     primitives.
     """
-    span, parent, kind = columns["span"], columns["parent"], columns["kind_code"]
-    if not len(span):
+    kind = columns["kind_code"]
+    if not len(kind):
         return np.zeros(0, np.intp)
-    found = rows_of(span, parent)
-    in_operator = (found >= 0) & (kind[found] == FUNCTION) & (kind == FUNCTION)
-    return np.flatnonzero(~in_operator & (kind < EXECUTE))
+    parent = rows_of(columns["span"], columns["parent"])
+    is_operator = kind == FUNCTION
+    in_operator = (parent >= 0) & is_operator[parent]
+    is_inner = in_operator & is_operator
+    return np.flatnonzero(~is_inner & (kind < EXECUTE))
 
 
 def rows_of(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The place of each wanted key among the keys, which are unique; -1 where it is not."""
-    first, count = int(keys.min()), len(keys)
-    span = int(keys.max()) - first + 1
-    if span > SPARSE * count:
-        by_key = np.argsort(keys, kind="stable")
-        at = by_key[np.minimum(np.searchsorted(keys, wanted, sorter=by_key), count - 1)]
-        return np.where(keys[at] == wanted, at, -1)
-    places = np.full(span + 1, -1, np.int32)  # the last place is for keys out of range
-    places[keys - first] = np.arange(count, dtype=np.int32)
+    """The row of each wanted key among the keys, which are unique; -1 where it is not."""
+    first = int(keys.min())
+    last = int(keys.max())
+    span = last - first + 1
+    if span > SPARSE * len(keys):
+        return _searched(keys, wanted)
+    # The last entry is for keys out of range.
+    row_of = np.full(span + 1, -1, np.int32)
+    row_of[keys - first] = np.arange(len(keys), dtype=np.int32)
     offset = wanted - first
-    found: np.ndarray = places[np.where((offset >= 0) & (offset < span), offset, span)]
+    in_range = (offset >= 0) & (offset < span)
+    found: np.ndarray = row_of[np.where(in_range, offset, span)]
     return found
+
+
+def _searched(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """What `rows_of` gives, where a table of all keys would have too many holes."""
+    by_key = np.argsort(keys, kind="stable")
+    position = np.searchsorted(keys, wanted, sorter=by_key)
+    row = by_key[np.minimum(position, len(keys) - 1)]
+    return np.where(keys[row] == wanted, row, -1)

@@ -45,14 +45,15 @@ class Stretch(Struct):
     def assign(self, start_ns: Int64s, track: Int32s) -> tuple[Int32s, Int8s]:
         """Step number and phase at each of these times, -1 for none."""
         step, phase = self.found.assign(start_ns, track)
-        step = np.where(step >= 0, step + self.number, -1).astype(np.int32)
-        late = np.flatnonzero(start_ns < self.known_from_ns)
-        if len(late) and self.earlier is not None and len(self.earlier[0]):
-            starts, durations = self.earlier
-            at = np.maximum(np.searchsorted(starts, start_ns[late], side="right") - 1, 0)
-            inside = (start_ns[late] >= starts[at]) & (start_ns[late] < starts[at] + durations[at])
-            step[late] = np.where(inside, at, -1)
-            phase[late] = -1
+        numbered = np.where(step >= 0, step + self.number, -1)
+        step = numbered.astype(np.int32)
+        early = np.flatnonzero(start_ns < self.known_from_ns)
+        if self.earlier is None or not len(early):
+            return step, phase
+        starts, durations = self.earlier
+        if len(starts):
+            step[early] = _step_at(start_ns[early], starts, durations)
+            phase[early] = -1
         return step, phase
 
 
@@ -126,16 +127,19 @@ class Stepping(Struct):
 
     def forget(self) -> None:
         """What was found is no step after all."""
-        self.rule, self.optimizer, self.count, self._found, self._lines = "none", None, 0, [], {}
-        self._from_ns = self._accepted_ns = -1
+        self.rule = "none"
+        self.optimizer = None
+        self.count = 0
+        self._found = []
+        self._lines = {}
+        self._from_ns = -1
+        self._accepted_ns = -1
 
     def columns(self) -> Columns:
         """All steps: `COLUMNS`, and `warmup`."""
-        none = np.zeros(0, np.int64)
-        columns = {
-            name: np.concatenate([none, *(part[name] for part in self._found)]) for name in COLUMNS
-        }
-        return {**columns, "warmup": warmup(columns["dur_ns"])}
+        columns: Columns = {name: self._column(name) for name in COLUMNS}
+        columns["warmup"] = warmup(columns["dur_ns"])
+        return columns
 
     def _known(self, found: ProcessSteps) -> int:
         """How many of the steps were counted before."""
@@ -159,9 +163,13 @@ class Stepping(Struct):
         return int(np.searchsorted(found.start_ns, cut_ns)), cut_ns
 
     def _keep(self, found: ProcessSteps, known: int, accepted: int) -> None:
-        self._found.append({name: getattr(found, name)[known:accepted] for name in COLUMNS})
+        """Count the steps from `known` up to `accepted`."""
+        columns = {name: getattr(found, name) for name in COLUMNS}
+        new = {name: values[known:accepted] for name, values in columns.items()}
+        self._found.append(new)
         self.count += accepted - known
-        self.rule, self.optimizer = found.rule, found.optimizer
+        self.rule = found.rule
+        self.optimizer = found.optimizer
 
     def _go_on(self, found: ProcessSteps, known: int, lines: Columns, end_ns: int) -> Stretch:
         """No step has ended for long: let go of the spans, and keep the outline of the step that
@@ -175,12 +183,25 @@ class Stepping(Struct):
 
     def starts(self) -> Int64s:
         """The starts of all steps."""
-        return self._earlier()[0]
+        return self._column("start_ns")
 
     def _earlier(self) -> tuple[Int64s, Int64s]:
-        none = np.zeros(0, np.int64)
-        start, dur = (
-            np.concatenate([none, *(part[name] for part in self._found)])
-            for name in ("start_ns", "dur_ns")
-        )
+        """The starts and the durations of all steps."""
+        start = self._column("start_ns")
+        dur = self._column("dur_ns")
         return start, dur
+
+    def _column(self, name: str) -> Int64s:
+        """One column of all steps."""
+        none = np.zeros(0, np.int64)
+        columns = [part[name] for part in self._found]
+        return np.concatenate([none, *columns])
+
+
+def _step_at(time_ns: Int64s, starts: Int64s, durations: Int64s) -> Int64s:
+    """The step, by its position, that each of these times lies in; -1: none."""
+    last = np.searchsorted(starts, time_ns, side="right") - 1
+    step = np.maximum(last, 0)
+    end_ns = starts[step] + durations[step]
+    inside = (time_ns >= starts[step]) & (time_ns < end_ns)
+    return np.where(inside, step, -1)

@@ -34,8 +34,14 @@ class Units(Struct):
         return len(self.step)
 
     def taken(self, at: np.ndarray, weight: np.ndarray) -> Units:
-        """The units at these places, with these weights."""
-        return Units(self.step[at], self.start_ns[at], self.end_ns[at], self.until_ns[at], weight)
+        """The units at these positions, with these weights."""
+        return Units(
+            step=self.step[at],
+            start_ns=self.start_ns[at],
+            end_ns=self.end_ns[at],
+            until_ns=self.until_ns[at],
+            weight=weight,
+        )
 
     def joined(self, other: Units) -> Units:
         """These units and those after them."""
@@ -43,25 +49,40 @@ class Units(Struct):
         return Units(*(np.concatenate(pair) for pair in columns))
 
     def _columns(self) -> tuple[np.ndarray, ...]:
-        return self.step, self.start_ns, self.end_ns, self.until_ns, self.weight
+        """The columns in the order in which the constructor takes them."""
+        return (
+            self.step,
+            self.start_ns,
+            self.end_ns,
+            self.until_ns,
+            self.weight,
+        )
 
     def place(self, start_ns: np.ndarray, end_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
         """The unit of each span, -1 for none of these; `step` -1 outside of steps."""
         if not len(self):
             return np.full(len(start_ns), -1, np.intp)
-        at = np.searchsorted(self.start_ns, start_ns, side="right") - 1
-        ends = self.until_ns[at]
-        stepped, steps = np.flatnonzero(step >= 0), np.flatnonzero(self.step >= 0)
+        unit = np.searchsorted(self.start_ns, start_ns, side="right") - 1
+        ends = self.until_ns[unit]
+        stepped = np.flatnonzero(step >= 0)
         if len(stepped):
-            numbers = np.append(
-                self.step[steps], np.int32(-1)
-            )  # the last place is for a step that went
-            mine = np.searchsorted(numbers[:-1], step[stepped])
-            at[stepped] = np.where(numbers[mine] == step[stepped], np.append(steps, -1)[mine], -1)
-            ends[stepped] = self.end_ns[at[stepped]]
-        outside = (at < 0) | (start_ns >= ends) | (end_ns > ends)
-        at[outside] = -1
-        return at
+            of_step = self._units_of_steps(step[stepped])
+            unit[stepped] = of_step
+            ends[stepped] = self.end_ns[of_step]
+        outlasts = (start_ns >= ends) | (end_ns > ends)
+        unit[(unit < 0) | outlasts] = -1
+        return unit
+
+    def _units_of_steps(self, step: np.ndarray) -> np.ndarray:
+        """The unit of each of these steps, -1 for a step that was dropped."""
+        units = np.flatnonzero(self.step >= 0)
+        numbers = self.step[units]
+        found = np.searchsorted(numbers, step)
+        # The last entries are for a step behind all of them.
+        numbers = np.append(numbers, np.int32(-1))
+        units = np.append(units, -1)
+        is_known = numbers[found] == step
+        return np.where(is_known, units[found], -1)
 
 
 def units_of_steps(
@@ -88,16 +109,27 @@ def units_of_slices(start_ns: np.ndarray, from_ns: int, cut_ns: int) -> Units:
     """Slices with equally many of the spans that start at these times, in a stretch of time
     [from_ns, cut_ns).
     """
-    count = max(1, len(start_ns) // SLICE_SPANS)
-    places = (np.arange(1, count) * len(start_ns)) // count
-    inner = (
-        np.unique(np.partition(start_ns, places)[places]) if count > 1 else np.zeros(0, np.int64)
-    )
+    inner = _slice_starts(start_ns)
     inner = inner[(inner > from_ns) & (inner < cut_ns)]
     starts = np.append(np.int64(from_ns), inner)
-    step = np.full(len(starts), -1, np.int32)
     ends = np.append(inner, np.int64(cut_ns))
-    return Units(step, starts, ends, ends, np.ones(len(starts), np.int64))
+    return Units(
+        step=np.full(len(starts), -1, np.int32),
+        start_ns=starts,
+        end_ns=ends,
+        until_ns=ends,
+        weight=np.ones(len(starts), np.int64),
+    )
+
+
+def _slice_starts(start_ns: np.ndarray) -> np.ndarray:
+    """Where the slices but the first begin, so that each has equally many of these spans."""
+    count = len(start_ns) // SLICE_SPANS
+    if count <= 1:
+        return np.zeros(0, np.int64)
+    rank = (np.arange(1, count) * len(start_ns)) // count
+    partitioned = np.partition(start_ns, rank)
+    return np.unique(partitioned[rank])
 
 
 def choose(units: Units, factor: int) -> np.ndarray:
@@ -115,14 +147,16 @@ def choose(units: Units, factor: int) -> np.ndarray:
 
 
 def _chosen(start_ns: np.ndarray, weight: np.ndarray, factor: int) -> np.ndarray:
-    whole = np.bincount(np.arange(len(weight)) // factor, weight).astype(np.int64)
-    upto = np.cumsum(weight)
-    before = np.cumsum(whole) - whole
+    """The weight of the one that stays of each group of `factor`, 0 for the others."""
+    group = np.arange(len(weight)) // factor
+    group_weight = np.bincount(group, weight).astype(np.int64)
+    weight_before = np.cumsum(group_weight) - group_weight
     # By chance, and the same in every conversion: by the start of the group.
     chance = _scattered(start_ns[::factor])
-    chosen = np.searchsorted(upto, before + chance % whole, side="right")
+    wanted = weight_before + chance % group_weight
+    chosen = np.searchsorted(np.cumsum(weight), wanted, side="right")
     stays = np.zeros(len(weight), np.int64)
-    stays[chosen] = whole
+    stays[chosen] = group_weight
     return stays
 
 

@@ -139,8 +139,10 @@ def evidence(name: str, layer: str = "native") -> int:
     """
     if layer != "native":
         return 0 if layer == "kernel" else WORK
-    told = sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
-    return told or (0 if _IS_NO_WORK.match(name) else WORK)
+    bits = sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
+    if bits:
+        return bits
+    return 0 if _IS_NO_WORK.match(name) else WORK
 
 
 def deeper(around: Bits, own: Bits) -> Bits:
@@ -179,9 +181,9 @@ def states(
     # A library without names: what does no work inside of it has none to do.
     is_nameless = evidence_of_stack & (OPENMP | BARRIER | WORK) == OPENMP
     is_plain_pool = evidence_of_stack & (MAIN | PLAIN | WORK) == MAIN | PLAIN
-    is_pool = on_futex & (is_nameless | is_plain_pool) | np.isin(system_call, (*_FUTEX, *_POLL)) & (
-        evidence_of_stack & POOL > 0
-    )
+    can_be_pool = np.isin(system_call, (*_FUTEX, *_POLL))
+    in_pool = can_be_pool & (evidence_of_stack & POOL > 0)
+    is_pool = in_pool | on_futex & (is_nameless | is_plain_pool)
     found[is_pool] = _CODES["pool"]
     found[on_futex & (evidence_of_stack & GIL > 0)] = _CODES["gil"]
     found[system_call == _NONE] = _CODES["page_fault"]

@@ -30,24 +30,31 @@ class WindowList(Struct):
 
     def holds(self, start_ns: Int64s) -> Bools:
         """Which of the spans that start at these times are in a window."""
-        opens = np.array([window.open_ns for window in self.known], np.int64)
         closes = np.array([window.close_ns for window in self.known], np.int64)
-        at = np.searchsorted(opens, start_ns, side="right") - 1
-        inside: Bools = (at >= 0) & (start_ns <= closes[np.maximum(at, 0)])
+        opened = self._last_opened(start_ns)
+        close_ns = closes[np.maximum(opened, 0)]
+        inside: Bools = (opened >= 0) & (start_ns <= close_ns)
         return inside
+
+    def _last_opened(self, time_ns: Int64s) -> Int64s:
+        """The position of the last window that has opened at each of these times, -1 for none."""
+        opens = np.array([window.open_ns for window in self.known], np.int64)
+        following = np.searchsorted(opens, time_ns, side="right")
+        return following - 1
 
     def numbers(self, start_ns: Int64s, rule: str) -> Int32s:
         """The numbers of the steps of a process, found by `rule`, that begin at these times, in
         this order.
         """
-        number = np.arange(len(start_ns), dtype=np.int32)
+        position = np.arange(len(start_ns), dtype=np.int32)
         if not self.known:
-            return number
+            return position
         opens = np.array([window.open_ns for window in self.known], np.int64)
-        first = np.array([first_of(window, rule) for window in self.known], np.int64)
-        base = np.searchsorted(start_ns, opens)
-        at = np.maximum(np.searchsorted(opens, start_ns, side="right") - 1, 0)
-        return (number - base[at] + first[at]).astype(np.int32)
+        first_numbers = [first_of(window, rule) for window in self.known]
+        first_positions = np.searchsorted(start_ns, opens)
+        offset = np.array(first_numbers, np.int64) - first_positions
+        window = np.maximum(self._last_opened(start_ns), 0)
+        return (position + offset[window]).astype(np.int32)
 
 
 def first_of(window: RecordedWindow, rule: str) -> int:
@@ -120,11 +127,16 @@ def _taken(lane: Lane, keep: Bools) -> Lane:
     numbers = np.where(keep, np.cumsum(keep) - 1, -1)
     # The last one is for what is in no step, whose number is -1.
     new_number = np.append(numbers, -1).astype(np.int32)
-    step = new_number[lane.timeline.step]
-    phase: Int8s = np.where(step >= 0, lane.timeline.phase, np.int8(-1))
-    timeline = Timeline(lane.timeline.start, step, phase)
-    begin, end = lane.begin[keep], lane.end[keep]
-    return Lane(lane.track, begin, end, timeline, lane.spent_ns[:, keep])
+    old = lane.timeline
+    step = new_number[old.step]
+    phase: Int8s = np.where(step >= 0, old.phase, np.int8(-1))
+    return Lane(
+        track=lane.track,
+        begin=lane.begin[keep],
+        end=lane.end[keep],
+        timeline=Timeline(old.start, step, phase),
+        spent_ns=lane.spent_ns[:, keep],
+    )
 
 
 def _joined(parts: list[tuple[RecordedWindow, Lane]]) -> Lane:

@@ -57,38 +57,38 @@ class ProcessWindows(Struct):
 
 def windows_of(asked: RequestedWindow, records: np.ndarray) -> list[RecordedWindow]:
     """The windows that these marks tell, in the order of time."""
-    told = records[np.argsort(records["start"], kind="stable")]
-    if not len(told):
+    marks = records[np.argsort(records["start"], kind="stable")]
+    if not len(marks):
         return []
-    code = told["end"].astype(np.int64)
+    code = marks["end"].astype(np.int64)
     by_time = code & layout.WINDOW_BY_TIME > 0
     rule = code & _RULE_BITS
     strongest = int(rule.max())
     holds = by_time | (rule == strongest)
-    told, code, by_time = told[holds], code[holds], by_time[holds]
+    marks, code, by_time = marks[holds], code[holds], by_time[holds]
     first = RecordedWindow(EARLIEST, first=0, rule=RULES.get(strongest, ""))
     is_from_start = not asked.first if asked.is_of_steps else not asked.after_s
     open_one = first if is_from_start else None
     if strongest != layout.RULE_REQUEST:
-        return _between(told, code, first.rule, open_one)
+        return _between(marks, code, first.rule, open_one)
     # It may have seemed that requests begin with one module, and then that it is another one: the
     # last of them counts.
     leader, code = code >> layout.WINDOW_INSTANCE, code & ((1 << layout.WINDOW_INSTANCE) - 1)
     for number in np.unique(leader)[::-1].tolist():
         mine = by_time | (leader == number)
-        if found := _between(told[mine], code[mine], first.rule, open_one):
+        if found := _between(marks[mine], code[mine], first.rule, open_one):
             return found
     return []
 
 
 def _between(
-    told: np.ndarray, code: np.ndarray, rule: str, open_one: RecordedWindow | None
+    marks: np.ndarray, code: np.ndarray, rule: str, open_one: RecordedWindow | None
 ) -> list[RecordedWindow]:
     """The windows between marks of opening and closing; `open_one` is open before the first of
     these.
     """
     found: list[RecordedWindow] = []
-    for record, bits in zip(told, code.tolist(), strict=True):
+    for record, bits in zip(marks, code.tolist(), strict=True):
         at_ns, number = int(record["start"]), int(record["seq"])
         if record["module"] == layout.MARK_OPENED:
             if open_one is None or bits & layout.WINDOW_WAS_CLOSED:
@@ -104,10 +104,12 @@ def _between(
 
 
 def _closed(window: RecordedWindow, at_ns: int, number: int, bits: int) -> RecordedWindow:
+    """The window, closed by a mark with this number and these bits."""
     instance = (bits >> layout.WINDOW_INSTANCE) or window.optimizer
+    closed = replace(window, close_ns=at_ns, optimizer=instance)
     if bits & layout.WINDOW_BY_TIME:
-        return replace(window, close_ns=at_ns, optimizer=instance, is_cut_off=True)
-    return replace(window, close_ns=at_ns, optimizer=instance, steps=number - window.first)
+        return replace(closed, is_cut_off=True)
+    return replace(closed, steps=number - window.first)
 
 
 def problems(
@@ -142,22 +144,23 @@ def problems(
 
 
 def _differs(window: RecordedWindow, starts: np.ndarray) -> bool:
+    """Whether the window holds another number of steps than the agent counted."""
     if window.steps < 0:
         return False
-    return int(((starts >= window.open_ns) & (starts <= window.close_ns)).sum()) != window.steps
+    is_inside = (starts >= window.open_ns) & (starts <= window.close_ns)
+    return int(is_inside.sum()) != window.steps
 
 
 def _never_opened(asked: RequestedWindow, begun: int) -> Row:
-    what, remedy = (
-        f"nothing ran in the window ({asked.says()}) that could be recorded",
-        "choose another one",
-    )
-    if asked.first is not None:
-        what, remedy = (
-            f"no recorded process of the program came to step {asked.first:,}",
-            "choose earlier ones",
-        )
-        what += f": step {begun - 1:,} was the last to begin" if begun else ""
+    """The problem that nothing was recorded."""
+    if asked.first is None:
+        what = f"nothing ran in the window ({asked.says()}) that could be recorded"
+        remedy = "choose another one"
+    else:
+        what = f"no recorded process of the program came to step {asked.first:,}"
+        remedy = "choose earlier ones"
+        if begun:
+            what += f": step {begun - 1:,} was the last to begin"
     return {
         "layer": OPERATORS,
         "code": "window_never_opened",

@@ -79,7 +79,8 @@ def _summary(path: Path, request: dict[str, Any]) -> dict[str, Any]:
     """The summary of the recording at `path`, and what this process has cost up to there."""
     import msgspec
 
-    from layerscope.analyse.summary import cost_of, summarise
+    from layerscope.analyse.recording_cost import cost_of
+    from layerscope.analyse.summary import summarise
     from layerscope.model.errors import LayerscopeError
     from layerscope.recording.reader import Reader
     from layerscope.recording.run import Run, RunInfo

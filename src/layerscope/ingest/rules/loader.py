@@ -32,14 +32,18 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
 
 def steps_of(spans: SpanColumns, workers: Bools, waits: Positions, rule: str = "loader") -> Found:
     """The steps that the waits on the track of the first one of these begin."""
-    track = int(spans.track[waits[np.argmin(spans.start_ns[waits])]])
+    first = waits[np.argmin(spans.start_ns[waits])]
+    track = int(spans.track[first])
     workers[track] = False
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)
+    is_step = ~empty_waits(spans, line, scopes)
     begin = line.start[scopes.loader]
     end = np.append(begin[1:], last_end(spans, line))
-    full = ~empty_waits(spans, line, scopes)
-    return Found(rule, [make_lane(spans, line, scopes, track, begin[full], end[full])])
+    begin = begin[is_step]
+    end = end[is_step]
+    lane = make_lane(spans, line, scopes, track, begin, end)
+    return Found(rule, [lane])
 
 
 def iterators_made(spans: SpanColumns, line: Line, scopes: Scopes) -> Positions:
@@ -51,26 +55,44 @@ def iterators_made(spans: SpanColumns, line: Line, scopes: Scopes) -> Positions:
 def empty_waits(spans: SpanColumns, line: Line, scopes: Scopes) -> Bools:
     """Which of the loader waits only found that the epoch is over."""
     waits = scopes.loader
-    own = np.array([name in sampler_operators() for name in spans.names], np.bool_)
-    foreign = np.flatnonzero(~own[line.name])
+    foreign = _without_samplers(spans, line)
     stop = np.searchsorted(line.start, line.end[waits])
-    idle = np.searchsorted(foreign, waits, side="right") >= np.searchsorted(foreign, stop)
-
-    _, code = np.unique(line.name[waits], return_inverse=True)
-    makes_batches = 2 * np.bincount(code, weights=idle) <= np.bincount(code)
+    foreign_before = np.searchsorted(foreign, waits, side="right")
+    idle = foreign_before >= np.searchsorted(foreign, stop)
 
     # How many operators that are not a sampler's follow before the next wait.
     gap_end = np.append(waits[1:], len(line.start))
     work = foreign[line.kind[foreign] != RANGE]
-    follow = np.searchsorted(work, gap_end) - np.searchsorted(work, np.maximum(stop, waits + 1))
-    is_last = (gap_end == len(line.start)) & (spans.window is None or not spans.window.is_closed)
+    gap_begin = np.maximum(stop, waits + 1)
+    follow = np.searchsorted(work, gap_end) - np.searchsorted(work, gap_begin)
+    is_at_end = gap_end == len(line.start)
+    is_last = is_at_end & (spans.window is None or not spans.window.is_closed)
     if usual := np.median(follow):
         seeds = iterators_made(spans, line, scopes)
-        is_renewed = np.searchsorted(seeds, waits) < np.searchsorted(seeds, gap_end)
-        over = (2 * follow < usual) | ((is_last | is_renewed) & makes_batches[code])
+        ends_epoch = is_last | _has_any(seeds, waits, gap_end)
+        over = (2 * follow < usual) | (ends_epoch & _make_batches(line, waits, idle))
     else:
-        over = is_last | (
-            np.searchsorted(scopes.free, waits) < np.searchsorted(scopes.free, gap_end)
-        )
+        over = is_last | _has_any(scopes.free, waits, gap_end)
     empty: Bools = idle & over
     return empty if not empty.all() else np.zeros(len(waits), np.bool_)
+
+
+def _without_samplers(spans: SpanColumns, line: Line) -> Positions:
+    """The spans of the line that are no operators of a sampler."""
+    names = sampler_operators()
+    is_sampler = np.array([name in names for name in spans.names], np.bool_)
+    return np.flatnonzero(~is_sampler[line.name])
+
+
+def _make_batches(line: Line, waits: Positions, idle: Bools) -> Bools:
+    """Which waits have a name of whose waits at least half make batches."""
+    _, code = np.unique(line.name[waits], return_inverse=True)
+    count = np.bincount(code)
+    idle_count = np.bincount(code, weights=idle)
+    makes_batches: Bools = 2 * idle_count <= count
+    return makes_batches[code]
+
+
+def _has_any(positions: Positions, begin: Positions, end: Positions) -> Bools:
+    """Which of the stretches [begin, end) of the line hold one of these positions."""
+    return np.searchsorted(positions, begin) < np.searchsorted(positions, end)

@@ -21,6 +21,8 @@ frame or event; if nothing ran on the track before the first mark, it begins at 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from layerscope.ingest.lines import (
@@ -53,14 +55,17 @@ from layerscope.ingest.rules import loader, optimizer
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
     """The steps, if something is marked."""
     if spans.step_mark:
-        named = np.flatnonzero(spans.name == code_of(spans, spans.step_mark))
+        code = code_of(spans, spans.step_mark)
+        named = np.flatnonzero(spans.name == code)
         if len(named):
             return _named(spans, workers, named)
     return _marked(spans, workers) if len(spans.marks_ns) else None
 
 
 def _named(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
-    kind = int(spans.kind[named[np.argmin(spans.start_ns[named])]])
+    """The steps that spans of the name define."""
+    first = named[np.argmin(spans.start_ns[named])]
+    kind = int(spans.kind[first])
     named = named[spans.kind[named] == kind]
     if kind == OPTIMIZER:
         return optimizer.steps_of(spans, workers, named, "mark")
@@ -68,53 +73,78 @@ def _named(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
         return loader.steps_of(spans, workers, named, "mark")
     if kind in (FUNCTION, BACKWARD):
         return _begun(spans, workers, named)
+    return _covered(spans, workers, named)
+
+
+def _covered(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
+    """Each of the spans is a step from its start to its end, on every thread."""
     tracks = np.unique(spans.track[named])
     workers[tracks] = False
-    lines = (
-        [line_of(spans, int(tracks[0]), workers)] if len(tracks) == 1 else lines_of(spans, tracks)
-    )
+    lines: Iterable[Line] = lines_of(spans, tracks)
+    if len(tracks) == 1:
+        lines = [line_of(spans, int(tracks[0]), workers)]
     lanes = []
     for track, line in zip(tracks.tolist(), lines, strict=True):
-        steps = outermost(line, np.flatnonzero(np.isin(line.source, named)))
-        begin, end = line.start[steps], line.end[steps]  # before the scopes lengthen spans
-        lanes.append(make_lane(spans, line, find_scopes(line), track, begin, end))
+        steps = _outermost_of(line, named)
+        begin = line.start[steps]
+        end = line.end[steps]  # before the scopes lengthen spans
+        scopes = find_scopes(line)
+        lanes.append(make_lane(spans, line, scopes, track, begin, end))
     return Found("mark", lanes)
 
 
+def _outermost_of(line: Line, named: Positions) -> Positions:
+    """Where the outermost of these spans are in the line."""
+    is_named = np.isin(line.source, named)
+    return outermost(line, np.flatnonzero(is_named))
+
+
 def _begun(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
-    track = int(spans.track[named[np.argmin(spans.start_ns[named])]])
+    """Each of the spans on the track of the first one begins a step."""
+    first = named[np.argmin(spans.start_ns[named])]
+    track = int(spans.track[first])
     workers[track] = False
     line = line_of(spans, track, workers)
-    begin = line.start[outermost(line, np.flatnonzero(np.isin(line.source, named)))]
+    begin = line.start[_outermost_of(line, named)]
     end = np.append(begin[1:], last_end(spans, line))
-    return Found("mark", [make_lane(spans, line, find_scopes(line), track, begin, end)])
+    scopes = find_scopes(line)
+    lane = make_lane(spans, line, scopes, track, begin, end)
+    return Found("mark", [lane])
 
 
 def _marked(spans: SpanColumns, workers: Bools) -> Found | None:
-    track = int(spans.marks_track[np.argmin(spans.marks_ns)])
-    end = np.unique(spans.marks_ns[spans.marks_track == track])
+    """Each mark on the track of the first one ends a step."""
+    first = np.argmin(spans.marks_ns)
+    track = int(spans.marks_track[first])
+    on_track = spans.marks_track == track
+    end = np.unique(spans.marks_ns[on_track])
     workers[track : track + 1] = False
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)
     first_ns = _start_of_first(spans, line, scopes, end)
     if first_ns is None:  # what came before the first mark is no step
-        begin, end = end[:-1], end[1:]
+        begin = end[:-1]
+        end = end[1:]
     else:
         begin = np.append(np.int64(first_ns), end[:-1])
     if not len(end):
         return None
-    return Found("mark", [make_lane(spans, line, scopes, track, begin, end)])
+    lane = make_lane(spans, line, scopes, track, begin, end)
+    return Found("mark", [lane])
 
 
 def _start_of_first(spans: SpanColumns, line: Line, scopes: Scopes, end: Int64s) -> int | None:
     """When the step began that ends with the first mark; None: it did not begin here."""
-    if spans.window is not None and spans.window.begins_step:
-        return spans.window.open_ns
-    if spans.window is not None and spans.window.is_cut:
+    window = spans.window
+    if window is not None and window.begins_step:
+        return window.open_ns
+    if window is not None and window.is_cut:
         return None
-    if (line.start[line.kind != RANGE] < end[0]).any():
-        return int(optimizer.begin_of_first(line, scopes.loader, end)[0])
+    is_before = line.start < end[0]
+    if is_before[line.kind != RANGE].any():
+        begin = optimizer.begin_of_first(line, scopes.loader, end)
+        return int(begin[0])
     is_library = spans.kind[line.source] > MODULE
-    if (is_library & (line.start < end[0])).any():
+    if (is_library & is_before).any():
         return int(line.start[is_library].min())
     return None

@@ -58,9 +58,12 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
     """The steps, if an optimizer stepped."""
     calls = np.flatnonzero(spans.kind == OPTIMIZER)
     calls = calls[are_optimizer_steps(spans, calls)]
-    if spans.ending >= 0 and not (spans.optimizer[calls] == spans.ending).any():
+    if not len(calls):
         return None
-    return steps_of(spans, workers, calls) if len(calls) else None
+    is_ending = spans.optimizer[calls] == spans.ending
+    if spans.ending >= 0 and not is_ending.any():
+        return None
+    return steps_of(spans, workers, calls)
 
 
 def steps_of(
@@ -73,21 +76,30 @@ def steps_of(
     scopes = find_scopes(line)
     is_leading = np.isin(line.source[scopes.optimizer], leading.calls)
     end = _ends(line, scopes, scopes.optimizer[is_leading])
-    closures = outermost(line, scopes.optimizer[scopes.optimizer_around])
-    waits = scopes.loader[line.start[scopes.loader] < end[-1]]
-    waits = waits[~inside(line, waits, closures)]
-    if spans.window is not None and spans.window.begins_step:
-        begin = np.append(spans.window.open_ns, end[:-1])
+    waits = _waits_before(line, scopes, int(end[-1]))
+    window = spans.window
+    if window is not None and window.begins_step:
+        first_begin = np.array([window.open_ns], np.int64)
     else:
-        begin = np.concatenate((begin_of_first(line, waits, end), end[:-1]))
+        first_begin = begin_of_first(line, waits, end)
+    begin = np.concatenate((first_begin, end[:-1]))
     if len(waits):
         begin = _without_evaluation(spans, line, scopes, waits, begin, end)
-    if spans.window is not None and spans.window.is_cut:
-        begin, end = begin[1:], end[1:]
+    if window is not None and window.is_cut:
+        begin = begin[1:]
+        end = end[1:]
         if not len(end):
             return Found(rule, [])
     lane = make_lane(spans, line, scopes, track, begin, end)
     return Found(rule, [lane], leading.instance)
+
+
+def _waits_before(line: Line, scopes: Scopes, end_ns: int) -> Positions:
+    """The loader waits that begin before this time, outside of closures."""
+    closures = outermost(line, scopes.optimizer[scopes.optimizer_around])
+    is_before = line.start[scopes.loader] < end_ns
+    waits = scopes.loader[is_before]
+    return waits[~inside(line, waits, closures)]
 
 
 class _Leading(Struct, frozen=True):
@@ -101,6 +113,7 @@ class _Leading(Struct, frozen=True):
 
 
 def _of_first_optimizer(spans: SpanColumns, calls: Positions) -> _Leading:
+    """The calls of the optimizer whose call comes first."""
     known = calls[spans.optimizer[calls] >= 0]
     if not len(known):
         first = _earliest(spans, calls)
@@ -108,14 +121,17 @@ def _of_first_optimizer(spans: SpanColumns, calls: Positions) -> _Leading:
         return _Leading(calls[same_name], first, None)
     # The instance that ends the steps, as an earlier part of the run has shown.
     ending = known[spans.optimizer[known] == spans.ending]
-    first = _earliest(spans, ending if spans.ending >= 0 and len(ending) else known)
+    is_shown = spans.ending >= 0 and len(ending) > 0
+    first = _earliest(spans, ending if is_shown else known)
     instance = int(spans.optimizer[first])
     same_instance = spans.optimizer[known] == instance
     return _Leading(known[same_instance], first, instance)
 
 
 def _earliest(spans: SpanColumns, calls: Positions) -> int:
-    return int(calls[np.argmin(spans.start_ns[calls])])
+    """The call that starts first."""
+    first = np.argmin(spans.start_ns[calls])
+    return int(calls[first])
 
 
 def _step_track(spans: SpanColumns, workers: Bools, track: int) -> int:
@@ -136,7 +152,8 @@ def _ends(line: Line, scopes: Scopes, calls: Positions) -> Int64s:
     calls = outermost(line, calls)
     end = line.end[calls]
     nested = inside(line, calls, scopes.backward)
-    end[nested] = scopes.group_end[np.searchsorted(scopes.group_first, calls[nested]) - 1]
+    group = np.searchsorted(scopes.group_first, calls[nested]) - 1
+    end[nested] = scopes.group_end[group]
     return np.unique(end)
 
 
@@ -149,8 +166,11 @@ def begin_of_first(line: Line, waits: Positions, end: Int64s) -> Int64s:
         return line.start[waits[:1]]
     top = outermost(line, np.flatnonzero(line.kind != RANGE))
     until = np.searchsorted(top, stops)
-    usual = int(np.median(np.diff(until))) if len(end) > 1 else len(top)
-    return line.start[top[[max(0, int(until[0]) - max(usual, 1))]]]
+    usual = len(top)
+    if len(end) > 1:
+        usual = int(np.median(np.diff(until)))
+    first = max(0, int(until[0]) - max(usual, 1))
+    return line.start[top[[first]]]
 
 
 def _without_evaluation(
@@ -158,40 +178,67 @@ def _without_evaluation(
 ) -> Int64s:
     """The begins of the steps moved behind the last evaluation in them."""
     stops = np.searchsorted(line.start, end)
-    of_step = np.searchsorted(stops, waits, side="right")
-    done = np.zeros(len(waits), np.intp)
-    for work in (scopes.free, scopes.backward, scopes.optimizer[~scopes.optimizer_in_backward]):
-        done += np.searchsorted(work, waits)
-    opens = np.append(True, (np.diff(of_step) != 0) | (np.diff(done) != 0))
-    waits_opening, of_step = waits[opens], of_step[opens]
-    last = np.append(np.diff(of_step) != 0, True)
-    stop = np.where(last, stops[of_step], np.append(waits_opening[1:], 0))
-    telling = _telling(spans, line, scopes, stops)
-    has_operators = np.searchsorted(telling, stop) > np.searchsorted(telling, waits_opening)
-    has_backward = np.searchsorted(scopes.backward, stop) > np.searchsorted(
-        scopes.backward, waits_opening
-    )
-    evaluation = np.flatnonzero(has_operators & ~has_backward & ~last)
+    segments = _segments(scopes, waits, stops)
+    signs = _evaluation(spans, line, scopes, stops)
+    has_operators = segments.hold(signs)
+    has_backward = segments.hold(scopes.backward)
+    evaluation = np.flatnonzero(has_operators & ~has_backward & ~segments.is_last)
     if not len(evaluation):
         return begin
-    empty = waits[empty_waits(spans, line, scopes)[np.searchsorted(scopes.loader, waits)]]
-    before_empty = waits_opening[evaluation] <= last_before(empty, stops[of_step[evaluation]])
-    if 2 * len(np.unique(of_step[evaluation[~before_empty]])) > len(end):
+    is_empty = empty_waits(spans, line, scopes)
+    empty = waits[is_empty[np.searchsorted(scopes.loader, waits)]]
+    step = segments.step[evaluation]
+    last_empty = last_before(empty, stops[step])
+    before_empty = segments.begin[evaluation] <= last_empty
+    if 2 * len(np.unique(step[~before_empty])) > len(end):
         evaluation = evaluation[before_empty]
-    begin[of_step[evaluation]] = line.start[
-        waits_opening[evaluation + 1]
-    ]  # of several in a step the last one wins
+        step = step[before_empty]
+    next_wait = segments.begin[evaluation + 1]
+    # Of several in a step the last one wins.
+    begin[step] = line.start[next_wait]
     return begin
 
 
-def _telling(spans: SpanColumns, line: Line, scopes: Scopes, stops: Positions) -> Positions:
-    """What tells, where no backward pass follows, that a segment is evaluation or the end of an
+class _Segments(Struct, frozen=True):
+    """Positions [begin, stop) in the line between loader waits with work between them, by start."""
+
+    step: Positions
+    begin: Positions
+    stop: Positions
+    is_last: Bools  # of its step
+
+    def hold(self, positions: Positions) -> Bools:
+        """Which of the segments hold one of these positions."""
+        before = np.searchsorted(positions, self.begin)
+        return np.searchsorted(positions, self.stop) > before
+
+
+def _segments(scopes: Scopes, waits: Positions, stops: Positions) -> _Segments:
+    """The segments that the waits cut the steps into, which end at these positions."""
+    step = np.searchsorted(stops, waits, side="right")
+    work_before = np.zeros(len(waits), np.intp)
+    plain_optimizer = scopes.optimizer[~scopes.optimizer_in_backward]
+    for work in (scopes.free, scopes.backward, plain_optimizer):
+        work_before += np.searchsorted(work, waits)
+    differs = (np.diff(step) != 0) | (np.diff(work_before) != 0)
+    opens = np.append(True, differs)
+    begin = waits[opens]
+    step = step[opens]
+    is_last = np.append(np.diff(step) != 0, True)
+    next_begin = np.append(begin[1:], 0)
+    stop = np.where(is_last, stops[step], next_begin)
+    return _Segments(step, begin, stop, is_last)
+
+
+def _evaluation(spans: SpanColumns, line: Line, scopes: Scopes, stops: Positions) -> Positions:
+    """What shows, where no backward pass follows, that a segment is evaluation or the end of an
     epoch.
     """
     modules = np.flatnonzero(spans.kind[line.source] == MODULE)
     modules = modules[~inside(line, modules, scopes.loader)]
-    of_step = np.unique(np.searchsorted(stops, modules, side="right"))
-    if 2 * np.count_nonzero(of_step < len(stops)) < len(stops):
+    step = np.unique(np.searchsorted(stops, modules, side="right"))
+    steps_with_modules = np.count_nonzero(step < len(stops))
+    if 2 * steps_with_modules < len(stops):
         return scopes.free
     seeds = iterators_made(spans, line, scopes)
     return np.sort(np.concatenate((modules, seeds)))

@@ -5,11 +5,11 @@ in a loop, in a server, in the loop of a generator of text (then each token is o
 other calls and on threads of the autograd engine do not count.
 
 - A program may call several modules for one request: an encoder, a decoder twenty times, a loss. So
-  requests begin with the calls of one module, the *leader*: the first one seen that is called more
-  than once (the first one seen, if none is). A request belongs to one thread and lasts from a call
-  of the leader to the end of the last call, before the next one of the leader on that thread, of a
-  module that belongs to it. A module belongs to the requests of all threads if it follows in at
-  least nine of ten cases on all of them together. In a server whose threads have a head of their
+  requests begin with the calls of one module, the *leader*: the first one called more
+  than once (the first one called, if none is). A request belongs to one thread and lasts from a
+  call of the leader to the end of the last call, before the next one of the leader on that thread,
+  of a module that belongs to it. A module belongs to the requests of all threads if it follows in
+  at least nine of ten cases on all of them together. In a server whose threads have a head of their
   own each it belongs to those of the threads on which it follows in at least half of the cases, if
   it is nine of ten on these together; threads with a single call of the leader, of which half would
   say nothing, all count there.
@@ -35,6 +35,9 @@ of the thread (ranges and modules not counted) ends, and their phases are those 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
 from layerscope.ingest.lines import Found, Lane, SpanColumns, last_end, line_of, lines_of, make_lane
@@ -57,43 +60,81 @@ SMALLEST_SHARE = 0.05  # of the time in all calls; requests with less are none
 MOST_LEADERS = 64
 
 
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The outermost calls of modules, sorted by track and start."""
+
+    track: Int32s
+    name: Int32s
+    start: Int64s
+    end: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class _Requests:
+    """The first and the last call of each request."""
+
+    first: Positions
+    last: Positions
+
+
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
     """The requests, if a module was called."""
-    calls = np.flatnonzero(spans.kind == MODULE)
-    calls = calls[~workers[spans.track[calls]]]
-    if not len(calls):
+    rows = np.flatnonzero(spans.kind == MODULE)
+    rows = rows[~workers[spans.track[rows]]]
+    if not len(rows):
         return None
-    calls = calls[np.lexsort((spans.depth[calls], spans.start_ns[calls], spans.track[calls]))]
-    calls = _outermost(spans, calls)
-    track, start = spans.track[calls], spans.start_ns[calls]
-    end = start + np.maximum(spans.dur_ns[calls], 0)
-    if spans.window is not None and (spans.window.begins_step or spans.window.steps == 1):
-        leader = int(spans.name[calls[np.argmin(start)]])
-        first, last = _of_leader(leader, np.arange(len(calls)), track, spans.name[calls], 1)
-    else:
-        fewest = 1 if spans.window else FEWEST_ON_A_THREAD
-        first, last = _requests(track, spans.name[calls], start, end, fewest)
-    lanes = _lanes(track, start, end, first, last)
+    sort_keys = (spans.depth[rows], spans.start_ns[rows], spans.track[rows])
+    rows = _outermost(spans, rows[np.lexsort(sort_keys)])
+    start = spans.start_ns[rows]
+    calls = _Calls(
+        track=spans.track[rows],
+        name=spans.name[rows],
+        start=start,
+        end=start + np.maximum(spans.dur_ns[rows], 0),
+    )
+    lanes = _lanes(calls, _requests_of(spans, calls))
     if (spans.kind == BACKWARD).any():
-        tracks = np.array([lane.track for lane in lanes])
-        is_alone = len(lanes) == 1
-        lines = [line_of(spans, lanes[0].track, workers)] if is_alone else lines_of(spans, tracks)
-        lanes = [_with_training(spans, line, lane) for line, lane in zip(lines, lanes, strict=True)]
+        lines = _lines_of_lanes(spans, workers, lanes)
+        pairs = zip(lines, lanes, strict=True)
+        lanes = [_with_training(spans, line, lane) for line, lane in pairs]
     return Found("request", lanes)
 
 
-def _lanes(
-    track: Int32s, start: Int64s, end: Int64s, first: Positions, last: Positions
-) -> list[Lane]:
-    """A lane for each track with requests, which go from the call `first` to the call `last`."""
-    tracks, bounds = np.unique(track[first], return_index=True)
+def _requests_of(spans: SpanColumns, calls: _Calls) -> _Requests:
+    """The requests among the calls: in a window that opens with a call of the leader, its own."""
+    window = spans.window
+    if window is not None and (window.begins_step or window.steps == 1):
+        leader = int(calls.name[np.argmin(calls.start)])
+        every_call = np.arange(len(calls.track))
+        return _of_leader(leader, every_call, calls, 1)
+    fewest = 1 if window else FEWEST_ON_A_THREAD
+    return _requests(calls, fewest)
+
+
+def _lines_of_lanes(spans: SpanColumns, workers: Bools, lanes: list[Lane]) -> Iterable[Line]:
+    """The line of each lane; autograd worker tracks belong to a lane that is alone."""
+    if len(lanes) == 1:
+        return [line_of(spans, lanes[0].track, workers)]
+    tracks = np.array([lane.track for lane in lanes])
+    return lines_of(spans, tracks)
+
+
+def _lanes(calls: _Calls, requests: _Requests) -> list[Lane]:
+    """A lane for each track with requests."""
+    tracks, bounds = np.unique(calls.track[requests.first], return_index=True)
+    stops = np.append(bounds[1:], len(requests.first))
     lanes = []
-    stops = np.append(bounds[1:], len(first))
-    for number, begin, stop in zip(tracks.tolist(), bounds, stops, strict=True):
-        calls = slice(first[begin], last[stop - 1] + 1)
-        begins, ends = start[first[begin:stop]], end[last[begin:stop]]
-        timeline, spent_ns = forward_timeline(start[calls], end[calls], begins, ends)
-        lanes.append(Lane(number, begins, ends, timeline, spent_ns))
+    for track, begin, stop in zip(tracks.tolist(), bounds, stops, strict=True):
+        first = requests.first[begin:stop]
+        last = requests.last[begin:stop]
+        covered = slice(first[0], last[-1] + 1)
+        begin_ns = calls.start[first]
+        end_ns = calls.end[last]
+        timeline, spent_ns = forward_timeline(
+            calls.start[covered], calls.end[covered], begin_ns, end_ns
+        )
+        lanes.append(Lane(track, begin_ns, end_ns, timeline, spent_ns))
     return lanes
 
 
@@ -101,86 +142,116 @@ def _outermost(spans: SpanColumns, calls: Positions) -> Positions:
     """The calls, sorted by track and start, that do not begin inside an earlier one of their
     track.
     """
-    start, track = spans.start_ns[calls], spans.track[calls]
+    start = spans.start_ns[calls]
+    track = spans.track[calls]
     end = start + np.maximum(spans.dur_ns[calls], 0)
-    overlaps = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
+    is_same_track = track[1:] == track[:-1]
+    overlaps = is_same_track & (start[1:] < end[:-1])
     if not overlaps.any():
         return calls
     is_outer = np.ones(len(calls), np.bool_)
-    bounds = np.flatnonzero(np.diff(track)) + 1
+    bounds = np.flatnonzero(~is_same_track) + 1
     for mine in np.split(np.arange(len(calls)), bounds):
-        is_outer[mine[1:]] = start[mine[1:]] >= np.maximum.accumulate(end[mine])[:-1]
+        latest_end = np.maximum.accumulate(end[mine])
+        is_outer[mine[1:]] = start[mine[1:]] >= latest_end[:-1]
     return calls[is_outer]
 
 
-def _requests(
-    track: Int32s, name: Int32s, start: Int64s, end: Int64s, fewest: int
-) -> tuple[Positions, Positions]:
-    """The first and the last call of each request, by track and start; `fewest`: see
-    `_of_leader`.
-    """
-    until = np.append(0, np.cumsum(end - start))
-    left = np.arange(len(track))
-    kinds: list[tuple[int, Positions, Positions]] = []
-    while len(left) and len(kinds) < MOST_LEADERS:
-        first, last = _of_leader(_leader(name[left], start[left]), left, track, name, fewest)
-        kinds.append((int((until[last + 1] - until[first]).sum()), first, last))
-        covered = np.zeros(len(track) + 1, np.int64)
-        covered[first] += 1
-        covered[last + 1] -= 1
-        left = left[np.cumsum(covered)[left] == 0]
-    least = min(SMALLEST_SHARE * int(until[-1]), max(busy_ns for busy_ns, _, _ in kinds))
-    kept = [(first, last) for busy_ns, first, last in kinds if busy_ns >= least]
-    firsts, lasts = (np.sort(np.concatenate(column)) for column in zip(*kept, strict=True))
-    return firsts, lasts
+def _requests(calls: _Calls, fewest: int) -> _Requests:
+    """The requests of every leader, by track and start; `fewest`: see `_of_leader`."""
+    busy_until = np.append(0, np.cumsum(calls.end - calls.start))
+    left = np.arange(len(calls.track))
+    found: list[_Requests] = []
+    busy: list[int] = []
+    while len(left) and len(found) < MOST_LEADERS:
+        leader = _leader(calls.name[left], calls.start[left])
+        requests = _of_leader(leader, left, calls, fewest)
+        found.append(requests)
+        busy_ns = busy_until[requests.last + 1] - busy_until[requests.first]
+        busy.append(int(busy_ns.sum()))
+        left = _uncovered(left, requests, len(calls.track))
+    least = min(SMALLEST_SHARE * int(busy_until[-1]), max(busy))
+    large = [one for one, busy_ns in zip(found, busy, strict=True) if busy_ns >= least]
+    return _Requests(
+        first=np.sort(np.concatenate([one.first for one in large])),
+        last=np.sort(np.concatenate([one.last for one in large])),
+    )
+
+
+def _uncovered(left: Positions, requests: _Requests, count: int) -> Positions:
+    """Those of the calls `left`, of `count` in all, that lie in none of the requests."""
+    changes = np.zeros(count + 1, np.int64)
+    changes[requests.first] += 1
+    changes[requests.last + 1] -= 1
+    covering = np.cumsum(changes)
+    uncovered: Positions = left[covering[left] == 0]
+    return uncovered
 
 
 def _leader(name: Int32s, start: Int64s) -> int:
-    """The first one seen that is called more than once, or the first one of all."""
+    """The first one called that is called more than once, or the first one of all."""
     _, inverse, counts = np.unique(name, return_inverse=True, return_counts=True)
-    candidates = np.flatnonzero(counts[inverse] > min(1, counts.max() - 1))
-    return int(name[candidates[np.argmin(start[candidates])]])
+    fewest = min(2, counts.max())
+    candidates = np.flatnonzero(counts[inverse] >= fewest)
+    first = candidates[np.argmin(start[candidates])]
+    return int(name[first])
 
 
-def _of_leader(
-    leader: int, left: Positions, track: Int32s, name: Int32s, fewest: int
-) -> tuple[Positions, Positions]:
-    """The first and the last call of the requests of the leader among the calls that are left over.
+def _of_leader(leader: int, left: Positions, calls: _Calls, fewest: int) -> _Requests:
+    """The requests of the leader among the calls that are left over.
 
     A thread with less than `fewest` calls of the leader does not tell what follows there.
     """
-    codes, inverse = np.unique(name[left], return_inverse=True)
-    leads = name[left] == leader
+    name = calls.name[left]
+    track = calls.track[left]
+    codes, code = np.unique(name, return_inverse=True)
+    threads, thread = np.unique(track, return_inverse=True)
+    leads = name == leader
 
     # Calls belong together when nothing was taken out between them, and they are on one track.
-    begins = leads | np.append(True, (np.diff(left) != 1) | (np.diff(track[left]) != 0))
+    is_gap = (np.diff(left) != 1) | (np.diff(track) != 0)
+    begins = leads | np.append(True, is_gap)
     group = np.cumsum(begins) - 1
     in_request = leads[begins][group]
-    pairs = np.unique(group[in_request] * len(codes) + inverse[in_request])
-    threads, thread = np.unique(track[left], return_inverse=True)
-    thread_of = thread[begins]
-    counts_by_thread = np.bincount(
-        thread_of[pairs // len(codes)] * len(codes) + pairs % len(codes),
-        minlength=len(threads) * len(codes),
-    ).reshape(len(threads), len(codes))
-    led = np.bincount(thread[leads], minlength=len(threads))[:, None]
-    follows = counts_by_thread.sum(axis=0) >= FOLLOWS * led.sum()
-    mostly = counts_by_thread >= MOSTLY * led
-    telling = mostly | (led < fewest)
-    follows_there = (counts_by_thread * telling).sum(axis=0) >= FOLLOWS * (led * telling).sum(
-        axis=0
+    pairs = np.unique(group[in_request] * len(codes) + code[in_request])
+    group_of_pair, code_of_pair = np.divmod(pairs, len(codes))
+    thread_of_pair = thread[begins][group_of_pair]
+    cells = np.bincount(
+        thread_of_pair * len(codes) + code_of_pair, minlength=len(threads) * len(codes)
     )
-    members = np.flatnonzero(in_request & (follows | (mostly & follows_there))[thread, inverse])
+    followed = cells.reshape(len(threads), len(codes))
+    led = np.bincount(thread[leads], minlength=len(threads))
+    belongs = _belonging(followed, led[:, None], fewest)
+    members = np.flatnonzero(in_request & belongs[thread, code])
     changes = np.diff(group[members]) != 0
-    return left[members[np.append(True, changes)]], left[members[np.append(changes, True)]]
+    is_first = np.append(True, changes)
+    is_last = np.append(changes, True)
+    return _Requests(left[members[is_first]], left[members[is_last]])
+
+
+def _belonging(followed: Int64s, led: Int64s, fewest: int) -> Bools:
+    """Which modules (columns) belong to the requests of which threads (rows).
+
+    `followed`: how many calls of the leader the module follows; `led`: how many there are.
+    """
+    everywhere = followed.sum(axis=0) >= FOLLOWS * led.sum()
+    mostly = followed >= MOSTLY * led
+    counts = mostly | (led < fewest)
+    followed_there = (followed * counts).sum(axis=0)
+    led_there = (led * counts).sum(axis=0)
+    belongs: Bools = everywhere | (mostly & (followed_there >= FOLLOWS * led_there))
+    return belongs
 
 
 def _with_training(spans: SpanColumns, line: Line, lane: Lane) -> Lane:
     """The lane with longer steps, if a backward pass follows most of its requests."""
     scopes = find_scopes(line)
-    end = np.append(lane.begin[1:], max(int(lane.end[-1]), last_end(spans, line)))
-    before = np.searchsorted(scopes.backward, np.searchsorted(line.start, lane.begin))
-    after = np.searchsorted(scopes.backward, np.searchsorted(line.start, end))
+    last_ns = max(int(lane.end[-1]), last_end(spans, line))
+    end = np.append(lane.begin[1:], last_ns)
+    first = np.searchsorted(line.start, lane.begin)
+    stop = np.searchsorted(line.start, end)
+    before = np.searchsorted(scopes.backward, first)
+    after = np.searchsorted(scopes.backward, stop)
     if 2 * np.count_nonzero(after > before) < len(end):
         return lane
     return make_lane(spans, line, scopes, lane.track, lane.begin, end)

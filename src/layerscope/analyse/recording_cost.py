@@ -1,0 +1,41 @@
+"""What a recording cost, in the program and beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layerscope.recording.run import RunInfo
+
+
+@dataclass(slots=True)
+class Cost:
+    """What recording cost: CPU time of our processes beside the program, also as fractions of its
+    own.
+
+    `inside` is the fraction that was spent in the program itself, None where it is not known.
+    """
+
+    inside: float | None
+    beside_ns: dict[str, int]
+    beside: dict[str, float]
+    size_bytes: int
+
+
+def cost_of(info: RunInfo) -> Cost:
+    """What recording cost, as the recording states it so far."""
+    program_ns = info.program.user_ns + info.program.system_ns
+    inside_ns = sum(layer.cpu_ns for layer in info.layers)
+    cost = info.cost
+    parts = {
+        "drainer": cost.drainer_cpu_ns,
+        "sampler": cost.sampler_cpu_ns,
+        "converter": cost.converter_cpu_ns,
+        "session": cost.session_cpu_ns,
+    }
+    beside_ns = {name: cpu_ns for name, cpu_ns in parts.items() if cpu_ns}
+    size_bytes = cost.raw_bytes + cost.tables_bytes
+    if not program_ns:
+        return Cost(None, beside_ns, {}, size_bytes)
+    inside = inside_ns / program_ns if inside_ns else None
+    beside = {name: cpu_ns / program_ns for name, cpu_ns in beside_ns.items()}
+    return Cost(inside, beside_ns, beside, size_bytes)
