@@ -61,7 +61,7 @@ MOST_LEADERS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
+class _ModuleCalls:
     """The outermost calls of modules, sorted by track and start."""
 
     track: Int32s
@@ -87,7 +87,7 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
     sort_keys = (spans.depth[rows], spans.start_ns[rows], spans.track[rows])
     rows = _outermost(spans, rows[np.lexsort(sort_keys)])
     start = spans.start_ns[rows]
-    calls = _Calls(
+    calls = _ModuleCalls(
         track=spans.track[rows],
         name=spans.name[rows],
         start=start,
@@ -101,7 +101,7 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
     return Found("request", lanes)
 
 
-def _requests_of(spans: SpanColumns, calls: _Calls) -> _Requests:
+def _requests_of(spans: SpanColumns, calls: _ModuleCalls) -> _Requests:
     """The requests among the calls: in a window that opens with a call of the leader, its own."""
     window = spans.window
     if window is not None and (window.begins_step or window.steps == 1):
@@ -120,7 +120,7 @@ def _lines_of_lanes(spans: SpanColumns, workers: Bools, lanes: list[Lane]) -> It
     return lines_of(spans, tracks)
 
 
-def _lanes(calls: _Calls, requests: _Requests) -> list[Lane]:
+def _lanes(calls: _ModuleCalls, requests: _Requests) -> list[Lane]:
     """A lane for each track with requests."""
     tracks, bounds = np.unique(calls.track[requests.first], return_index=True)
     stops = np.append(bounds[1:], len(requests.first))
@@ -157,7 +157,7 @@ def _outermost(spans: SpanColumns, calls: Positions) -> Positions:
     return calls[is_outer]
 
 
-def _requests(calls: _Calls, fewest: int) -> _Requests:
+def _requests(calls: _ModuleCalls, fewest: int) -> _Requests:
     """The requests of every leader, by track and start; `fewest`: see `_of_leader`."""
     busy_until = np.append(0, np.cumsum(calls.end - calls.start))
     left = np.arange(len(calls.track))
@@ -197,7 +197,7 @@ def _leader(name: Int32s, start: Int64s) -> int:
     return int(name[first])
 
 
-def _of_leader(leader: int, left: Positions, calls: _Calls, fewest: int) -> _Requests:
+def _of_leader(leader: int, left: Positions, calls: _ModuleCalls, fewest: int) -> _Requests:
     """The requests of the leader among the calls that are left over.
 
     A thread with less than `fewest` calls of the leader does not tell what follows there.
