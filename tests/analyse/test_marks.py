@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from layerscope.ingest.steps import find_steps
 from tests.analyse.traces import Trace, check_laws, check_truth, make_columns
