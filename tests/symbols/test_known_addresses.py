@@ -80,6 +80,18 @@ def test_a_debug_file_that_came_later_is_read(
     assert looked
 
 
+def test_a_file_that_was_written_anew_is_looked_at_anew(tmp_path: Path, folder: Path) -> None:
+    file = program(tmp_path, "-O0", "-Wl,--build-id=0x1234")
+    addresses = addresses_in(file)
+    before = asked(folder, file, addresses)
+    file.write_bytes(file.read_bytes().replace(b"Square", b"Circle"))
+    os.utime(file, (1, 1))
+
+    assert asked(folder, file, addresses).name == [
+        name.replace("Square", "Circle") for name in before.name
+    ]
+
+
 def test_what_is_damaged_counts_as_nothing(folder: Path) -> None:
     addresses = np.arange(5, dtype=np.uint64)
     KnownAddresses(Kept(folder), "key").learn(addresses, some(5))
@@ -99,6 +111,10 @@ def test_what_is_not_known_can_be_asked(folder: Path) -> None:
     assert known.rows_of(np.array([0, 1 << 63], np.uint64)).tolist() == [-1, -1]
     known.learn(np.array([7], np.uint64), some(1))
     assert known.rows_of(np.array([7, 8, 0], np.uint64)).tolist() == [0, -1, -1]
+    kernel = 0xFFFFFFFF81000000
+    known.learn(np.array([kernel + 2], np.uint64), some(1))
+    near = np.array([kernel + offset for offset in range(4)], np.uint64)
+    assert known.rows_of(near).tolist() == [-1, -1, 1, -1]
 
 
 def test_lines_that_a_limit_left_out_are_looked_for_again(

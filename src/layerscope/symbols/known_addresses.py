@@ -62,7 +62,7 @@ class KnownAddresses:
         """The row of each address; -1: nothing is known of it."""
         known = self._rows["address"]
         row = np.searchsorted(known, addresses).astype(np.int64)
-        is_known = np.append(known, 0)[row] == addresses
+        is_known = np.append(known, np.uint64(0))[row] == addresses
         is_known &= row < len(known)
         return np.where(is_known, row, -1)
 

@@ -36,9 +36,11 @@ class ElfObject:
     def known(self, kept: Kept) -> KnownAddresses:
         """What was found out earlier, by whichever process of this user."""
         if self._known is None:
-            # A debug file may lie in the folder of one of two equal files.
-            folder = zlib.crc32(os.fsencode(self.path.parent))
-            self._known = KnownAddresses(kept, f"{self._key}-in-{folder:x}")
+            # A debug file may lie in the folder of one of two equal files. And a build id says
+            # nothing of the names of local functions.
+            about = f"{self.path.parent} {self.of[3] if self.path.is_absolute() else 0}"
+            place = zlib.crc32(os.fsencode(about))
+            self._known = KnownAddresses(kept, f"{self._key}-in-{place:x}")
         return self._known
 
     @property
