@@ -151,7 +151,9 @@ def test_a_recording_of_several_ranks_is_packed_as_one(option: list[str], folder
     shutil.rmtree(outer)
     run = open_run(folder / "train.layerscope.zip")
     assert content(run) == original
-    assert run.is_joined == (not option)
+    assert run.is_joined
+    raw = [path for path in run.path.rglob("*") if path.name == "spool"]
+    assert bool(raw) == (not option)
 
 
 def test_a_recording_that_still_grows_is_not_packed(

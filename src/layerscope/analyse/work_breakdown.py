@@ -172,7 +172,9 @@ class BelowSums:
         self.layer = layer
         self.spent = np.zeros((tracks, len(_NAMES)))
         self._reader = reader
-        self._files = {file.name: file for file in reader.files("primitives")}
+        self._files: dict[Path, dict[str, Path]] = {}  # by folder and name
+        for file in reader.files("primitives"):
+            self._files.setdefault(_folder(file), {})[file.name] = file
         self._told = _Told()
         self._told_in: Path | None = None
         self._primitives: dict[Primitive, int] = {UNKNOWN: 0}
@@ -193,7 +195,10 @@ class BelowSums:
         """The same files of spans; that of the primitives in each is read with it."""
         for file in files:
             self._seen.append(file)
-            self._read(self._files.get(file.name) or next(iter(self._files.values())))
+            primitives = self._files.get(_folder(file), {})
+            told = primitives.get(file.name) or next(iter(primitives.values()), None)
+            if told is not None:
+                self._read(told)
             yield file
 
     def _read(self, file: Path) -> None:
@@ -401,6 +406,11 @@ class BelowSums:
             for number, (ns, count) in self._sums.items()
         ]
         return sorted(sums, key=lambda one: -one.ns)
+
+
+def _folder(file: Path) -> Path:
+    """The folder with the tables that a file of one belongs to: of several ranks each has one."""
+    return file.parent.parent
 
 
 def _primitive(code: int, names: list[list[str]]) -> Primitive:
