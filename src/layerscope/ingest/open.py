@@ -179,8 +179,8 @@ def _join(run: Run, parts: Mapping[int, Run], known: Problems, cached_as: str) -
         found = _in_first(folders, run, write)
     run.tables_path = found
     state = last_join([found])
-    if state is None:
-        raise ReadError(f"{found} was changed meanwhile: open the recording again")
+    if state is None or {keys.rank for keys in state.ranks} != parts.keys():
+        raise ReadError(f"{found / JOINED} tells of other ranks: remove it, it is made again")
     run.joined = [(keys, parts[keys.rank].tables_path) for keys in state.ranks]
 
 

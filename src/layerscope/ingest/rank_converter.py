@@ -3,7 +3,7 @@
     _ FOLDER BYTES
 
 Prints one line of JSON: where the tables are, or why there are none. BYTES is the memory that it
-may take, 0 for plenty.
+may take.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     """Open the recording of the rank, which makes its tables."""
     folder, memory_bytes = arguments
     try:
-        answer = {"tables": str(open_one(Path(folder), int(memory_bytes) or None).tables_path)}
+        answer = {"tables": str(open_one(Path(folder), int(memory_bytes)).tables_path)}
     except LayerscopeError as error:
         answer = {"problem": str(error)}
     print(json.dumps(answer), flush=True)

@@ -18,7 +18,10 @@ from pathlib import Path
 from layerscope.host import cgroup, memory
 
 # What a conversion takes: an epoch of spans, and the libraries. With less there are fewer at once.
-CONVERTER_BYTES = 500_000_000
+CONVERTER_BYTES = 400_000_000
+# As many may run at once as there are CPUs, so each looks at half of what a single conversion does
+# in one go: that of a process with so much memory (`limits.limits_of`).
+_MOST_BYTES = 1_200_000_000
 _SOURCE = str(Path(__file__).resolve().parents[2])
 # Whatever the user's PYTHONPATH and working directory hold.
 _START = (
@@ -48,12 +51,12 @@ def converted(folders: Mapping[int, Path]) -> dict[int, Path | str]:
 
 
 def _share(count: int) -> tuple[int, int]:
-    """How many conversions there are at once, and the memory that each may take (0: plenty)."""
+    """How many conversions there are at once, and the memory that each may take."""
     group = cgroup.facts()
     cpus = min(float(len(os.sched_getaffinity(0))), group.cpus or float("inf"))
     room = memory.available_bytes() // CONVERTER_BYTES
     at_once = max(1, min(count, int(cpus), room))
-    return at_once, (group.memory_most_bytes or 0) // at_once
+    return at_once, min(_MOST_BYTES, (group.memory_most_bytes or at_once * _MOST_BYTES) // at_once)
 
 
 def _convert(folder: Path, memory_bytes: int, started: list[subprocess.Popen[bytes]]) -> Path | str:

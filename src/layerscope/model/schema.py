@@ -250,7 +250,7 @@ PRIMITIVES = Table(
 
 ARGS = Table(
     "args",
-    "Arguments of spans; each distinct text once.",
+    "Arguments of spans; each distinct text once, of several ranks once in each.",
     (
         Column("args", "int64", "key of the arguments", key="args"),
         Column("json", "string", "a JSON object"),
