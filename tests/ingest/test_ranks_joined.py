@@ -16,6 +16,7 @@ from layerscope.analyse.summary import summarise
 from layerscope.ingest import rank_pool
 from layerscope.ingest.join import join
 from layerscope.ingest.open import convert_into, open_run
+from layerscope.ingest.ranks import problems_of_tables
 from layerscope.model.errors import ReadError
 from layerscope.model.schema import TABLES
 from layerscope.rawfile.json_files import read_session
@@ -323,6 +324,26 @@ def test_requests_of_a_rank_are_none_where_another_rank_trains(tmp_path: Path) -
     assert ask(run, classes) == [{"step_class": "outside"}]
     with Reader(run) as reader:
         assert reader.rows("steps") == 8
+
+
+def test_problems_of_ranks_are_each_said_once() -> None:
+    def problem(code: str, what: str) -> dict[str, str]:
+        return {"layer": "operators", "code": code, "what": what, "remedy": "", "lost": ""}
+
+    unread = "/proc/PID/io of {} could not be read: EACCES"
+    own = {
+        "0": [("all", "of all"), ("no_step_mark", "no"), ("io", unread.format("process 7"))],
+        "1": [("all", "of all"), ("one", "of one"), ("io", unread.format("3 processes"))],
+    }
+    found = problems_of_tables(
+        {rank: [problem(*about) for about in of_rank] for rank, of_rank in own.items()}
+    )
+
+    assert [row["what"] for row in found] == [
+        "of all",
+        "of one (rank 1)",
+        "/proc/PID/io of 4 processes could not be read: EACCES",
+    ]
 
 
 def test_the_clocks_are_known_after_the_raw_files_are_gone(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ at its end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,8 @@ from layerscope.recording.complete import read_state
 from layerscope.recording.run import RANKS, Run, RunInfo
 
 _MOST_NAMED = 8
+# What `small_tables` says of the processes of one.
+_UNREAD = re.compile(r"(.+) of (?:process \d+|(\d+) processes) (could not be read: .+)", re.DOTALL)
 # What is said of all ranks together.
 _KILLED = "session_killed"
 # Problems of a recording only if all of its ranks have them.
@@ -155,12 +158,28 @@ def problems_of_tables(problems: Mapping[str, Sequence[dict[str, str]]]) -> list
     codes = [{problem["code"] for problem in of_rank} for of_rank in problems.values()]
     everywhere = set.intersection(*codes) if codes else set()
     left_out = {_KILLED, *(_OF_ALL - everywhere)}
-    return problems_of_ranks(
-        {
-            rank: [problem for problem in of_rank if problem["code"] not in left_out]
-            for rank, of_rank in problems.items()
-        }
-    )
+    kept = {
+        rank: [
+            problem
+            for problem in of_rank
+            if problem["code"] not in left_out and not _UNREAD.fullmatch(problem["what"])
+        ]
+        for rank, of_rank in problems.items()
+    }
+    everything = [problem for of_rank in problems.values() for problem in of_rank]
+    return [*problems_of_ranks(kept), *_unread_together(everything)]
+
+
+def _unread_together(problems: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Of what could not be read of processes one row each, with their number over all ranks."""
+    found: dict[tuple[str, ...], tuple[int, dict[str, str]]] = {}
+    for problem in problems:
+        if of := _UNREAD.fullmatch(problem["what"]):
+            before, first = found.get((of[1], of[3]), (0, problem))
+            count = before + int(of[2] or 1)
+            what = f"{of[1]} of {count} processes {of[3]}" if count > 1 else first["what"]
+            found[of[1], of[3]] = count, {**first, "what": what}
+    return [problem for _, problem in found.values()]
 
 
 def problems_of_ranks(problems: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:

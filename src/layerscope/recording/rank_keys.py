@@ -95,8 +95,9 @@ class RankKeys(msgspec.Struct, frozen=True):
     def columns(self, table: Table, data: pa.Table) -> pa.Table:
         """Some columns of `table` as they are in the recording."""
         for place, name in enumerate(data.column_names):
-            found = self._column(table, name, data[name])
-            if found is not data[name]:
+            values = data[name]
+            found = self._column(table, name, values)
+            if found is not values:
                 data = data.set_column(place, data.schema.field(name), found)
         return data
 

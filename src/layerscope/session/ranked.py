@@ -25,8 +25,8 @@ _POLL_S = 0.1
 # Of ranks that have no tables yet, raw files up to this size are converted at the end: about 10 M
 # spans, some seconds. Larger ones are read when somebody opens the recording.
 _CONVERT_AT_ONCE_BYTES = 50_000_000
-# All of them are summed up then, up to this size of all ranks together: a second for each 100 MB.
-_SUM_AT_ONCE_BYTES = 500_000_000
+# All of them are summed up then, up to this size of all ranks together: two seconds for 100 MB.
+_SUM_AT_ONCE_BYTES = 200_000_000
 
 
 def launch_info(launch: Launch, chosen: Sequence[int]) -> ranks.LaunchInfo:
