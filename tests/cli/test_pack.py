@@ -17,6 +17,7 @@ from layerscope.ingest.open import open_run
 from layerscope.recording.run import Run
 from tests.cli.secretive import content, write_secretive
 from tests.ingest.raw_file import RawFile
+from tests.recorded import ask
 from tests.recordings import Recording, run_info
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -151,7 +152,33 @@ def test_a_recording_of_several_ranks_is_packed_as_one(option: list[str], folder
     shutil.rmtree(outer)
     run = open_run(folder / "train.layerscope.zip")
     assert content(run) == original
-    assert run.is_joined == (not option)
+    assert run.is_joined
+    raw = [path for path in run.path.rglob("*") if path.name == "spool"]
+    assert bool(raw) == (not option)
+
+
+def test_a_redacted_recording_of_several_ranks_has_the_spans_of_all(folder: Path) -> None:
+    outer = folder / "train.layerscope"
+    Run.create(outer, run_info())
+    (outer / "raw").rmdir()
+    for rank in range(2):
+        Run.create(outer / "ranks" / str(rank), run_info(run_id=f"rank-{rank}"))
+        file = RawFile(outer / "ranks" / str(rank) / "raw", 100, rank=rank)
+        file.poll(600)
+        file.records(
+            0, [*file.thread_begin(1000, 100, 1), *file.span(1000, 1500 + rank, 0, "aten::mm")]
+        )
+        file.end(2000)
+
+    assert cli.main(["pack", "--redact", "-q"]) == 0
+
+    run = open_run(folder / "train.layerscope.zip")
+    assert not run.is_joined
+    question = (
+        "SELECT dur_ns, rank FROM spans JOIN tracks USING (track) JOIN processes USING (process) "
+        "ORDER BY rank"
+    )
+    assert ask(run, question) == [{"dur_ns": 500, "rank": 0}, {"dur_ns": 501, "rank": 1}]
 
 
 def test_a_recording_that_still_grows_is_not_packed(

@@ -436,10 +436,9 @@ def _ranked(
 
 def _open_operators(reader: Reader) -> list[OpenOperators]:
     left = []
-    # They come last: in the newest file, or in the only one.
-    for spans in reader.pieces(
-        "spans", ["unfinished", "track", "depth", "name"], files=reader.files("spans")[-1:]
-    ):
+    # They come last: in the newest file of each rank, or in the only one.
+    newest = [files[-1] for files in reader.files_of_ranks("spans")]
+    for spans in reader.pieces("spans", ["unfinished", "track", "depth", "name"], files=newest):
         rows = np.flatnonzero(spans["unfinished"])
         left += [
             (

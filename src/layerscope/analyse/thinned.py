@@ -156,16 +156,16 @@ class Corrections:
     _found_some: bool = False
 
     def files(self, reader: Reader) -> Iterator[Path]:
-        """The files of spans from the first one on, as long as something in them is left out, and
-        the last two.
+        """The files of spans of each rank from the first one on, as long as something in them is
+        left out, and the last two.
         """
-        files = reader.files("spans")
-        for file in files[:-2]:
-            self._found_some = False
-            yield file
-            if not self._found_some:
-                break
-        yield from files[-2:]
+        for files in reader.files_of_ranks("spans"):
+            for file in files[:-2]:
+                self._found_some = False
+                yield file
+                if not self._found_some:
+                    break
+            yield from files[-2:]
 
     def leave_out(self, spans: Arrays, rows: NDArray[np.bool_]) -> None:
         """These spans are in `totals` and do not count."""

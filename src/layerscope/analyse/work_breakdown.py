@@ -190,7 +190,9 @@ class WorkSums:
         self.layer = layer
         self.spent = np.zeros((tracks, len(_NAMES)))
         self._reader = reader
-        self._files = {file.name: file for file in reader.files("primitives")}
+        self._files: dict[Path, dict[str, Path]] = {}  # by folder and name
+        for file in reader.files("primitives"):
+            self._files.setdefault(_folder(file), {})[file.name] = file
         self._rows = _PrimitiveRows()
         self._rows_file: Path | None = None
         self._numbers: dict[Primitive, int] = {UNKNOWN: 0}
@@ -212,7 +214,10 @@ class WorkSums:
         """The same files of spans; that of the primitives in each is read with it."""
         for file in files:
             self._files_read.append(file)
-            self._read(self._files.get(file.name) or next(iter(self._files.values())))
+            primitives = self._files.get(_folder(file), {})
+            own = primitives.get(file.name) or next(iter(primitives.values()), None)
+            if own is not None:
+                self._read(own)
             yield file
 
     def _read(self, file: Path) -> None:
@@ -456,6 +461,11 @@ class _Names:
         texts = columns[f"{name}.names"].tolist()
         codes = columns[name]
         return cls(np.where(codes >= 0, codes, len(texts)), [*texts, ""])
+
+
+def _folder(file: Path) -> Path:
+    """The folder with the tables that a file of one belongs to: of several ranks each has one."""
+    return file.parent.parent
 
 
 def _primitive(code: int, columns: list[_Names]) -> Primitive:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from layerscope.session.leftovers import Leftover
 
 # What lies in the folder of a recording, beside its tables.
-_OWN = {"run.json", "raw", "raw.tmp", "ranks", "launch.json", "summary.txt", ".gitignore", ".lock"}
+_OWN = {
+    *("run.json", "raw", "raw.tmp", "ranks", "launch.json", "joined.json", "summary.txt"),
+    *(".gitignore", ".lock"),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -108,21 +108,22 @@ def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
     """
     import msgspec
 
-    from layerscope.model.schema import TABLES
-    from layerscope.recording.complete import COMPLETE
-    from layerscope.recording.ranks import LAUNCH
-    from layerscope.recording.reader import table_files
+    from layerscope.recording.ranks import LAUNCH, parts
+    from layerscope.recording.run import RANKS
 
-    tables = recording.tables_path
     entries: dict[str, Path | bytes] = {
         "run.json": msgspec.json.format(msgspec.json.encode(recording.info), indent=1)
     }
-    entries[COMPLETE] = tables / COMPLETE
-    for table in TABLES:
-        entries.update({f"{table}/{file.name}": file for file in table_files(recording, table)})
-    for name in ("summary.txt", *([LAUNCH] if with_raw else [])):
+    entries.update(_tables(recording.tables_path))
+    for name in ("summary.txt", LAUNCH):
         if (recording.path / name).is_file():
             entries[name] = recording.path / name
+    for part in parts(recording.path).values() if recording.joined else ():
+        entries[f"{RANKS}/{part.path.name}/run.json"] = part.path / "run.json"
+    for keys, folder in recording.joined:
+        entries.update(
+            {f"{RANKS}/{keys.rank}/{name}": file for name, file in _tables(folder).items()}
+        )
     if with_raw:
         entries.update(
             {
@@ -131,6 +132,16 @@ def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
             }
         )
     return entries
+
+
+def _tables(folder: Path) -> dict[str, Path]:
+    """The tables in `folder`, and what says of them that they are whole."""
+    from layerscope.recording.complete import COMPLETE
+    from layerscope.recording.rank_keys import JOINED
+    from layerscope.recording.reader import all_files
+
+    about = [folder / name for name in (COMPLETE, JOINED) if (folder / name).is_file()]
+    return {file.relative_to(folder).as_posix(): file for file in [*about, *all_files(folder)]}
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:
@@ -163,7 +174,7 @@ def _redacted(recording: Run, scratch: Path) -> dict[str, Path | bytes]:
 
 
 def _content(entries: dict[str, Path | bytes], is_redacted: bool) -> str:
-    raw = any(name.startswith(("raw/", "ranks/")) for name in entries)
+    raw = any(name.startswith("raw/") or "/raw/" in name for name in entries)
     if is_redacted:
         return "the tables without names, paths and arguments"
     return "the tables and the raw files" if raw else "the tables without the raw files"

@@ -6,7 +6,7 @@ after it, an old recording again, and a file of another program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from heapq import heapify, heappop, heappush
@@ -21,7 +21,7 @@ from layerscope.ingest.limits import limits_of
 from layerscope.ingest.parents import Keys, TrackNesting
 from layerscope.ingest.parts import Parts
 from layerscope.ingest.process import IngestedProcess, TrackKeys
-from layerscope.ingest.ranks import problems_of_ranks
+from layerscope.ingest.ranks import problems_of_ranks, rank_of
 from layerscope.ingest.small_tables import SmallTables
 from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE
 from layerscope.ingest.stacks import StackIngest
@@ -427,11 +427,6 @@ class RunConversion:
         self.rows.update(small.write(self.tables))
 
 
-def conversion_of_raw(
-    raw: Path,
-    tables: Path,
-    memory_bytes: int | None = None,
-    shifts_ns: Mapping[str, int] | None = None,
-) -> RunConversion:
+def conversion_of_raw(raw: Path, tables: Path, memory_bytes: int | None = None) -> RunConversion:
     """The conversion of the raw files below `raw` (`RawRecording`)."""
-    return RunConversion(RawRecording(raw, shifts_ns), tables, memory_bytes)
+    return RunConversion(RawRecording(raw, rank_of(raw)), tables, memory_bytes)

@@ -14,20 +14,30 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from layerscope.host import cgroup
-from layerscope.ingest.ranks import joined_info, joined_session
+from layerscope.ingest import rank_pool
+from layerscope.ingest.join import Problems, join, last_join, made_of
+from layerscope.ingest.ranks import joined_info, problems_of_recording
 from layerscope.model import cache
 from layerscope.model.errors import ReadError
 from layerscope.model.layers import OPERATORS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.rawfile.json_files import read_session
 from layerscope.rawfile.raw_file import has_raw_files, raw_bytes
-from layerscope.recording.complete import COMPLETE, TablesState, read_state, write_state
+from layerscope.recording import ranks
+from layerscope.recording.complete import (
+    COMPLETE,
+    TablesState,
+    check_files,
+    read_state,
+    write_state,
+)
 from layerscope.recording.packed import is_packed, unpacked
+from layerscope.recording.rank_keys import JOINED
 from layerscope.recording.reader import all_files, check_tables
 from layerscope.recording.run import Run, RunInfo, refuse_newer
 
@@ -42,7 +52,7 @@ def open_run(path: Path) -> Run:
     """
     folder = folder_of(path)
     try:
-        return _opened(folder)
+        return _opened(folder, folder != path)
     except _Damaged:
         if folder == path:
             raise
@@ -52,21 +62,44 @@ def open_run(path: Path) -> Run:
         return _opened(folder_of(path))
 
 
-def _opened(path: Path) -> Run:
+def _opened(path: Path, is_copy: bool = False) -> Run:
+    return _opened_ranks(path, is_copy) if open_folder(path).is_joined else open_one(path)
+
+
+def open_one(path: Path, memory_bytes: int | None = None) -> Run:
+    """The recording at `path`, which is not one of several ranks, as `open_run` gives it; a
+    conversion may take so much memory, None: whatever there is.
+    """
     run = open_folder(path)
     _note_where_it_is(run)
-    if run.is_joined:
-        run.info = joined_info(run, session_lives)
-    if run.info.state == "running" and (run.is_joined or session_lives(run) or is_growing(run.raw)):
-        return _convert_snapshot(run)
+    if _is_live(run):
+        return _convert_snapshot(run, memory_bytes)
     if run.info.state == "running":
         run.info.state = "killed"
+    damage = _find_tables(run)
+    if damage is None:
+        return run
+    if not has_raw_files(run.raw):
+        _refuse(run, damage)
+    run.tables_path = convert(run, damage, memory_bytes)
+    return run
+
+
+def _is_live(run: Run) -> bool:
+    """Whether more may come."""
+    return run.info.state == "running" and (session_lives(run) or is_growing(run.raw))
+
+
+def _find_tables(run: Run) -> list[str] | None:
+    """Let `run` have the tables that were made of all its raw files: None. Where there are none
+    that are whole, what is wrong with those that there are.
+    """
     damage = []
     for folder in (run.path, *cached_tables(run.info.run_id)):
-        run.tables_path = folder
         state = _current(folder, run.raw)
         if state is None:
             continue
+        run.tables_path = folder
         try:
             check_tables(run, state)
         except ReadError as error:
@@ -74,11 +107,107 @@ def _opened(path: Path) -> Run:
             continue
         if folder != run.path:
             cache.remember(folder, run.path)
-        return run
-    if not has_raw_files(run.raw):
-        _refuse(run, damage)
-    run.tables_path = convert(run, damage)
+        return None
+    run.tables_path = run.path
+    return damage
+
+
+def _opened_ranks(path: Path, is_copy: bool) -> Run:
+    """The recording of several ranks at `path`: those that have no tables get them, each by a
+    process of its own. `is_copy`: one with damaged tables can be copied again.
+    """
+    run = open_folder(path)
+    run.info = joined_info(run, session_lives)
+    everyone, unread = _ranks_of(run)
+    live = {rank for rank, part in everyone.items() if _is_live(part)}
+    whole, left = dict[int, Run](), dict[int, Path]()
+    for rank, part in everyone.items():
+        damage = [] if rank in live else _find_tables(part)
+        if damage is None:
+            whole[rank] = part
+        elif has_raw_files(part.raw):
+            left[rank] = part.path
+        elif damage:
+            unread[rank] = damage[0]
+    if unread and is_copy:
+        raise _Damaged(next(iter(unread.values())))
+    for rank, answer in rank_pool.converted(left).items():
+        if isinstance(answer, str):
+            unread[rank] = answer
+        else:
+            everyone[rank].tables_path = answer
+            whole[rank] = everyone[rank]
+    if not whole and unread:
+        raise ReadError(f"{run.path} cannot be read: {next(iter(unread.values()))}")
+    if not whole:
+        _refuse(run, ())
+    whole = dict(sorted(whole.items()))
+    known = problems_of_recording(run, everyone, whole, unread, session_lives)
+    _join(run, whole, known, run.info.run_id + "-running" if live else run.info.run_id)
     return run
+
+
+def _ranks_of(run: Run) -> tuple[dict[int, Run], dict[int, str]]:
+    """The recordings of the ranks in this one, those that lost their `run.json` too, and why others
+    are none.
+    """
+    found, unread = dict[int, Run](), dict[int, str]()
+    for rank, folder in ranks.folders(run.path).items():
+        try:
+            found[rank] = open_folder(folder)
+        except ReadError as error:
+            unread[rank] = str(error)
+    return found, unread
+
+
+def _join(run: Run, parts: Mapping[int, Run], known: Problems, cached_as: str) -> None:
+    """Let `run` have the tables of all `parts`. `cached_as`: what these are called in the cache;
+    those of ranks that still run are kept nowhere else.
+    """
+    cached = cached_tables(cached_as)
+    folders = (run.path, *cached) if cached_as == run.info.run_id else tuple(cached)
+    made = made_of(parts, known)
+    found = next((folder for folder in folders if _is_join(folder, made)), None)
+    if found is None:
+        before = last_join((run.path, *folders, *cached_tables(run.info.run_id)))
+
+        def write(folder: Path) -> None:
+            remove_tables(folder)
+            rows = join(folder, parts, known, before)
+            write_state(folder, 0, rows, all_files(folder))
+
+        found = _in_first(folders, run, write)
+    run.tables_path = found
+    state = last_join([found])
+    if state is None or {keys.rank for keys in state.ranks} != parts.keys():
+        raise ReadError(f"{found / JOINED} tells of other ranks: remove it, it is made again")
+    run.joined = [(keys, parts[keys.rank].tables_path) for keys in state.ranks]
+
+
+def _is_join(folder: Path, made: str) -> bool:
+    """Whether `folder` holds what such ranks have together, as it was written."""
+    state, files = last_join([folder]), read_state(folder)
+    if state is None or files is None or state.made_of != made:
+        return False
+    with contextlib.suppress(ReadError):
+        check_files(folder, files, all_files(folder))
+        return True
+    return False
+
+
+def left_bytes(path: Path) -> int:
+    """How much of the raw files of the recording of several ranks at `path` is still to be
+    converted when it is opened.
+    """
+    parts, _ = _ranks_of(Run.open(path))
+    return sum(
+        raw_bytes(part.raw) for part in parts.values() if _is_live(part) or not _has_state(part)
+    )
+
+
+def _has_state(run: Run) -> bool:
+    folders = (run.path, *cached_tables(run.info.run_id))
+    return any(_current(folder, run.raw) is not None for folder in folders)
 
 
 def _refuse(run: Run, damage: Sequence[str]) -> NoReturn:
@@ -120,27 +249,28 @@ def _note_where_it_is(run: Run) -> None:
             cache.remember(run.raw.readlink(), run.path)
 
 
-def convert(run: Run, damage: Sequence[str] = ()) -> Path:
+def convert(run: Run, damage: Sequence[str] = (), memory_bytes: int | None = None) -> Path:
     """Make the tables of `run` from its raw files, in its folder or in the cache; returns where
     they are.
 
     `damage`: what was wrong with its tables before.
     """
-    session = _session(run)
+    session = read_session(run.raw)
     if run.info.state == "killed" and not session:
         session = {"problems": [unfinished()]}
     if damage:
         session = {**session, "problems": [*session.get("problems", []), _made_again(damage[0])]}
-    return _convert_into_first((run.path, *cached_tables(run.info.run_id)), run, session)
+    folders = (run.path, *cached_tables(run.info.run_id))
+    return _in_first(folders, run, lambda one: convert_into(run.raw, one, session, memory_bytes))
 
 
-def _convert_into_first(folders: Sequence[Path], run: Run, session: dict[str, Any]) -> Path:
-    """The first of `folders` that takes the tables of `run`."""
+def _in_first(folders: Sequence[Path], run: Run, write: Callable[[Path], object]) -> Path:
+    """The first of `folders` that takes the tables of `run`, which `write` puts there."""
     why = OSError(13, "no place can be written")
     for folder in folders:
         try:
             with _locked(folder):
-                convert_into(run.raw, folder, session)
+                write(folder)
                 if folder != run.path:
                     cache.remember(folder, run.path)
                 return folder
@@ -151,18 +281,15 @@ def _convert_into_first(folders: Sequence[Path], run: Run, session: dict[str, An
     )
 
 
-def _session(run: Run) -> dict[str, Any]:
-    """What the session left, or those of all ranks."""
-    return joined_session(run, session_lives) if run.is_joined else read_session(run.raw)
-
-
-def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
+def convert_into(
+    raw: Path, folder: Path, session: dict[str, Any], memory_bytes: int | None = None
+) -> Any:
     """Convert `raw` into `folder`, replacing what an earlier conversion left there."""
     from layerscope.ingest.conversion import conversion_of_raw
 
     remove_tables(folder)
-    memory_bytes = cgroup.facts().memory_most_bytes
-    conversion = conversion_of_raw(raw, folder, memory_bytes, session.get("shifts_ns"))
+    memory_bytes = memory_bytes or cgroup.facts().memory_most_bytes
+    conversion = conversion_of_raw(raw, folder, memory_bytes)
     conversion.finish(session)
     mark_complete(folder, raw, conversion.rows)
     return conversion
@@ -193,7 +320,8 @@ def remove_tables(folder: Path) -> None:
     """Remove the tables in `folder`, and nothing else."""
     from layerscope.model.schema import TABLES
 
-    (folder / COMPLETE).unlink(missing_ok=True)
+    for name in (COMPLETE, JOINED):
+        (folder / name).unlink(missing_ok=True)
     for table in TABLES:
         shutil.rmtree(folder / table, ignore_errors=True)
 
@@ -274,10 +402,12 @@ def is_growing(raw: Path) -> bool:
     return False
 
 
-def _convert_snapshot(run: Run) -> Run:
+def _convert_snapshot(run: Run, memory_bytes: int | None) -> Run:
     """A recording that still grows: what is there now, in the cache, made anew at each opening."""
-    session = _session(run) if run.is_joined else {}
-    run.tables_path = _convert_into_first(cached_tables(run.info.run_id + "-running"), run, session)
+    folders = cached_tables(run.info.run_id + "-running")
+    run.tables_path = _in_first(
+        folders, run, lambda folder: convert_into(run.raw, folder, {}, memory_bytes)
+    )
     return run
 
 
@@ -287,7 +417,7 @@ def as_it_is_now(recording: Path) -> Iterator[Run]:
     grows.
     """
     run = Run.open(recording)
-    if run.info.state != "running":
+    if run.info.state != "running" or run.is_joined:
         yield open_run(recording)
         return
     folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=run.raw))

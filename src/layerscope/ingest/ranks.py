@@ -1,52 +1,65 @@
-"""The recordings of several ranks read as one: whose clock, who is missing, and what each said at
-its end.
+"""What is said of the recordings of several ranks read as one: who is missing, and what each said
+at its end.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
-from layerscope.rawfile import host_clocks, raw_file
+from layerscope.rawfile import raw_file
 from layerscope.rawfile.json_files import read_session
 from layerscope.recording import ranks
-from layerscope.recording.run import Run, RunInfo
+from layerscope.recording.complete import read_state
+from layerscope.recording.run import RANKS, Run, RunInfo
 
 _MOST_NAMED = 8
+# What `small_tables` says of the processes of one.
+_UNREAD = re.compile(r"(.+) of (?:process \d+|(\d+) processes) (could not be read: .+)", re.DOTALL)
+# What is said of all ranks together.
+_KILLED = "session_killed"
+# Problems of a recording only if all of its ranks have them.
+_OF_ALL = {"no_step_mark", "window_never_opened", "window_cut"}
 
 
-def joined_session(run: Run, is_alive: Callable[[Run], bool]) -> dict[str, Any]:
-    """What the sessions of all ranks left for the converter; `is_alive` says of a rank whether it
-    goes on.
+def rank_of(raw: Path) -> str:
+    """Of the raw folder of one of several ranks the name of its recording's folder, else empty."""
+    folder = raw.absolute().parent
+    return folder.name if folder.parent.name == RANKS and folder.name.isdecimal() else ""
 
-    Beside the `problems`: by folder of the rank, its own session in `ranks`, and in `shifts_ns`
-    what puts its times on the clock of the first one's host.
+
+def problems_of_recording(
+    run: Run,
+    everyone: Mapping[int, Run],
+    whole: Mapping[int, Run],
+    unread: Mapping[int, str],
+    is_alive: Callable[[Run], bool],
+) -> list[dict[str, str]]:
+    """What no rank can say of itself: which ones are missing, were killed, or could not be read.
+
+    `whole`: the ranks that have tables; `unread`: of others why they have none. `is_alive` says of
+    a rank whether it goes on.
     """
-    parts = ranks.parts(run.path)
-    shifts_ns, problems = host_clocks.shifts({rank: part.raw for rank, part in parts.items()})
-    sessions = {rank: read_session(part.raw) for rank, part in parts.items()}
-    for rank, session in sessions.items():
-        if session.get("end_ns"):
-            session["end_ns"] += shifts_ns.get(rank, 0)
-    named = {str(rank): session for rank, session in sessions.items()}
-    return {
-        "ranks": named,
-        "shifts_ns": {str(rank): shift_ns for rank, shift_ns in shifts_ns.items()},
-        "problems": [
-            *(
-                asdict(problem)
-                for problem in [
-                    *_missing(run, parts),
-                    *_killed(parts, sessions, is_alive),
-                    *problems,
-                ]
-            ),
-            *problems_of_ranks({rank: said.get("problems", []) for rank, said in named.items()}),
-        ],
-    }
+    found = [*_missing(run, everyone, whole, unread), *_killed(everyone, is_alive)]
+    whose: dict[str, list[int]] = {}
+    for rank, why in unread.items():
+        whose.setdefault(why, []).append(rank)
+    found += [_unread(those, why) for why, those in whose.items()]
+    return [asdict(problem) for problem in found]
+
+
+def _unread(those: list[int], why: str) -> Problem:
+    return Problem(
+        OPERATORS,
+        "rank_unread",
+        f"{_named(those)} could not be read: {why}",
+        "the other ranks are here; open the recording again when that is mended",
+        "everything of this rank" if len(those) == 1 else "everything of these ranks",
+    )
 
 
 def joined_info(run: Run, is_alive: Callable[[Run], bool]) -> RunInfo:
@@ -61,11 +74,13 @@ def joined_info(run: Run, is_alive: Callable[[Run], bool]) -> RunInfo:
     return ranks.merged(run.info, infos)
 
 
-def _missing(run: Run, parts: dict[int, Run]) -> list[Problem]:
+def _missing(
+    run: Run, parts: Mapping[int, Run], whole: Mapping[int, Run], unread: Mapping[int, str]
+) -> list[Problem]:
     launch = ranks.read_launch(run.path)
     expected = launch.expected() if launch else []
     found = []
-    absent = [rank for rank in expected if rank not in parts]
+    absent = [rank for rank in expected if rank not in parts and rank not in unread]
     if launch and absent:
         found.append(
             Problem(
@@ -76,7 +91,11 @@ def _missing(run: Run, parts: dict[int, Run]) -> list[Problem]:
                 "everything of these ranks",
             )
         )
-    away = [rank for rank, part in parts.items() if part.raw.is_symlink() and not part.raw.exists()]
+    away = [
+        rank
+        for rank, part in parts.items()
+        if rank not in whole and part.raw.is_symlink() and not part.raw.exists()
+    ]
     for rank in away:
         host, place = parts[rank].info.host.get("name"), parts[rank].raw.readlink()
         found.append(
@@ -92,7 +111,7 @@ def _missing(run: Run, parts: dict[int, Run]) -> list[Problem]:
     empty = [
         rank
         for rank, part in parts.items()
-        if rank not in away and not raw_file.has_raw_files(part.raw)
+        if rank not in away and rank not in unread and _is_empty(part, whole.get(rank))
     ]
     if empty:
         found.append(
@@ -107,25 +126,60 @@ def _missing(run: Run, parts: dict[int, Run]) -> list[Problem]:
     return found
 
 
-def _killed(
-    parts: dict[int, Run], sessions: dict[int, dict[str, Any]], is_alive: Callable[[Run], bool]
-) -> list[Problem]:
+def _is_empty(part: Run, whole: Run | None) -> bool:
+    """Whether a rank recorded no process; `whole`: itself, if it has tables."""
+    if whole is None:
+        return not raw_file.has_raw_files(part.raw)
+    state = read_state(whole.tables_path)
+    return state is not None and not state.rows.get("processes", 1)
+
+
+def _killed(parts: Mapping[int, Run], is_alive: Callable[[Run], bool]) -> list[Problem]:
     dead = [
         rank
         for rank, part in parts.items()
-        if part.info.state != "finished" and not sessions[rank] and not is_alive(part)
+        if part.info.state != "finished" and not read_session(part.raw) and not is_alive(part)
     ]
     if not dead:
         return []
     return [
         Problem(
             OPERATORS,
-            "session_killed",
+            _KILLED,
             f"layerscope itself was killed on {_named(dead)} before the program ended",
             "what had been drained by then is here; give the job time to end by itself",
             "on these ranks everything after that moment, and how the program ended",
         )
     ]
+
+
+def problems_of_tables(problems: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:
+    """The problems that stand in the tables of the ranks, as those of the recording."""
+    codes = [{problem["code"] for problem in of_rank} for of_rank in problems.values()]
+    everywhere = set.intersection(*codes) if codes else set()
+    left_out = {_KILLED, *(_OF_ALL - everywhere)}
+    kept = {
+        rank: [
+            problem
+            for problem in of_rank
+            if problem["code"] not in left_out and not _UNREAD.fullmatch(problem["what"])
+        ]
+        for rank, of_rank in problems.items()
+    }
+    everything = [problem for of_rank in problems.values() for problem in of_rank]
+    return [*problems_of_ranks(kept), *_unread_together(everything)]
+
+
+def _unread_together(problems: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Of what could not be read of processes one row each, with their number over all ranks."""
+    found: dict[tuple[str, ...], tuple[int, dict[str, str]]] = {}
+    for problem in problems:
+        if of := _UNREAD.fullmatch(problem["what"]):
+            before, first = found.get((of[1], of[3]), (0, problem))
+            count = before + int(of[2] or 1)
+            what = f"{of[1]} of {count} processes {of[3]}" if count > 1 else first["what"]
+            found[of[1], of[3]] = count, {**first, "what": what}
+    return [problem for _, problem in found.values()]
 
 
 def problems_of_ranks(problems: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:

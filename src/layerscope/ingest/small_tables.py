@@ -111,10 +111,7 @@ class SmallTables:
         self._next_track = next_track
 
     def add_process(self, process: IngestedProcess, session: dict[str, Any]) -> None:
-        """What is known of a process. `session`: what the recorder said at its end, or that of each
-        rank in `ranks`.
-        """
-        session = session.get("ranks", {}).get(process.source.rank, session)
+        """What is known of a process. `session`: what the recorder said at its end."""
         events = process.events
         about = events.about
         is_main = about.get("pid") == session.get("pid")

@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
-# A duration falls into the bin of the largest power of this that it reaches: a percentile read from
-# the middle of its bin is off by 0.5 % at most.
-BIN = 1.01
+from layerscope.model.schema import BIN
+
 _NAME_BITS, _MODULE_BITS, _BIN_BITS = 24, 23, 13  # of a key; log(2**63) / log(BIN) is below 2**13
 _BIN_MASK = (1 << _BIN_BITS) - 1
 # Pairs of bin and count that may wait to be summed up.

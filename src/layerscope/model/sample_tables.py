@@ -9,7 +9,7 @@ FRAMES = Table(
     "What stacks are made of: functions and lines of Python, modules, operators, primitives, "
     "native functions, the kernel.",
     (
-        Column("frame", "int32", "key of the frame"),
+        Column("frame", "int32", "key of the frame", key="frame"),
         Column("layer", "name", "python, modules, operators, ranges, primitives, native or kernel"),
         Column(
             "name", "string", "function without parameters, operator, ...; of a module its path"
@@ -31,14 +31,15 @@ STACKS = Table(
     "stacks",
     "Every sampled stack, as a tree: each is the stack of its parent with one frame more.",
     (
-        Column("stack", "int32", "key of the stack; a parent's is smaller"),
+        Column("stack", "int32", "key of the stack; a parent's is smaller", key="stack"),
         Column(
             "parent",
             "int32",
             "the stack without its innermost frame; null for the outermost",
             nullable=True,
+            key="stack",
         ),
-        Column("frame", "int32", "its innermost frame"),
+        Column("frame", "int32", "its innermost frame", key="frame"),
         Column("depth", "int32", "number of frames around that one"),
     ),
 )
@@ -47,9 +48,15 @@ SAMPLES = Table(
     "What threads were doing when they were sampled: on a CPU, at a fixed rate of CPU time; off "
     "the CPU, from when they began to wait.",
     (
-        Column("at_ns", "int64", "when; of a wait when it began", "ns"),
-        Column("track", "int32", "the thread"),
-        Column("stack", "int32", "its stack; null where only the time is known", nullable=True),
+        Column("at_ns", "int64", "when; of a wait when it began", "ns", instant=True),
+        Column("track", "int32", "the thread", key="track"),
+        Column(
+            "stack",
+            "int32",
+            "its stack; null where only the time is known",
+            nullable=True,
+            key="stack",
+        ),
         Column(
             "weight_ns",
             "int64",
@@ -82,6 +89,7 @@ SAMPLES = Table(
             "int64",
             "the innermost span that was open on the thread, or that it worked for",
             nullable=True,
+            key="span",
         ),
         Column("step", "int32", "the step it began in", nullable=True),
         Column(
@@ -90,6 +98,8 @@ SAMPLES = Table(
             "loading, forward, backward, optimizer, other; null outside steps",
             nullable=True,
         ),
-        Column("waker", "int32", "offcpu: the track that ended the wait", nullable=True),
+        Column(
+            "waker", "int32", "offcpu: the track that ended the wait", nullable=True, key="track"
+        ),
     ),
 )

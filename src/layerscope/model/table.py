@@ -7,13 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `type` is int64, int32, float64, bool, string or name (a dictionary string)."""
+    """One column. `type` is int64, int32, float64, bool, string or name (a dictionary string).
+
+    `key`: of what its values are keys, such as span or track. `instant`: they are times on the
+    clock of the run.
+    """
 
     name: str
     type: str
     meaning: str
     unit: str = ""
     nullable: bool = False
+    key: str = ""
+    instant: bool = False
 
 
 @dataclass(frozen=True, slots=True)

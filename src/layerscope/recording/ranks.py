@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Sequence
@@ -33,6 +34,8 @@ from layerscope.recording.run import (
 )
 
 LAUNCH = "launch.json"
+# Below a million, as the size of a world is.
+_RANK = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
 class LaunchInfo(msgspec.Struct):
@@ -115,11 +118,16 @@ def parts(path: Path) -> dict[int, Run]:
     is left out.
     """
     found = {}
-    for folder in (path / RANKS).iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(ReadError):
-                found[int(folder.name)] = Run.open(folder)
-    return dict(sorted(found.items()))
+    for rank, folder in folders(path).items():
+        with contextlib.suppress(ReadError):
+            found[rank] = Run.open(folder)
+    return found
+
+
+def folders(path: Path) -> dict[int, Path]:
+    """The folders of the ranks in the recording at `path`, by rank."""
+    found = [folder for folder in (path / RANKS).iterdir() if _RANK.fullmatch(folder.name)]
+    return {int(folder.name): folder for folder in sorted(found, key=lambda one: int(one.name))}
 
 
 def merged(outer: RunInfo, infos: Sequence[RunInfo]) -> RunInfo:

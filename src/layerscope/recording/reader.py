@@ -1,7 +1,8 @@
 """Questions to a recording: DuckDB over its Parquet, every documented table a view of that name.
 
 A table that nothing recorded is an empty view with the right columns, so every question has an
-answer.
+answer. Of several ranks a view is made of the files of each, with keys that are unique over all
+(`rank_keys`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ import pyarrow.parquet as pq
 
 from layerscope.model.errors import ReadError
 from layerscope.model.schema import TABLES
-from layerscope.model.table import Table
+from layerscope.model.table import Column, Table
 from layerscope.recording.complete import TablesState, check_files
 from layerscope.recording.failures import first_line, unreadable
+from layerscope.recording.rank_histograms import histograms_of_spans
+from layerscope.recording.rank_keys import SHARED_TABLES, RankKeys
 from layerscope.recording.run import Run
 from layerscope.recording.writer import arrow_schema
 
@@ -55,12 +59,8 @@ class Reader:
 
     def rows(self, table: str) -> int:
         """How many rows of `table` the recording holds."""
-        count = 0
         with reading(self.run):
-            for file in table_files(self.run, table):
-                metadata = pq.read_metadata(file)
-                count += metadata.num_rows
-        return count
+            return _rows(table_files(self.run, table))
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """The answer to `sql` as an Arrow table."""
@@ -77,10 +77,13 @@ class Reader:
 
         Name columns come as int32 codes in `NAME` with their strings in `NAME.names`.
         """
-        files = table_files(self.run, table)
         schema = arrow_schema(TABLES[table])
         with reading(self.run):
-            parts = [pq.ParquetFile(file).read(columns) for file in files]
+            parts = [
+                in_recording(TABLES[table], pq.ParquetFile(file).read(columns), of.keys)
+                for of in parts_of(self.run, table)
+                for file in of.files
+            ]
             data = (
                 pa.concat_tables(parts, promote_options="default")
                 if parts
@@ -93,10 +96,14 @@ class Reader:
             }
 
     def files(self, table: str) -> list[Path]:
-        """The files of `table`, in the order of time; what was still open at the end of the run is
-        in the last one.
-        """
+        """The files of `table`: of each rank in the order of time."""
         return table_files(self.run, table)
+
+    def files_of_ranks(self, table: str) -> list[list[Path]]:
+        """The files of `table` of each rank (of one recording: all) in the order of time; what was
+        still open at the end of the run is in the last one of each.
+        """
+        return [of.files for of in parts_of(self.run, table) if of.files]
 
     def pieces(
         self,
@@ -114,7 +121,8 @@ class Reader:
         known: dict[str, dict[str, int]] = {
             c: {} for c in columns if TABLES[table].column(c).type == "name"
         }
-        everything = table_files(self.run, table)
+        keys_of = {file: of.keys for of in parts_of(self.run, table) for file in of.files}
+        everything = list(keys_of)
         for file in (
             files if files is not None else reversed(everything) if newest_first else everything
         ):
@@ -123,7 +131,7 @@ class Reader:
             groups = range(parquet.num_row_groups)
             for group in reversed(groups) if newest_first else groups:
                 with reading(self.run):
-                    piece = _row_group(parquet, group, columns, TABLES[table])
+                    piece = _row_group(parquet, group, columns, TABLES[table], keys_of.get(file))
                 for name, codes in known.items():
                     own = [
                         codes.setdefault(text, len(codes))
@@ -151,7 +159,7 @@ class Reader:
             )
             try:
                 for table in TABLES.values():
-                    self._connection.execute(_view(table, table_files(self.run, table.name)))
+                    self._connection.execute(_view(self.run, table))
             except duckdb.Error as error:
                 self.close()
                 raise unreadable(self.run.path, error) from error
@@ -190,9 +198,38 @@ def reading(run: Run) -> Iterator[None]:
         raise unreadable(run.path, error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """The files of one table in one folder; `keys`: of several ranks how those of this one are
+    read.
+    """
+
+    folder: Path
+    files: list[Path]
+    keys: RankKeys | None = None
+
+
+def parts_of(run: Run, table: str) -> list[TablePart]:
+    """The files of `table`: of several ranks those of each."""
+    if not run.joined or table in SHARED_TABLES:
+        return [TablePart(run.tables_path, _files(run.tables_path / table))]
+    return [
+        TablePart(folder, _files(folder / table), keys)
+        for keys, folder in run.joined
+        if not keys.is_dropped(table)
+    ]
+
+
 def table_files(run: Run, table: str) -> list[Path]:
-    """The Parquet files of `table`: the finished one, or its parts."""
-    return _files(run.tables_path / table)
+    """The Parquet files of `table`: the finished one, or its parts; of several ranks those of
+    all.
+    """
+    return [file for part in parts_of(run, table) for file in part.files]
+
+
+def in_recording(table: Table, data: pa.Table, keys: RankKeys | None) -> pa.Table:
+    """What was read from a file of `table`, with the keys and times of the recording."""
+    return data if keys is None else keys.columns(table, data)
 
 
 def all_files(folder: Path) -> list[Path]:
@@ -254,21 +291,61 @@ _SQL_TYPES = {
 _GLOB = re.compile(r"([*?\[])")
 
 
-def _view(table: Table, files: list[Path]) -> str:
-    if files:
-        # DuckDB takes a folder called step=100 for the value of a column.
-        patterns = ", ".join(_quoted(_pattern(file)) for file in files)
-        selected = ", ".join(
-            f'"{column.name}"::{_SQL_TYPES[column.type]} AS "{column.name}"'
-            for column in table.columns
-        )
-        source = f"FROM read_parquet([{patterns}], hive_partitioning = false)"
-    else:
-        selected = ", ".join(
+def _view(run: Run, table: Table) -> str:
+    parts = [part for part in parts_of(run, table.name) if part.files]
+    selects = [_select(table, part) for part in parts]
+    if table.name == "histograms":
+        selects += _not_thinned(run, parts)
+    if not selects:
+        columns = ", ".join(
             f"NULL::{_SQL_TYPES[column.type]} AS {column.name}" for column in table.columns
         )
-        source = "WHERE false"
-    return f'CREATE VIEW "{table.name}" AS SELECT {selected} {source}'
+        selects = [f"SELECT {columns} WHERE false"]
+    return f'CREATE VIEW "{table.name}" AS {" UNION ALL ".join(selects)}'
+
+
+def _not_thinned(run: Run, histograms: list[TablePart]) -> list[str]:
+    """The histograms of the ranks that have none, if others have some."""
+    with reading(run):
+        thinned = {part.folder for part in histograms if _rows(part.files)}
+    if not thinned:
+        return []
+    selects = []
+    for keys, folder in run.joined:
+        if folder in thinned or not _files(folder / "spans"):
+            continue
+        spans, tracks, totals = (
+            _scan(_files(folder / name)) for name in ("spans", "tracks", "totals")
+        )
+        selects.append(histograms_of_spans(keys, spans, tracks, totals))
+    return selects
+
+
+def _rows(files: list[Path]) -> int:
+    count = 0
+    for file in files:
+        metadata = pq.read_metadata(file)
+        count += metadata.num_rows
+    return count
+
+
+def _select(table: Table, part: TablePart) -> str:
+    selected = []
+    for column in table.columns:
+        expression = _expression(table, column, part.keys)
+        selected.append(f'({expression})::{_SQL_TYPES[column.type]} AS "{column.name}"')
+    columns = ", ".join(selected)
+    return f"SELECT {columns} FROM {_scan(part.files)}"
+
+
+def _expression(table: Table, column: Column, keys: RankKeys | None) -> str:
+    return f'"{column.name}"' if keys is None else keys.expression(table, column)
+
+
+def _scan(files: list[Path]) -> str:
+    # DuckDB takes a folder called step=100 for the value of a column.
+    listed = ", ".join(_quoted(_pattern(file)) for file in files)
+    return f"read_parquet([{listed}], hive_partitioning = false)"
 
 
 def _pattern(file: Path) -> str:
@@ -309,7 +386,7 @@ _CONSTANTS = {"int64": np.int64, "int32": np.int32, "name": np.int32, "bool": np
 
 
 def _row_group(
-    parquet: pq.ParquetFile, group: int, columns: list[str], table: Table
+    parquet: pq.ParquetFile, group: int, columns: list[str], table: Table, keys: RankKeys | None
 ) -> dict[str, np.ndarray]:
     """The columns of a row group. One that is the same everywhere takes no memory, and is not read
     if that is known.
@@ -317,7 +394,10 @@ def _row_group(
     count = parquet.metadata.row_group(group).num_rows
     types = {name: table.column(name).type for name in columns}
     known = _constants(parquet.metadata.row_group(group), types)
+    if keys is not None:
+        known = {name: keys.value(table, name, value) for name, value in known.items()}
     data = parquet.read_row_group(group, [name for name in columns if name not in known])
+    data = in_recording(table, data, keys)
     known |= {
         name: -1
         for name in data.column_names

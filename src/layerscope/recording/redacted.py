@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from layerscope.model.framework import any_of
 from layerscope.model.frameworks import frameworks
 from layerscope.model.schema import TABLES
 from layerscope.model.secrets import MASK
-from layerscope.recording.reader import reading, table_files
+from layerscope.recording.reader import Reader, in_recording, parts_of, reading, table_files
 from layerscope.recording.run import LayerState, Run, RunInfo
 from layerscope.recording.writer import arrow_schema, parquet_options
 
@@ -348,20 +348,29 @@ def _rewrite(run: Run, table: str, folder: Path, change: Callable[[pa.Table], pa
     target.parent.mkdir(parents=True)
     rows = 0
     with pq.ParquetWriter(target, schema, **options) as writer:
-        for file in table_files(run, table):
+        for data in _row_groups(run, table):
+            data = _with_known_text(table, change(data.select(schema.names).cast(schema)))
+            writer.write_table(data)
+            rows += data.num_rows
+    return rows
+
+
+def _row_groups(run: Run, table: str) -> Iterator[pa.Table]:
+    """Of several ranks those of all, with keys that are unique over them."""
+    names = arrow_schema(TABLES[table]).names
+    if run.joined and table == "histograms":  # those of some ranks are made of their spans
+        with Reader(run) as reader:
+            yield reader.query("SELECT * FROM histograms")
+        return
+    for part in parts_of(run, table):
+        for file in part.files:
             with reading(run):
                 parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):
                 with reading(run):
-                    data = (
-                        parquet.read_row_group(group, schema.names)
-                        .select(schema.names)
-                        .cast(schema)
-                    )
-                data = _with_known_text(table, change(data))
-                writer.write_table(data)
-                rows += data.num_rows
-    return rows
+                    data = parquet.read_row_group(group, names)
+                    data = in_recording(TABLES[table], data, part.keys)
+                yield data
 
 
 def _with_known_text(table: str, data: pa.Table) -> pa.Table:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from layerscope.model.errors import ReadError, RunError, UsageError
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.stored_json import Int64, decoded
+
+if TYPE_CHECKING:
+    from layerscope.recording.rank_keys import RankKeys
 
 SUFFIX = ".layerscope"
 # A recording in one file (recording/packed.py).
@@ -130,13 +133,15 @@ class Run:
     """A recording on disk. `path` is its folder, `info` its `run.json`.
 
     `tables_path` is where its Parquet lies: the folder itself, or the user's cache when the
-    folder cannot be written.
+    folder cannot be written. `joined`: of several ranks, how the tables of each are read, and
+    where they lie.
     """
 
     def __init__(self, path: Path, info: RunInfo, tables_path: Path | None = None) -> None:
         self.path = path
         self.info = info
         self.tables_path = tables_path or path
+        self.joined: list[tuple[RankKeys, Path]] = []
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from layerscope.capture.launchers import Launch
-from layerscope.ingest.open import open_run
+from layerscope.ingest.open import left_bytes, open_run
 from layerscope.ingest.ranks import joined_info
 from layerscope.model.errors import UsageError
 from layerscope.rawfile.raw_file import raw_bytes
@@ -22,9 +22,11 @@ from layerscope.recording.run import SUFFIX, Run, RunInfo
 # How long the first rank waits at its end for those that still run or write.
 PATIENCE_S = 5.0
 _POLL_S = 0.1
-# Raw files up to this size are read together at the end: about 10 M spans, some seconds. Larger
-# ones are read when somebody opens the recording.
-_JOIN_AT_ONCE_BYTES = 50_000_000
+# Of ranks that have no tables yet, raw files up to this size are converted at the end: about 10 M
+# spans, some seconds. Larger ones are read when somebody opens the recording.
+_CONVERT_AT_ONCE_BYTES = 50_000_000
+# All of them are summed up then, up to this size of all ranks together: two seconds for 100 MB.
+_SUM_AT_ONCE_BYTES = 200_000_000
 
 
 def launch_info(launch: Launch, chosen: Sequence[int]) -> ranks.LaunchInfo:
@@ -82,7 +84,7 @@ def read_together(recording: Run) -> Run | None:
         time.sleep(_POLL_S)
     info = joined_info(outer, lambda part: part.info.state == "running")
     Run(outer.path, msgspec.structs.replace(info, state="finished")).save()
-    if raw_bytes(outer.raw) > _JOIN_AT_ONCE_BYTES:
+    if left_bytes(outer.path) > _CONVERT_AT_ONCE_BYTES or raw_bytes(outer.raw) > _SUM_AT_ONCE_BYTES:
         return None
     return open_run(outer.path)
 

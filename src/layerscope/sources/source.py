@@ -30,8 +30,7 @@ class Source(Protocol):
     def finish(self, session: dict[str, Any]) -> Sequence[SourceProcess]:
         """The recording is over: what only its end adds is read from now on. More new processes.
 
-        `session`: what the recorder left at its end (`rawfile.json_files.SessionState`), or that of
-        each rank in `ranks`.
+        `session`: what the recorder left at its end (`rawfile.json_files.SessionState`).
         """
 
     def problems(self) -> dict[str, list[Problem]]:

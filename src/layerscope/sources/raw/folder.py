@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from layerscope.sources.raw.process import RawProcess
 class RawFolder:
     """The processes of the recording whose raw files are in `raw`, which may still grow.
 
-    `rank`: the folder of its rank, where several recordings are read as one; `shift_ns` puts the
+    `rank`: of one of several ranks the folder of its recording; `shift_ns` puts the
     clock of its host on the run's. `problems`: what has to be said about its logs at the end.
     """
 
@@ -88,65 +87,41 @@ class SamplerFile(Struct, frozen=True):
 
 
 class RawRecording:
-    """The raw files of one recording or, where `raw` is the folder of the recordings of several
-    ranks, of all of them. They may still grow.
+    """The raw files of one recording, which may still grow; `rank`: as of `RawFolder`."""
 
-    `shifts_ns`: by rank, what puts the clock of its host on the run's.
-    """
-
-    def __init__(self, raw: Path, shifts_ns: Mapping[str, int] | None = None) -> None:
+    def __init__(self, raw: Path, rank: str = "") -> None:
         self.raw = raw
         self.options = json_files.read_options(raw)
-        self._shifts_ns = shifts_ns or {}
-        self._folders: dict[Path, RawFolder] = {}
+        self._folder = RawFolder(raw, rank)
         self._samplers: set[Path] = set()
 
     def new_processes(self) -> list[RawProcess]:
         """Processes whose raw files were not there at the last call."""
-        return [process for folder in self._all() for process in folder.new_processes()]
+        return self._folder.new_processes()
 
     def new_samples(self) -> list[SamplerFile]:
         """Files of samplers that were not there at the last call."""
         new = []
-        for path, rank in sampler_file.files(self.raw):
-            if path in self._samplers:
-                continue
-            self._samplers.add(path)
-            shift_ns = self._shifts_ns.get(rank, 0)
-            new.append(SamplerFile(path, rank, shift_ns))
+        for path, _ in sampler_file.files(self.raw):
+            if path not in self._samplers:
+                self._samplers.add(path)
+                new.append(SamplerFile(path, self._folder.rank, self._folder.shift_ns))
         return new
 
     def finish(self, session: dict[str, Any]) -> list[RawProcess]:
         """The recording is over: from now on the logs of its libraries are read too."""
-        new = []
-        for folder in self._all():
-            about = session.get("ranks", {}).get(folder.rank, session)
-            new += folder.finish(about.get("pid"), "window" in self.options)
-        return new
+        return self._folder.finish(session.get("pid"), "window" in self.options)
 
     def problems(self) -> dict[str, list[Problem]]:
         """What has to be said about its logs by rank, and about damaged files."""
-        found = {folder.rank: folder.problems for folder in self._folders.values()}
-        of_recording = found.get("", [])
-        damage = json_files.damage(self.raw)
-        found[""] = [*damage, *of_recording]
-        return found
+        damage = list(json_files.damage(self.raw))
+        rank, found = self._folder.rank, self._folder.problems
+        return {rank: found, "": damage} if rank else {"": [*damage, *found]}
 
     def left_bytes(self) -> int:
         """How much of the raw files is still to be read."""
-        return sum(folder.left_bytes() for folder in self._folders.values())
+        return self._folder.left_bytes()
 
     def size_bytes(self) -> int:
         """What the raw files take."""
         return raw_file.raw_bytes(self.raw)
-
-    def _all(self) -> list[RawFolder]:
-        """The raw folders; those of ranks appear one by one."""
-        of_ranks = {path.parent.name: path for path in sorted(self.raw.glob("*/raw"))}
-        folders = of_ranks or {"": self.raw}
-        for rank, path in folders.items():
-            if path in self._folders:
-                continue
-            shift_ns = self._shifts_ns.get(rank, 0)
-            self._folders[path] = RawFolder(path, rank, shift_ns)
-        return list(self._folders.values())
