@@ -183,7 +183,8 @@ class RunConversion:
         self._write_small(session)
 
     def _close_epoch(self, last: bool = False) -> None:
-        self._epochs.close(self.processes, np.array(self._tracks.owners, np.int32), last)
+        process_of_track = np.array(self._tracks.owners, np.int32)
+        self._epochs.close(self.processes, process_of_track, last)
 
     # -- spans -------------------------------------------------------------------------------------
 

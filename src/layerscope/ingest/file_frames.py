@@ -153,8 +153,11 @@ class FileFrames(Struct):
 
 def _alike(rows: np.ndarray, some: np.ndarray) -> Iterator[np.ndarray]:
     """Which of `some` rows are of one kind and of one object, code or process."""
-    if len(some):
-        of = rows["kind"][some].astype(np.int64) << 32 | rows["of"][some]
-        order = np.argsort(of, kind="stable")
-        firsts = np.flatnonzero(np.diff(of[order], prepend=-1))
-        yield from np.split(some[order], firsts[1:])
+    if not len(some):
+        return
+    kind, owner = rows["kind"][some], rows["of"][some]
+    group = kind.astype(np.int64) << 32 | owner
+    order = np.argsort(group, kind="stable")
+    is_first = np.diff(group[order], prepend=-1)
+    firsts = np.flatnonzero(is_first)
+    yield from np.split(some[order], firsts[1:])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -118,28 +119,37 @@ class NamedSamples(SampleSource):
 
     def take(self, until_ns: dict[int, int]) -> Iterator[tuple[int, np.ndarray]]:
         """By process its samples from before a time, as places among those of the file."""
-        left, self._left = self._left, self._left[:0]
-        owner = _by_number(self._owner)[self._samples["track"][left]]
+        left = self._left
+        self._left = left[:0]
+        track = self._samples["track"][left]
+        owners = _by_number(self._owner)
+        owner = owners[track]
         at_ns = self._samples["at_ns"][left]
         stays = np.ones(len(left), np.bool_)
         for process, cut_ns in until_ns.items():
-            mine = np.flatnonzero((owner == process) & (at_ns < cut_ns))
-            stays[mine] = False
-            for first in range(0, len(mine), MOST_ROWS):
-                yield process, left[mine[first : first + MOST_ROWS]]
+            is_due = (owner == process) & (at_ns < cut_ns)
+            due = np.flatnonzero(is_due)
+            stays[due] = False
+            for first in range(0, len(due), MOST_ROWS):
+                some = due[first : first + MOST_ROWS]
+                yield process, left[some]
         self._left = left[stays]
 
     def columns(self, rows: np.ndarray, process: IngestedProcess) -> Columns:
         """The columns of such samples."""
-        columns = {name: self._samples[name][rows].astype(np.int64) for name in _AS_THEY_ARE}
+        samples = {name: values[rows] for name, values in self._samples.items()}
+        columns = {name: samples[name].astype(np.int64) for name in _AS_THEY_ARE}
         keys = _by_number(process.tracks)
-        for name in ("track", "waker"):
-            columns[name] = keys[self._samples[name][rows]]
-        columns["stack"] = self._samples["stack"][rows].astype(np.int64)
-        columns["kind"] = self._samples["kind"][rows].astype(np.int32)
-        columns["state"], columns["idle"] = self._states[rows], self._is_idle[rows]
-        columns["exact"] = self._samples["exact"][rows].astype(np.bool_)
-        columns["kernel_ns"] = columns["evidence"] = np.zeros(len(rows), np.int64)
+        zeros = np.zeros(len(rows), np.int64)
+        columns["track"] = keys[samples["track"]]
+        columns["waker"] = keys[samples["waker"]]
+        columns["stack"] = samples["stack"].astype(np.int64)
+        columns["kind"] = samples["kind"].astype(np.int32)
+        columns["state"] = self._states[rows]
+        columns["idle"] = self._is_idle[rows]
+        columns["exact"] = samples["exact"].astype(np.bool_)
+        columns["kernel_ns"] = zeros
+        columns["evidence"] = zeros
         return columns
 
     def name(self) -> None:
@@ -164,12 +174,13 @@ def _of_stacks(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndar
     frame, parent = content.stacks["frame"], content.stacks["parent"]
     system_call, file, evidence = (of_frame[frame] for of_frame in _of_frames(content))
     for rows in _by_depth(content.stacks["depth"]):
-        around = parent[rows]
-        is_silent = system_call[rows] == _NOTHING
-        system_call[rows] = np.where(is_silent, system_call[around], system_call[rows])
-        file[rows] = np.where(file[rows] == 0, file[around], file[rows])
-        evidence[rows] = waiting.deeper(evidence[around], evidence[rows])
-    return np.where(system_call == _NOTHING, _UNKNOWN, system_call), file, evidence
+        caller = parent[rows]
+        own_call, own_file = system_call[rows], file[rows]
+        system_call[rows] = np.where(own_call == _NOTHING, system_call[caller], own_call)
+        file[rows] = np.where(own_file == 0, file[caller], own_file)
+        evidence[rows] = waiting.deeper(evidence[caller], evidence[rows])
+    system_call = np.where(system_call == _NOTHING, _UNKNOWN, system_call)
+    return system_call, file, evidence
 
 
 def _of_frames(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -186,10 +197,12 @@ def _of_frames(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _by_depth(depth: np.ndarray) -> Iterator[np.ndarray]:
-    """The stacks that have another one around them, those of one depth after the other."""
+    """The stacks that have a caller, those of one depth after the other."""
     order = np.argsort(depth, kind="stable")
-    bounds = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
-    for first, behind in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    deepest = int(depth.max(initial=0))
+    depths = np.arange(1, deepest + 2)
+    bounds = np.searchsorted(depth[order], depths).tolist()
+    for first, behind in pairwise(bounds):
         yield order[first:behind]
 
 

@@ -45,10 +45,14 @@ def _anchor(anchor: Anchor) -> tuple[int, re.Pattern[str], int, re.Pattern[str]]
     )
 
 
-def _beginners() -> dict[int, list[tuple[int, re.Pattern[str]]]]:
+NumberedPattern = tuple[int, re.Pattern[str]]
+
+
+def _beginners() -> dict[int, list[NumberedPattern]]:
     """By layer what frames begin spans or are such, with the number that these have in common."""
-    found: dict[int, list[tuple[int, re.Pattern[str]]]] = {}
-    for number, anchor in enumerate((*anchors(), _ONEDNN)):
+    found: dict[int, list[NumberedPattern]] = {}
+    every_anchor = (*anchors(), _ONEDNN)
+    for number, anchor in enumerate(every_anchor):
         of_function, function, of_span, span = _anchor(anchor)
         found.setdefault(of_function, []).append((number, function))
         found.setdefault(of_span, []).append((number, span))
@@ -248,6 +252,10 @@ class FrameNames(Struct):
 
 
 def _meaning(layer: int, name: str) -> Meaning:
-    anchor = next((number for number, one in _ANCHORS.get(layer, ()) if one.match(name)), None)
-    is_outer = layer == PYTHON or (layer == NATIVE and bool(_BEGINS.match(name)))
-    return Meaning(anchor, waiting.evidence(name, FRAME_LAYERS[layer]), is_outer)
+    patterns = _ANCHORS.get(layer, ())
+    matching = (number for number, pattern in patterns if pattern.match(name))
+    anchor = next(matching, None)
+    begins_thread = layer == NATIVE and _BEGINS.match(name) is not None
+    is_outer = layer == PYTHON or begins_thread
+    evidence = waiting.evidence(name, FRAME_LAYERS[layer])
+    return Meaning(anchor, evidence, is_outer)

@@ -116,9 +116,12 @@ def _with_steps(readers: Mapping[int, Reader]) -> set[int]:
 def _modules(reader: Reader, texts: StringTable) -> list[int]:
     """By key of a module of a rank, its key among those of all."""
     columns = reader.arrays("modules", ["module", "path", "class", "line"])
-    found = [-1] * (int(columns["module"].max(initial=-1)) + 1)
-    for key, *about in zip(*(values.tolist() for values in columns.values()), strict=True):
-        found[key] = texts.module("\n".join(text or "" for text in about))
+    largest = int(columns["module"].max(initial=-1))
+    found = [-1] * (largest + 1)
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    for key, path, class_name, line in rows:
+        about = (path or "", class_name or "", line or "")
+        found[key] = texts.module("\n".join(about))
     return found
 
 
@@ -128,16 +131,20 @@ def _next_key(reader: Reader, table: str, key: str) -> int:
 
 
 def _problems(reader: Reader) -> list[dict[str, str]]:
-    columns = reader.arrays("problems", list(ProblemFields.__annotations__))
-    columns["layer"] = columns["layer.names"][columns["layer"]]
     names = list(ProblemFields.__annotations__)
-    rows = zip(*(columns[name].tolist() for name in names), strict=True)
+    columns = reader.arrays("problems", names)
+    layers = columns["layer.names"]
+    columns["layer"] = layers[columns["layer"]]
+    values = [columns[name].tolist() for name in names]
+    rows = zip(*values, strict=True)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _texts(reader: Reader, table: str, column: str) -> list[str]:
     """The different texts in a column of names."""
-    return [str(text) for text in reader.arrays(table, [column])[f"{column}.names"].tolist()]
+    arrays = reader.arrays(table, [column])
+    names = arrays[f"{column}.names"]
+    return [str(text) for text in names.tolist()]
 
 
 def last_join(folders: Sequence[Path]) -> JoinedState | None:

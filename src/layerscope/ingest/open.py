@@ -207,7 +207,8 @@ def left_bytes(path: Path) -> int:
 
 def _has_state(run: Run) -> bool:
     folders = (run.path, *cached_tables(run.info.run_id))
-    return any(_current(folder, run.raw) is not None for folder in folders)
+    states = (_current(folder, run.raw) for folder in folders)
+    return any(state is not None for state in states)
 
 
 def _refuse(run: Run, damage: Sequence[str]) -> NoReturn:

@@ -118,6 +118,10 @@ class OpenSpans:
 
 def _numbered(layer: np.ndarray, name: np.ndarray, number: Callable[[int, int], int]) -> np.ndarray:
     """The number of each pair, asked once for each that there is."""
-    pairs, inverse = np.unique(layer.astype(np.int64) << 32 | name, return_inverse=True)
-    of_pair = [number(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
-    return np.array(of_pair, np.int64)[inverse]
+    pair_of_row = layer.astype(np.int64) << 32 | name
+    pairs, inverse = np.unique(pair_of_row, return_inverse=True)
+    numbers = []
+    for pair in pairs.tolist():
+        layer_of_pair, name_of_pair = pair >> 32, pair & 0xFFFFFFFF
+        numbers.append(number(layer_of_pair, name_of_pair))
+    return np.array(numbers, np.int64)[inverse]

@@ -5,6 +5,7 @@ at its end.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -172,14 +173,22 @@ def problems_of_tables(problems: Mapping[str, Sequence[dict[str, str]]]) -> list
 
 def _unread_together(problems: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """Of what could not be read of processes one row each, with their number over all ranks."""
-    found: dict[tuple[str, ...], tuple[int, dict[str, str]]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], dict[str, str]] = {}
     for problem in problems:
-        if of := _UNREAD.fullmatch(problem["what"]):
-            before, first = found.get((of[1], of[3]), (0, problem))
-            count = before + int(of[2] or 1)
-            what = f"{of[1]} of {count} processes {of[3]}" if count > 1 else first["what"]
-            found[of[1], of[3]] = count, {**first, "what": what}
-    return [problem for _, problem in found.values()]
+        unread = _UNREAD.fullmatch(problem["what"])
+        if unread is None:
+            continue
+        subject, number, verb = unread.groups()
+        counts[subject, verb] += int(number or 1)
+        first.setdefault((subject, verb), problem)
+    found = []
+    for (subject, verb), problem in first.items():
+        count = counts[subject, verb]
+        if count > 1:
+            problem = {**problem, "what": f"{subject} of {count} processes {verb}"}
+        found.append(problem)
+    return found
 
 
 def problems_of_ranks(problems: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:

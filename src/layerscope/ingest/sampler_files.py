@@ -243,7 +243,9 @@ class Sampled(SampleSource):
     def _wakers_of(self, rows: np.ndarray, process: IngestedProcess) -> np.ndarray:
         """The keys of the tracks that ended these waits of `process`, NONE where nobody knows."""
         wakers, inverse = np.unique(rows["waker"], return_inverse=True)
-        return np.array([self._waker(one, process) for one in wakers.tolist()], np.int32)[inverse]
+        tracks = [self._waker(waker, process) for waker in wakers.tolist()]
+        track_of_waker = np.array(tracks, np.int32)
+        return track_of_waker[inverse]
 
     def _waker(self, thread: int, process: IngestedProcess) -> int:
         row = self.file.threads.get(thread)

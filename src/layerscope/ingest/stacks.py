@@ -183,12 +183,15 @@ class StackIngest:
 
     def _fused(self, stack: np.ndarray, chain: np.ndarray) -> np.ndarray:
         found = stack.copy()
-        rows = np.flatnonzero((chain != NONE) | (stack >= self._fusion.adopted))
-        pairs, inverse = np.unique((stack[rows] + 1) << 32 | (chain[rows] + 1), return_inverse=True)
-        of_pair = [
-            self._fusion.stack((pair >> 32) - 1, (pair & 0xFFFFFFFF) - 1) for pair in pairs.tolist()
-        ]
-        found[rows] = np.array(of_pair, np.int64)[inverse]
+        is_adopted = stack >= self._fusion.adopted
+        rows = np.flatnonzero((chain != NONE) | is_adopted)
+        pair_of_row = (stack[rows] + 1) << 32 | (chain[rows] + 1)
+        pairs, inverse = np.unique(pair_of_row, return_inverse=True)
+        fused = []
+        for pair in pairs.tolist():
+            sampled, spans = (pair >> 32) - 1, (pair & 0xFFFFFFFF) - 1
+            fused.append(self._fusion.stack(sampled, spans))
+        found[rows] = np.array(fused, np.int64)[inverse]
         return found
 
     def _add(self, columns: dict[str, np.ndarray]) -> None:

@@ -42,28 +42,40 @@ class _Rows(Struct):
 
     def add(self, key: np.ndarray, dur_ns: np.ndarray, self_ns: np.ndarray) -> None:
         encoded = pa.array(key).dictionary_encode()
-        code, keys = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+        code = encoded.indices.to_numpy()
+        keys = encoded.dictionary.to_pylist()
         length = len(keys)
         # Sums of integers below 2**53 are exact as floating-point numbers.
         count = np.bincount(code, minlength=length)
         total_ns = np.bincount(code, dur_ns, length).astype(np.int64)
         total_self_ns = np.bincount(code, self_ns, length).astype(np.int64)
-        least, most = np.full(length, _NOTHING), np.zeros(length, np.int64)
+        least = np.full(length, _NOTHING)
+        most = np.zeros(length, np.int64)
         np.minimum.at(least, code, dur_ns)
         np.maximum.at(most, code, dur_ns)
-        at = self._places(keys)
-        self.sums[at, :3] += np.column_stack([count, total_ns, total_self_ns])
-        self.sums[at, 3] = np.minimum(self.sums[at, 3], least)
-        self.sums[at, 4] = np.maximum(self.sums[at, 4], most)
+        rows = self._rows_of(keys)
+        self.sums[rows, :3] += np.column_stack([count, total_ns, total_self_ns])
+        least_before, most_before = self.sums[rows, 3:].T
+        self.sums[rows, 3] = np.minimum(least_before, least)
+        self.sums[rows, 4] = np.maximum(most_before, most)
 
-    def _places(self, keys: list[int]) -> np.ndarray:
+    def _rows_of(self, keys: list[int]) -> np.ndarray:
         """The rows of these keys in `sums`, which grows where they are new."""
-        places = [self.rows.setdefault(key, len(self.rows)) for key in keys]
-        if len(self.rows) > len(self.sums):
-            fresh = np.zeros((len(self.rows) - len(self.sums), 5), np.int64)
-            fresh[:, 3] = _NOTHING
-            self.sums = np.concatenate([self.sums, fresh])
-        return np.array(places, np.intp)
+        rows = []
+        for key in keys:
+            next_row = len(self.rows)
+            rows.append(self.rows.setdefault(key, next_row))
+        more = len(self.rows) - len(self.sums)
+        if more > 0:
+            self.sums = np.concatenate([self.sums, _no_sums(more)])
+        return np.array(rows, np.intp)
+
+
+def _no_sums(rows: int) -> np.ndarray:
+    """So many rows of sums of nothing."""
+    sums = np.zeros((rows, 5), np.int64)
+    sums[:, 3] = _NOTHING
+    return sums
 
 
 class _Bins(Struct):
@@ -86,10 +98,14 @@ class _Bins(Struct):
     def settle(self) -> tuple[np.ndarray, np.ndarray]:
         """Every number once, ascending, with its count."""
         none = np.zeros(0, np.int64)
-        keys, counts = np.concatenate([none, *self.keys]), np.concatenate([none, *self.counts])
+        keys = np.concatenate([none, *self.keys])
+        counts = np.concatenate([none, *self.counts])
         found, inverse = np.unique(keys, return_inverse=True)
         summed = np.bincount(inverse, counts, len(found)).astype(np.int64)
-        self.keys, self.counts, self.settled, self.waiting = [found], [summed], len(found), 0
+        self.keys = [found]
+        self.counts = [summed]
+        self.settled = len(found)
+        self.waiting = 0
         return found, summed
 
 
@@ -129,16 +145,19 @@ class SpanTotals(Struct):
         new = self._rows[process] = _Rows()
         moved = np.zeros(len(old.rows), np.int64)
         for key, row in old.rows.items():
-            moved[row] = new.rows.setdefault(key & ~1, len(new.rows))
-        new.sums = np.zeros((len(new.rows), 5), np.int64)
-        new.sums[:, 3] = _NOTHING
-        np.add.at(new.sums[:, :3], moved, old.sums[:, :3])
-        np.minimum.at(new.sums[:, 3], moved, old.sums[:, 3])
-        np.maximum.at(new.sums[:, 4], moved, old.sums[:, 4])
-        if process in self._bins:
-            keys, counts = self._bins[process].settle()
+            outside = key & ~1
+            moved[row] = new.rows.setdefault(outside, len(new.rows))
+        new.sums = _no_sums(len(new.rows))
+        sums, least, most = new.sums[:, :3], new.sums[:, 3], new.sums[:, 4]
+        np.add.at(sums, moved, old.sums[:, :3])
+        np.minimum.at(least, moved, old.sums[:, 3])
+        np.maximum.at(most, moved, old.sums[:, 4])
+        bins = self._bins.get(process)
+        if bins is not None:
+            keys, counts = bins.settle()
+            old_row, bin_number = keys >> _BIN_BITS, keys & _BIN_MASK
             fresh = self._bins[process] = _Bins()
-            fresh.add(moved[keys >> _BIN_BITS] << _BIN_BITS | keys & _BIN_MASK, counts)
+            fresh.add(moved[old_row] << _BIN_BITS | bin_number, counts)
 
     def columns(self) -> dict[str, np.ndarray]:
         """All rows as columns: total, process, kind_code, name_code, module, in_step and the five
@@ -167,14 +186,22 @@ class SpanTotals(Struct):
 
     def histogram_columns(self) -> dict[str, np.ndarray]:
         """The columns of the table `histograms`."""
-        first, parts = 0, [(np.zeros(0, np.int64),) * 3]
+        none = np.zeros(0, np.int64)
+        total, from_ns, count = [none], [none], [none]
+        first = 0
         for process in sorted(self._rows):
-            if process in self._bins:
-                keys, counts = self._bins[process].settle()
-                parts.append(((keys >> _BIN_BITS) + first, bin_start_ns(keys & _BIN_MASK), counts))
+            bins = self._bins.get(process)
+            if bins is not None:
+                keys, counts = bins.settle()
+                total.append((keys >> _BIN_BITS) + first)
+                from_ns.append(bin_start_ns(keys & _BIN_MASK))
+                count.append(counts)
             first += len(self._rows[process].rows)
-        total, from_ns, count = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return {"total": total, "from_ns": from_ns, "count": count}
+        return {
+            "total": np.concatenate(total),
+            "from_ns": np.concatenate(from_ns),
+            "count": np.concatenate(count),
+        }
 
 
 def keys_of(

@@ -126,8 +126,11 @@ def parts(path: Path) -> dict[int, Run]:
 
 def folders(path: Path) -> dict[int, Path]:
     """The folders of the ranks in the recording at `path`, by rank."""
-    found = [folder for folder in (path / RANKS).iterdir() if _RANK.fullmatch(folder.name)]
-    return {int(folder.name): folder for folder in sorted(found, key=lambda one: int(one.name))}
+    by_rank = {}
+    for folder in (path / RANKS).iterdir():
+        if _RANK.fullmatch(folder.name):
+            by_rank[int(folder.name)] = folder
+    return dict(sorted(by_rank.items()))
 
 
 def merged(outer: RunInfo, infos: Sequence[RunInfo]) -> RunInfo:

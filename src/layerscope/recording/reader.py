@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from layerscope.model.errors import ReadError
 from layerscope.model.schema import TABLES
-from layerscope.model.table import Column, Table
+from layerscope.model.table import Table
 from layerscope.recording.complete import TablesState, check_files
 from layerscope.recording.failures import first_line, unreadable
 from layerscope.recording.rank_histograms import histograms_of_spans
@@ -332,14 +332,11 @@ def _rows(files: list[Path]) -> int:
 def _select(table: Table, part: TablePart) -> str:
     selected = []
     for column in table.columns:
-        expression = _expression(table, column, part.keys)
+        keys = part.keys
+        expression = f'"{column.name}"' if keys is None else keys.expression(table, column)
         selected.append(f'({expression})::{_SQL_TYPES[column.type]} AS "{column.name}"')
     columns = ", ".join(selected)
     return f"SELECT {columns} FROM {_scan(part.files)}"
-
-
-def _expression(table: Table, column: Column, keys: RankKeys | None) -> str:
-    return f'"{column.name}"' if keys is None else keys.expression(table, column)
 
 
 def _scan(files: list[Path]) -> str:

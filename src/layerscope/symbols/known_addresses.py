@@ -99,7 +99,9 @@ class KnownAddresses:
         self._write()
 
     def _forget(self) -> None:
-        self._rows, self._texts, self._beside = np.zeros(0, ROW), [""], []
+        self._rows = np.zeros(0, ROW)
+        self._texts = [""]
+        self._beside = []
 
     def _write(self) -> None:
         texts = "\0".join([*self._beside, *self._texts]).encode("utf-8", "surrogateescape")

@@ -80,32 +80,40 @@ def _pieces(tables: Sequence[LineTable]) -> Iterator[tuple[int, int]]:
 def _lines(
     tables: Sequence[LineTable], table_of: NDArray[np.int64], places: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    contents = [
-        each.content if each.python in PYTHONS and each.content[:1] >= b"\x80" else b""
-        for each in tables
-    ]
+    contents = [_readable(table) for table in tables]
     bytes_behind = np.cumsum([len(content) for content in contents])
     octets = np.frombuffer(b"".join(contents), np.uint8)
     heads = np.flatnonzero(octets & 0x80)
     # The entries of all tables one after the other, and which are those of each table.
     entries_behind = np.searchsorted(heads, bytes_behind)
     entries = np.diff(entries_behind, prepend=0)
-    ends = np.append(0, np.cumsum(_UNIT_BYTES * ((octets[heads] & 7) + np.int64(1))))
-    first_place, end_place = ends[entries_behind - entries], ends[entries_behind]
+    first_entry = entries_behind - entries
+    units = (octets[heads] & 7) + np.int64(1)
+    ends = np.append(0, np.cumsum(_UNIT_BYTES * units))
+    first_place, end_place = ends[first_entry], ends[entries_behind]
+    size = end_place - first_place
     found = np.full(len(places), -1, np.int32)
     asked = first_place[table_of] + np.maximum(places, 0)
-    is_inside = (places >= 0) & (places < (end_place - first_place)[table_of])
+    is_inside = (places >= 0) & (places < size[table_of])
     entry = np.searchsorted(ends[1:], asked[is_inside], "right")
-    moves = np.append(0, np.cumsum(_moves(octets, heads, np.repeat(bytes_behind, entries))))
+    table_ends = np.repeat(bytes_behind, entries)
+    moves = np.append(0, np.cumsum(_moves(octets, heads, table_ends)))
     first_line = np.array([each.first_line for each in tables], np.int64)
-    lines = moves[1:] + np.repeat(first_line - moves[entries_behind - entries], entries)
+    lines = moves[1:] + np.repeat(first_line - moves[first_entry], entries)
     has_none = octets[heads] >> 3 & 15 == _NO_LOCATION
     is_damaged = (lines < -_LINES) | (lines >= _LINES)
     if is_damaged.any():
         damaged = np.append(0, np.cumsum(is_damaged))
-        has_none |= damaged[1:] > np.repeat(damaged[entries_behind - entries], entries)
+        has_none |= damaged[1:] > np.repeat(damaged[first_entry], entries)
     found[is_inside] = np.where(has_none, -1, lines)[entry]
     return found
+
+
+def _readable(table: LineTable) -> bytes:
+    """The content of a table that can be read; nothing of another one."""
+    is_known = table.python in PYTHONS
+    begins_entry = table.content[:1] >= b"\x80"
+    return table.content if is_known and begins_entry else b""
 
 
 def _moves(
@@ -113,15 +121,20 @@ def _moves(
 ) -> NDArray[np.int64]:
     """How many lines on each entry is; `behind`: where its table ends."""
     kind = octets[heads] >> 3 & 15
-    moves = np.where((kind >= _ONE_LINE) & (kind < _NO_COLUMNS), kind - np.int64(_ONE_LINE), 0)
-    told = np.flatnonzero((kind == _LONG) | (kind == _NO_COLUMNS))
-    value = np.zeros(len(told), np.int64)
-    goes_on = np.arange(len(told))
+    is_short = (kind >= _ONE_LINE) & (kind < _NO_COLUMNS)
+    moves = np.where(is_short, kind - np.int64(_ONE_LINE), 0)
+    # The others are followed by a number of bytes with six bits each.
+    with_number = np.flatnonzero((kind == _LONG) | (kind == _NO_COLUMNS))
+    value = np.zeros(len(with_number), np.int64)
+    goes_on = np.arange(len(with_number))
     for number in range(_NUMBER_BYTES):
-        at = heads[told[goes_on]] + 1 + number
-        is_there = at < behind[told[goes_on]]
-        goes_on, octet = goes_on[is_there], octets[at[is_there]].astype(np.int64)
+        entry = with_number[goes_on]
+        at = heads[entry] + 1 + number
+        is_there = at < behind[entry]
+        goes_on = goes_on[is_there]
+        octet = octets[at[is_there]].astype(np.int64)
         value[goes_on] |= (octet & 63) << 6 * number
         goes_on = goes_on[octet & 64 > 0]
-    moves[told] = np.where(value & 1, -(value >> 1), value >> 1)  # the lowest bit is the sign
+    is_negative, size = value & 1, value >> 1
+    moves[with_number] = np.where(is_negative, -size, size)
     return moves

@@ -288,5 +288,8 @@ def _joined(one: Named, other: Named) -> Named:
 def _taken(found: Named, rows: NDArray[np.int64]) -> Named:
     """Some rows, in this order."""
     at = rows.tolist()
-    name, short_name = ([column[row] for row in at] for column in (found.name, found.short))
-    return Named(name, short_name, [found.file[row] for row in at], found.line[rows])
+    names = [found.name[row] for row in at]
+    short_names = [found.short[row] for row in at]
+    files = [found.file[row] for row in at]
+    lines = found.line[rows]
+    return Named(names, short_names, files, lines)
