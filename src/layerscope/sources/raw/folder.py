@@ -42,7 +42,8 @@ class RawFolder:
         `main_pid`: the program's. `is_windowed`: the user asked for a window.
         """
         new = self.new_processes()
-        windows = [StockWindows(path) for path in sorted(self.raw.glob(f"*/{WINDOWS}"))]
+        files = sorted(self.raw.glob(f"*/{WINDOWS}"))
+        windows = [StockWindows(path) for path in files]
         for one in windows:
             if one.windows and one.raw_file not in self._processes:
                 new.append(self._add(one.raw_file))
@@ -52,7 +53,8 @@ class RawFolder:
         if has_logs(self.raw):
             from layerscope.sources.raw.logs import merge_logs
 
-            self.problems += merge_logs(self.raw, list(self._processes.values()), main_pid)
+            processes = list(self._processes.values())
+            self.problems += merge_logs(self.raw, processes, main_pid)
         return new
 
     def _add(self, path: Path) -> RawProcess:
@@ -125,7 +127,8 @@ class RawRecording:
 
     def left_bytes(self) -> int:
         """How much of the raw files is still to be read."""
-        return sum(folder.left_bytes() for folder in self._folders.values())
+        folders = self._folders.values()
+        return sum(folder.left_bytes() for folder in folders)
 
     def size_bytes(self) -> int:
         """What the raw files take."""
