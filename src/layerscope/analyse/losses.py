@@ -99,7 +99,8 @@ def _number_lost(lost: _Lost) -> str:
         number = f"at least {lost.records:,}"
     else:
         number = "an unknown number of"
-    noun = "record" if lost.is_exact and lost.records == 1 else "records"
+    is_single = lost.is_exact and lost.records == 1
+    noun = "record" if is_single else "records"
     if not lost.tracks:
         return f"{number} {noun}"
     threads = "thread" if len(lost.tracks) == 1 else "threads"

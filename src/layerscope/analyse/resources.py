@@ -119,7 +119,8 @@ class Counters:
         for (_, counter), (at_ns, _) in self.readings.items():
             if counter == name:
                 is_within = (at_ns >= begin_ns) & (at_ns <= end_ns)
-                most = max(most, int(np.count_nonzero(is_within)))
+                readings = int(np.count_nonzero(is_within))
+                most = max(most, readings)
         return most >= FEWEST_READINGS
 
     def total(self, name: str, of: Sequence[int] | None = None) -> int | None:

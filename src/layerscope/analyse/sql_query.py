@@ -261,7 +261,8 @@ def _json(data: pa.Array) -> pa.Array:
     for value in data.to_pylist():
         text = None
         if value is not None:
-            text = msgspec.json.encode(value).decode()
+            encoded = msgspec.json.encode(value)
+            text = encoded.decode()
         texts.append(text)
     return pa.array(texts, pa.string())
 

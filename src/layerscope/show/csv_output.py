@@ -47,4 +47,5 @@ class _UnixLines:
 
     def write(self, line: str) -> int:
         """Write one line; the writer hands over whole ones."""
-        return self._stream.write(line.removesuffix("\r\n") + "\n")
+        content = line.removesuffix("\r\n")
+        return self._stream.write(content + "\n")

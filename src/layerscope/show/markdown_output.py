@@ -59,8 +59,10 @@ def _table(result: Result) -> list[str]:
 
 
 def _cell(cell: str) -> str:
-    return _escaped(" ".join(cell.split()))
+    one_line = " ".join(cell.split())
+    return _escaped(one_line)
 
 
 def _escaped(words: str) -> str:
-    return _SPECIAL.sub(r"\\\1", printable(words))
+    shown = printable(words)
+    return _SPECIAL.sub(r"\\\1", shown)

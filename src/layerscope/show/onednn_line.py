@@ -49,7 +49,8 @@ def use_of(onednn: OneDnn) -> str:
 
 
 def _title(onednn: OneDnn) -> str:
-    return onednn.framework.title if onednn.framework else "the framework"
+    framework = onednn.framework
+    return framework.title if framework else "the framework"
 
 
 def _used(onednn: OneDnn) -> Iterator[str]:

@@ -87,7 +87,8 @@ def _switches(switches: Switches, per: str) -> str:
 def _throttled(limits: ResourceLimits) -> str:
     times = f"{limits.throttled:,} times"
     if limits.throttled_ns:
-        times += f", {units.duration(limits.throttled_ns)}"
+        duration = units.duration(limits.throttled_ns)
+        times += f", {duration}"
     return f"throttled {times}: its control group has too few CPUs"
 
 

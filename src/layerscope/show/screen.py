@@ -100,7 +100,8 @@ class _Bytes:
         self._screen = screen
 
     def write(self, data: bytes) -> int:
-        self._screen.write(data.decode("utf-8", "backslashreplace"))
+        text = data.decode("utf-8", "backslashreplace")
+        self._screen.write(text)
         return len(data)
 
     def flush(self) -> None:

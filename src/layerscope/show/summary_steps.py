@@ -117,7 +117,8 @@ def step_line(steps: StepTimes) -> str:
 def _is_skewed(steps: StepTimes) -> bool:
     """Whether a few steps took much longer or shorter than most."""
     difference_ns = abs(steps.p50_ns - steps.mean_ns)
-    return difference_ns > _SKEWED * steps.mean_ns
+    allowed_ns = _SKEWED * steps.mean_ns
+    return difference_ns > allowed_ns
 
 
 def _has_phases(steps: StepTimes) -> bool:

@@ -26,7 +26,9 @@ def scale(dur_ns: float) -> tuple[int, str]:
 
 def percent(share: float) -> str:
     """A share in whole percent."""
-    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+    if 0 < share < 0.005:
+        return "<1 %"
+    return f"{100 * share:.0f} %"
 
 
 def plural(noun: str, number: float) -> str:

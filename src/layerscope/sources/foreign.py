@@ -131,9 +131,10 @@ class ForeignEvents(ProcessEvents):
         count = len(self._spans)
         if self.records == count:
             return False
-        wanted = min(self.records + _PIECE_SPANS, count)
-        place = np.searchsorted(self._cuts, wanted)
-        self.records = int(self._cuts[place])
+        piece_end = self.records + _PIECE_SPANS
+        wanted = min(piece_end, count)
+        cut = np.searchsorted(self._cuts, wanted)
+        self.records = int(self._cuts[cut])
         self.waiting = self.records - self._given
         return True
 
@@ -193,9 +194,8 @@ def _about(process: ImportedProcess, file: ForeignFile) -> dict[str, Any]:
 
 def _track(number: int, track: ImportedTrack, start_ns: int) -> SourceTrack:
     thread = track.framework_thread
-    return SourceTrack(
-        number, track.tid, thread, track.start_ns or start_ns, track.end_ns, track.name
-    )
+    began_ns = track.start_ns or start_ns
+    return SourceTrack(number, track.tid, thread, began_ns, track.end_ns, track.name)
 
 
 def _readings(content: Imported) -> list[tuple[int, int, int, int]]:

@@ -297,7 +297,8 @@ def _named_sizes(problem: str) -> dict[str, int]:
 
 def _shape(dimensions: str) -> list[int]:
     """Such as `64x128`."""
-    return [int(size) for size in dimensions.split("x")]
+    sizes = dimensions.split("x")
+    return [int(size) for size in sizes]
 
 
 def _elementwise_sizes(problem: str) -> _Sizes | None:

@@ -97,7 +97,8 @@ class PerfEvent:
 
     def has(self, flag: str) -> bool:
         """Whether a flag of perf_event_attr is set: one of _FLAGS."""
-        return bool(self.flags >> _FLAGS[flag] & 1)
+        bit = _FLAGS[flag]
+        return bool(self.flags >> bit & 1)
 
     def counted(self) -> set[tuple[str, str]]:
         """Where it counts: on whose side, and of which machine."""

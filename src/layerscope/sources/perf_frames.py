@@ -341,11 +341,10 @@ def _here(object_: Object) -> str | None:
     except (OSError, ValueError):
         return None
     device = os.major(about.st_dev) << 8 | os.minor(about.st_dev)
-    return (
-        object_.path
-        if object_.inode and (about.st_ino, device) == (object_.inode, object_.device)
-        else None
-    )
+    is_same_file = (about.st_ino, device) == (object_.inode, object_.device)
+    if object_.inode and is_same_file:
+        return object_.path
+    return None
 
 
 def _as_symbols_count(path: str, offset: np.ndarray) -> np.ndarray:

@@ -96,9 +96,10 @@ def tracepoint(event: perf_file.PerfEvent, known: Formats) -> str:
 
 def is_switch(event: perf_file.PerfEvent, known: Formats) -> bool:
     """Whether the samples of an event are those of threads that leave their CPU."""
-    return tracepoint(event, known) == "sched_switch" or (
-        event.type == perf_file.SOFTWARE and event.config == _CONTEXT_SWITCHES
-    )
+    if tracepoint(event, known) == "sched_switch":
+        return True
+    is_software = event.type == perf_file.SOFTWARE
+    return is_software and event.config == _CONTEXT_SWITCHES
 
 
 def is_off_cpu(name: str) -> bool:

@@ -131,7 +131,8 @@ def _different(
 def _layer_states(info: RunInfo) -> dict[str, str]:
     states = {}
     for layer in info.layers:
-        states[f"layer {layer.name}"] = layer.state
+        quantity = f"layer {layer.name}"
+        states[quantity] = layer.state
     return states
 
 

@@ -75,7 +75,8 @@ def _shortest(file: str, files: set[str]) -> str:
     others = [other for other in files if other != file]
     for count in range(2, len(parts) + 1):
         end = "/".join(parts[-count:])
-        if not any(other.endswith(f"/{end}") for other in others):
+        is_shared = any(other.endswith(f"/{end}") for other in others)
+        if not is_shared:
             return end
     return file
 

@@ -321,13 +321,15 @@ def _table(texts: Any) -> Any:
 
 def _places(codes: np.ndarray) -> pa.Array:
     """Codes as places for `take`: -1 takes null, which is written as nothing."""
-    return pa.array(codes, mask=codes < 0)
+    is_null = codes < 0
+    return pa.array(codes, mask=is_null)
 
 
 def _chosen(texts: list[str], codes: np.ndarray) -> Any:
     """The text of each code."""
+    table = _table(texts)
     places = _places(codes)
-    return _table(texts).take(places)
+    return table.take(places)
 
 
 def _digits(numbers: np.ndarray, mask: np.ndarray | None = None) -> Any:

@@ -96,4 +96,5 @@ def _change(graph: Graph, drawn: Drawn, place: int) -> str:
         return "-"
     change = float(drawn.change[place])
     sign = "+" if change > 0 else ""
-    return sign + amount(graph, change)
+    size = amount(graph, change)
+    return sign + size

@@ -164,7 +164,8 @@ class Decoder(ProcessEvents):
         if set_backs:
             times = "time" if set_backs == 1 else "times"
             return f"was set back {set_backs} {times}"
-        readings = np.array(self.readings or np.zeros((0, 4)), np.int64)
+        no_readings = np.zeros((0, 4))
+        readings = np.array(self.readings or no_readings, np.int64)
         ticks, run_ns, _, error_ns = readings.T
         stretches = uneven(ticks, run_ns, error_ns)
         if not stretches:

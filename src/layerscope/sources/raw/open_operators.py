@@ -140,13 +140,15 @@ class RecordedProcess:
     def has_operators(self) -> bool:
         """Whether it ran an operator."""
         layer = _LAYERS[self.spans["kind"]]
-        return bool((layer == _OPERATORS).any())
+        is_operator = layer == _OPERATORS
+        return bool(is_operator.any())
 
     @property
     def has_primitives(self) -> bool:
-        """Whether the program's libraries told of primitives by themselves."""
+        """Whether the program's libraries reported primitives by themselves."""
         layer = _LAYERS[self.spans["kind"]]
-        return bool((layer == _PRIMITIVES).any())
+        is_primitive = layer == _PRIMITIVES
+        return bool(is_primitive.any())
 
     @property
     def has_problems_of_primitives(self) -> bool:
