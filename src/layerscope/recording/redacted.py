@@ -12,7 +12,7 @@ and versions. Everything else is dropped, or kept only if it is on a list:
   from the recording's random id, which is replaced too: it is the same wherever the name occurs in
   the recording, and nobody finds the name by trying
 - functions of Python and of native code in stacks: a code, unless they are of the interpreter, its
-  standard library, a framework or a library that those use; files, builds, paths of libraries: nothing
+  standard library, a framework or a library that those use; of libraries no path, build, file
 - arguments of spans, shapes and attributes of primitives, lines of modules and ranges: nothing
 - sentences about problems: paths, hosts, and every word of the command line, of the environment or
   of the recording's own path, are masked, and so is what `--step-mark` named
