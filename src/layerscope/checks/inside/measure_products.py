@@ -103,7 +103,7 @@ class Case:
         return next_best <= best * (1 + SETTLED)
 
     def row(self):
-        """As it is told: `case` is its name, `owner` who does it unless somebody else was heard."""
+        """One row of the result; `library` is the one that computed it."""
         times = [one for times in self.rounds for one in times]
         return {
             "case": self.name,

@@ -227,8 +227,8 @@ class SampledFile:
         return dataclasses.replace(found, process=code.process)
 
     def _without_earlier(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of samples: what a thread has used before is less what an earlier file tells of
-        that.
+        """Rows of samples, without the CPU time that an earlier file has counted for the same
+        threads.
         """
         whole = np.flatnonzero(rows["flags"] & sampler_file.BEFORE)
         before = self._predecessor() if len(whole) else None
