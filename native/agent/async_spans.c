@@ -45,7 +45,7 @@ static entry *chain_of(table *t, const ls_id *id) {
 
 /* Remember that `c` has this id. Of two with one id, the newer one is ended first. Without room it stays open. */
 void ls_carry(const ls_id *id, const ls_context *c) {
-    ls_lock(&ls.wiped->carried_lock);
+    ls_lock(&ls.wiped->async_lock);
     table *t = atomic_load(&current);
     if (!t)
         t = new_table();
@@ -55,13 +55,13 @@ void ls_carry(const ls_id *id, const ls_context *c) {
             vacant = &chain[i];
     if (vacant)
         *vacant = (entry){*id, {(uint64_t)(uintptr_t)c, c->serial}, ++t->orders};
-    ls_unlock(&ls.wiped->carried_lock);
+    ls_unlock(&ls.wiped->async_lock);
 }
 
 /* The span with this id, which is forgotten. 0: there is none. */
-int ls_carried(const ls_id *id, uint64_t handle[2]) {
+int ls_async_take(const ls_id *id, uint64_t handle[2]) {
     entry *found = NULL;
-    ls_lock(&ls.wiped->carried_lock);
+    ls_lock(&ls.wiped->async_lock);
     table *t = atomic_load(&current);
     entry *chain = t ? chain_of(t, id) : NULL;
     for (uint32_t i = 0; chain && i < IN_A_CHAIN; i++)
@@ -71,6 +71,6 @@ int ls_carried(const ls_id *id, uint64_t handle[2]) {
         memcpy(handle, found->handle, sizeof found->handle);
         found->handle[0] = 0;
     }
-    ls_unlock(&ls.wiped->carried_lock);
+    ls_unlock(&ls.wiped->async_lock);
     return found != NULL;
 }

@@ -68,7 +68,7 @@ typedef struct {
     uint64_t words[4];
 } ls_id;
 void ls_carry(const ls_id *id, const ls_context *c);
-int ls_carried(const ls_id *id, uint64_t handle[2]);
+int ls_async_take(const ls_id *id, uint64_t handle[2]);
 
 /* arguments.c: the JSON text of the arguments of a span */
 #define LS_ARGUMENTS_LATER 0xffffffffu /* as number of the text: it is still being written */

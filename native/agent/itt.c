@@ -92,7 +92,7 @@ static void task_begin_fn_ex(const ls_domain *domain, void *clock, unsigned long
 
 /* --- What ends by its id ----------------------------------------------------------------------------------------- */
 
-static void begin_carried(const ls_domain *domain, const ls_id *id, ls_label *name, uint32_t kind) {
+static void begin_async(const ls_domain *domain, const ls_id *id, ls_label *name, uint32_t kind) {
     ls_context *c = open_span(domain, name, kind);
     if (c)
         ls_carry(id, c);
@@ -100,9 +100,9 @@ static void begin_carried(const ls_domain *domain, const ls_id *id, ls_label *na
         ls_range_missed();
 }
 
-static void end_carried(const ls_id *id) {
+static void end_async(const ls_id *id) {
     uint64_t handle[2];
-    if (ls.wiped && ls_carried(id, handle))
+    if (ls.wiped && ls_async_take(id, handle))
         ls_range_end(handle);
 }
 
@@ -116,14 +116,14 @@ static void overlapped_begin(const ls_domain *domain, itt_id id, itt_id parent, 
     if (!domain || !domain->flags || !name)
         return;
     ls_id key = id_of(domain, &id, BY_OVERLAPPED);
-    begin_carried(domain, &key, name, LF_TASK);
+    begin_async(domain, &key, name, LF_TASK);
 }
 
 static void overlapped_end(const ls_domain *domain, itt_id id) {
     if (!domain || !domain->flags)
         return;
     ls_id key = id_of(domain, &id, BY_OVERLAPPED);
-    end_carried(&key);
+    end_async(&key);
 }
 
 static void overlapped_begin_ex(const ls_domain *domain, void *clock, unsigned long long at, itt_id id, itt_id parent,
@@ -144,14 +144,14 @@ static void frame_begin(const ls_domain *domain, itt_id *id) {
     if (!domain || !domain->flags)
         return;
     ls_id key = id_of(domain, id, BY_FRAME);
-    begin_carried(domain, &key, &frame_label, LF_FRAME);
+    begin_async(domain, &key, &frame_label, LF_FRAME);
 }
 
 static void frame_end(const ls_domain *domain, itt_id *id) {
     if (!domain || !domain->flags)
         return;
     ls_id key = id_of(domain, id, BY_FRAME);
-    end_carried(&key);
+    end_async(&key);
 }
 
 static unsigned long long get_timestamp(void) { return ls_ticks(); }
@@ -209,17 +209,17 @@ static int event_start(int event) {
     ls_id id;
     uint64_t handle[2];
     ls_label *label = event_of(event, &id);
-    if (label && ls_carried(&id, handle))
+    if (label && ls_async_take(&id, handle))
         ls_range_was_moment(handle);
     if (label)
-        begin_carried(&no_domain, &id, label, LF_EVENT);
+        begin_async(&no_domain, &id, label, LF_EVENT);
     return 0;
 }
 
 static int event_end(int event) {
     ls_id id;
     if (event_of(event, &id))
-        end_carried(&id);
+        end_async(&id);
     return 0;
 }
 

@@ -273,7 +273,7 @@ static uint64_t start_wide(const void *wide) {
 
 static void end(uint64_t number) {
     uint64_t handle[2];
-    if (number && ls_carried(&(ls_id){{number, 0, 0, BY_RANGE << 32}}, handle))
+    if (number && ls_async_take(&(ls_id){{number, 0, 0, BY_RANGE << 32}}, handle))
         ls_range_end(handle);
 }
 
