@@ -69,4 +69,6 @@ def available_bytes(root: Path = Path("/")) -> int:
 def _chosen(path: Path) -> str:
     text = files.text(path)
     found = _CHOSEN.search(text)
-    return found[1] if found else ""
+    if found is None:
+        return ""
+    return found[1]

@@ -165,7 +165,8 @@ def _memlock(folder: Path) -> int | None:
     limits = files.text(folder / "limits")
     for line in limits.splitlines():
         if line.startswith("Max locked memory"):
-            values = line.split()[3:]
+            words = line.split()
+            values = words[3:]
             return files.whole(values[0]) if values else None
     return None
 

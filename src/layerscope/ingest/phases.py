@@ -214,7 +214,8 @@ def _forwards(
 
 def last_before(positions: Positions, at: Positions) -> Positions:
     """The last of `positions` before each one of `at`, -1 where there is none."""
-    last = np.searchsorted(positions, at) - 1
+    following = np.searchsorted(positions, at)
+    last = following - 1
     or_none = np.append(positions, -1)
     return or_none[last]
 

@@ -69,9 +69,10 @@ def joined_info(run: Run, is_alive: Callable[[Run], bool]) -> RunInfo:
     """
     infos = []
     for part in ranks.parts(run.path).values():
-        if part.info.state == "running" and not is_alive(part):
-            part.info.state = "killed"
-        infos.append(part.info)
+        info = part.info
+        if info.state == "running" and not is_alive(part):
+            info.state = "killed"
+        infos.append(info)
     return ranks.merged(run.info, infos)
 
 

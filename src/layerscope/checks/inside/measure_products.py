@@ -203,7 +203,8 @@ def scipy_product(blas, dtype):
         left, right, into = (
             numpy.asfortranarray(random.standard_normal((size, size)), dtype) for _ in range(3)
         )
-        function = blas.sgemm if dtype == "float32" else blas.dgemm
+        is_single = dtype == "float32"
+        function = blas.sgemm if is_single else blas.dgemm
         return lambda: function(1.0, left, right, 0.0, into, overwrite_c=1)
 
     return make

@@ -57,7 +57,8 @@ def check(seen: Seen) -> Iterator[Check]:
 
 
 def _is_ours(part: str) -> bool:
-    return part.partition("=")[0] == _TUNABLE
+    name = part.partition("=")[0]
+    return name == _TUNABLE
 
 
 def _line(tunables: str) -> str:
