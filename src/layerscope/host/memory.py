@@ -63,7 +63,9 @@ def available_bytes(root: Path = Path("/")) -> int:
     group = cgroup.facts(root)
     if group.memory_limit_bytes is None:
         return here
-    return max(0, min(here, group.memory_limit_bytes - group.memory_used_bytes))
+    left = group.memory_limit_bytes - group.memory_used_bytes
+    least = min(here, left)
+    return max(0, least)
 
 
 def _chosen(path: Path) -> str:

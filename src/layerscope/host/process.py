@@ -119,9 +119,11 @@ def variables(environ: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in _words(environ):
         name, equals, value = word.partition("=")
-        if equals and (name in VARIABLES or name.startswith(_BEGINNINGS)):
+        is_wanted = name in VARIABLES or name.startswith(_BEGINNINGS)
+        if equals and is_wanted:
             found.setdefault(name, value)
-    return dict(sorted(found.items()))
+    by_name = sorted(found.items())
+    return dict(by_name)
 
 
 def _refuse(folder: Path, pid: int, state: str) -> None:

@@ -113,8 +113,10 @@ def inside(line: Line, at: Positions, enclosing: Positions) -> Bools:
     if not len(enclosing):
         return np.zeros(len(at), np.bool_)
     last = np.searchsorted(enclosing, at) - 1
-    is_open = line.start[at] < line.end[enclosing[last]]
-    return (last >= 0) & is_open
+    end = line.end[enclosing[last]]
+    is_open = line.start[at] < end
+    is_behind_one = last >= 0
+    return is_behind_one & is_open
 
 
 def find_scopes(line: Line) -> Scopes:

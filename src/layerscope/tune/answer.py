@@ -238,8 +238,9 @@ def _program_words(words: list[str], tuned: Tuned) -> list[str]:
     """
     program = tuned.wish.program
     for count in (len(program), len(program) - 1):
-        if count and tuple(words[-count:]) == program[-count:]:
-            return words[-count:]
+        end = words[-count:]
+        if count and tuple(end) == program[-count:]:
+            return end
     return []
 
 

@@ -161,8 +161,10 @@ def _no_notes(place: TuneContext) -> Iterator[str]:
 def _modules() -> list[ChoiceModule]:
     found = []
     for entry in pkgutil.iter_modules(choices.__path__):
-        module = importlib.import_module(f"{choices.__name__}.{entry.name}")
-        found.append(cast(ChoiceModule, module))
+        name = f"{choices.__name__}.{entry.name}"
+        module = importlib.import_module(name)
+        choice = cast(ChoiceModule, module)
+        found.append(choice)
     return found
 
 

@@ -99,8 +99,10 @@ class Case:
         """Whether two rounds have come to the same best."""
         if len(self.rounds) < 2:
             return False
-        best, next_best = sorted(min(times) for times in self.rounds)[:2]
-        return next_best <= best * (1 + SETTLED)
+        bests = sorted(min(times) for times in self.rounds)
+        best, next_best = bests[:2]
+        near_best = best * (1 + SETTLED)
+        return next_best <= near_best
 
     def row(self):
         """As it is told: `case` is its name, `owner` who does it unless somebody else was heard."""
