@@ -92,4 +92,5 @@ def _machine_key(here: Machine) -> str:
 def _digest(words: str) -> str:
     content = words.encode("utf-8", "surrogateescape")
     digest = hashlib.sha256(content)
-    return digest.hexdigest()[:16]
+    digits = digest.hexdigest()
+    return digits[:16]

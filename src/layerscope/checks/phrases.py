@@ -36,7 +36,8 @@ def counted(number: float, word: str, plural: str = "") -> str:
 
 def listed(words: Iterable[str], link: str = "and") -> str:
     """`words` as in a sentence: "a, b and c"."""
-    *first, last = list(words) or [""]
+    all_words = list(words)
+    *first, last = all_words or [""]
     if not first:
         return last
     beginning = ", ".join(first)

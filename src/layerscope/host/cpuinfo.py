@@ -134,7 +134,8 @@ def _numbers(words: list[str]) -> tuple[int, ...]:
         number = files.whole(word.strip())
         if number is not None:
             found.append(number)
-    return tuple(sorted(found))
+    found.sort()
+    return tuple(found)
 
 
 def _fields(block: str) -> dict[str, str]:

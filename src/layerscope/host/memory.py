@@ -63,10 +63,14 @@ def available_bytes(root: Path = Path("/")) -> int:
     group = cgroup.facts(root)
     if group.memory_limit_bytes is None:
         return here
-    return max(0, min(here, group.memory_limit_bytes - group.memory_used_bytes))
+    left = group.memory_limit_bytes - group.memory_used_bytes
+    least = min(here, left)
+    return max(0, least)
 
 
 def _chosen(path: Path) -> str:
     text = files.text(path)
     found = _CHOSEN.search(text)
-    return found[1] if found else ""
+    if found is None:
+        return ""
+    return found[1]

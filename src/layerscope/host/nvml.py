@@ -60,7 +60,8 @@ class Nvml:
         self._library = ctypes.CDLL(path)
         status = self._call("nvmlInit_v2")
         if status != _SUCCESS:
-            raise OSError(self._word(status))
+            reason = self._word(status)
+            raise OSError(reason)
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -78,7 +79,8 @@ class Nvml:
         if function is None:
             return f"status {status}"
         function.restype = ctypes.c_char_p
-        return str((function(status) or b"").decode("utf-8", "replace"))
+        word = function(status) or b""
+        return str(word.decode("utf-8", "replace"))
 
     def number(self, name: str, *before: Any) -> int | None:
         """The number that a function gives as its last argument; None where it does not."""

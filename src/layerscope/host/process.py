@@ -119,9 +119,11 @@ def variables(environ: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in _words(environ):
         name, equals, value = word.partition("=")
-        if equals and (name in VARIABLES or name.startswith(_BEGINNINGS)):
+        is_wanted = name in VARIABLES or name.startswith(_BEGINNINGS)
+        if equals and is_wanted:
             found.setdefault(name, value)
-    return dict(sorted(found.items()))
+    by_name = sorted(found.items())
+    return dict(by_name)
 
 
 def _refuse(folder: Path, pid: int, state: str) -> None:
@@ -165,7 +167,8 @@ def _memlock(folder: Path) -> int | None:
     limits = files.text(folder / "limits")
     for line in limits.splitlines():
         if line.startswith("Max locked memory"):
-            values = line.split()[3:]
+            words = line.split()
+            values = words[3:]
             return files.whole(values[0]) if values else None
     return None
 

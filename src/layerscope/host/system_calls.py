@@ -75,7 +75,8 @@ def _read_memory() -> None:
     local = struct.pack("<QQ", ctypes.addressof(copy), 1)
     remote = struct.pack("<QQ", ctypes.addressof(data), 1)
     pid = os.getpid()
-    read_bytes = _libc().process_vm_readv(pid, local, 1, remote, 1, 0)
+    libc = _libc()
+    read_bytes = libc.process_vm_readv(pid, local, 1, remote, 1, 0)
     if read_bytes != 1:
         raise _error()
 

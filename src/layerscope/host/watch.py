@@ -165,7 +165,8 @@ def _busy_threads(before: Mapping[int, int], after: Mapping[int, int]) -> int | 
         return None
     busy = 0
     for thread, used_ns in after.items():
-        if used_ns > before.get(thread, 0):
+        used_before_ns = before.get(thread, 0)
+        if used_ns > used_before_ns:
             busy += 1
     return busy
 
@@ -199,7 +200,8 @@ def _used_ns(folder: Path) -> int | None:
     if not fields:
         return None
     user, system = fields[11], fields[12]
-    return (user + system) * _TICK_NS
+    ticks = user + system
+    return ticks * _TICK_NS
 
 
 def _family_ns(proc: Path, pid: int) -> int:

@@ -99,8 +99,9 @@ class RunConversion:
     def _read_some(self, process: IngestedProcess, pieces: Iterator[None]) -> bool:
         """Read on in the files of a process, about a batch. False: there is no more."""
         share = LEAST_BATCH_RECORDS + 2 * self._limits.epoch_spans // len(self.processes)
+        batch = min(BATCH_RECORDS, self._limits.epoch_spans, share)
         for count, _ in enumerate(pieces):
-            if process.events.waiting >= min(BATCH_RECORDS, self._limits.epoch_spans, share):
+            if process.events.waiting >= batch:
                 self._take(process)
                 if self._epochs.is_full:
                     self._close_epoch()
@@ -382,7 +383,8 @@ class RunConversion:
             for one in self.processes
         ]
         begun = max((one.events.final.get("window_steps", 0) for one in self.processes), default=0)
-        return missed_windows(self._window, about, self.parts.rows > 0, begun)
+        has_spans = self.parts.rows > 0
+        return missed_windows(self._window, about, has_spans, begun)
 
     def _of_source(self) -> list[dict[str, str]]:
         """What has to be said about the source itself."""

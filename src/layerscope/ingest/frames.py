@@ -103,7 +103,8 @@ class FrameNames(Struct):
 
     def is_kernel(self, key: int) -> bool:
         """Whether this is a frame of the kernel."""
-        return bool(self._rows["layer"][key] == OF_KERNEL)
+        layer = self._rows["layer"][key]
+        return bool(layer == OF_KERNEL)
 
     def new(
         self,
@@ -179,7 +180,9 @@ class FrameNames(Struct):
 
     def problems(self) -> list[Problem]:
         """Why something has no name."""
-        return self._symbols.problems if self._symbols is not None else []
+        if self._symbols is None:
+            return []
+        return self._symbols.problems
 
     @property
     def symbols(self) -> Symbols:

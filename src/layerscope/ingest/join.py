@@ -52,7 +52,8 @@ def made_of(parts: Mapping[int, Run], known: Problems) -> str:
 
 
 def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    digest = hashlib.blake2b(content, digest_size=16)
+    return digest.hexdigest()
 
 
 def join(

@@ -174,7 +174,8 @@ def _join(run: Run, parts: Mapping[int, Run], known: Problems, cached_as: str) -
         def write(folder: Path) -> None:
             remove_tables(folder)
             rows = join(folder, parts, known, before)
-            write_state(folder, 0, rows, all_files(folder))
+            files = all_files(folder)
+            write_state(folder, 0, rows, files)
 
         found = _in_first(folders, run, write)
     run.tables_path = found
@@ -186,7 +187,8 @@ def _join(run: Run, parts: Mapping[int, Run], known: Problems, cached_as: str) -
 
 def _is_join(folder: Path, made: str) -> bool:
     """Whether `folder` holds what such ranks have together, as it was written."""
-    state, files = last_join([folder]), read_state(folder)
+    state = last_join([folder])
+    files = read_state(folder)
     if state is None or files is None or state.made_of != made:
         return False
     with contextlib.suppress(ReadError):
@@ -331,12 +333,14 @@ def cached_tables(run_id: str) -> list[Path]:
     """Where the tables of a recording go that has no room for them, best first."""
     # Of a recording of somebody else's its id is text like any other: it names a folder here and
     # leads nowhere else.
-    name = run_id if re.fullmatch(r"[\w-]+", run_id) else _digest(run_id.encode())
+    is_plain = re.fullmatch(r"[\w-]+", run_id)
+    name = run_id if is_plain else _digest(run_id.encode())
     return [folder / name for folder in cache.caches(cache.TABLES)]
 
 
 def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+    digest = hashlib.blake2b(content, digest_size=8)
+    return digest.hexdigest()
 
 
 def open_folder(path: Path) -> Run:

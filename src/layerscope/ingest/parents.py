@@ -24,8 +24,9 @@ class Keys:
 
     def take(self, count: int) -> np.ndarray:
         """`count` fresh keys, int64."""
-        keys = np.arange(self.next, self.next + count, dtype=np.int64)
-        self.next += count
+        end = self.next + count
+        keys = np.arange(self.next, end, dtype=np.int64)
+        self.next = end
         return keys
 
 
@@ -151,7 +152,8 @@ class TrackNesting:
 
     def finish(self) -> None:
         """No more spans: what is still awaited was lost."""
-        self.never_came.extend(awaited.key for awaited in self._awaited.values())
+        lost = (awaited.key for awaited in self._awaited.values())
+        self.never_came.extend(lost)
         self._awaited.clear()
 
     def _settle(self, level: int, here: _DepthLevel, out: Nested) -> tuple[int, _Awaited | None]:

@@ -113,8 +113,10 @@ def inside(line: Line, at: Positions, enclosing: Positions) -> Bools:
     if not len(enclosing):
         return np.zeros(len(at), np.bool_)
     last = np.searchsorted(enclosing, at) - 1
-    is_open = line.start[at] < line.end[enclosing[last]]
-    return (last >= 0) & is_open
+    end = line.end[enclosing[last]]
+    is_open = line.start[at] < end
+    is_behind_one = last >= 0
+    return is_behind_one & is_open
 
 
 def find_scopes(line: Line) -> Scopes:
@@ -214,7 +216,8 @@ def _forwards(
 
 def last_before(positions: Positions, at: Positions) -> Positions:
     """The last of `positions` before each one of `at`, -1 where there is none."""
-    last = np.searchsorted(positions, at) - 1
+    following = np.searchsorted(positions, at)
+    last = following - 1
     or_none = np.append(positions, -1)
     return or_none[last]
 

@@ -31,11 +31,12 @@ class TrackKeys:
         """The key for a thread that was sampled; it is its key too when the agent or another
         sampler finds it.
         """
-        for first_ns, last_ns, known in self.sampled.get((process, tid), []):
+        thread = (process, tid)
+        for first_ns, last_ns, known in self.sampled.get(thread, []):
             if first_ns <= start_ns < last_ns:
                 return known
         key = self.take(process)
-        self.sampled.setdefault((process, tid), []).append((start_ns, end_ns, key))
+        self.sampled.setdefault(thread, []).append((start_ns, end_ns, key))
         return key
 
     def known(self, process: int, tid: int, at_ns: int) -> int:

@@ -87,5 +87,6 @@ def _ended(status: int, errors: bytes) -> str:
         return "its converter was killed (signal 9), as happens where memory is short"
     if status < 0:
         return f"its converter was ended by signal {-status}"
-    last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    text = errors.decode("utf-8", "replace")
+    last = text.strip().rpartition("\n")[2]
     return f"its converter ended with status {status}" + (f": {last}" if last else "")

@@ -69,9 +69,10 @@ def joined_info(run: Run, is_alive: Callable[[Run], bool]) -> RunInfo:
     """
     infos = []
     for part in ranks.parts(run.path).values():
-        if part.info.state == "running" and not is_alive(part):
-            part.info.state = "killed"
-        infos.append(part.info)
+        info = part.info
+        if info.state == "running" and not is_alive(part):
+            info.state = "killed"
+        infos.append(info)
     return ranks.merged(run.info, infos)
 
 
@@ -132,7 +133,9 @@ def _is_empty(part: Run, whole: Run | None) -> bool:
     if whole is None:
         return not raw_file.has_raw_files(part.raw)
     state = read_state(whole.tables_path)
-    return state is not None and not state.rows.get("processes", 1)
+    if state is None:
+        return False
+    return not state.rows.get("processes", 1)
 
 
 def _killed(parts: Mapping[int, Run], is_alive: Callable[[Run], bool]) -> list[Problem]:

@@ -66,7 +66,8 @@ class Sampled(SampleSource):
         """Read what is new."""
         self.file.advance()
         self._later = None
-        self._frames.add(self.file.take(sampler_file.FRAMES))
+        frames = self.file.take(sampler_file.FRAMES)
+        self._frames.add(frames)
         stacks = self.file.take(sampler_file.STACKS)
         self._new_stacks.append(stacks)
         self._stacks += len(stacks)
@@ -77,8 +78,9 @@ class Sampled(SampleSource):
             rows = self._possible(self.file.take(kind))
             if len(rows):
                 if self.shift_ns:
+                    shift_ns = np.uint64(self.shift_ns % (1 << 64))
                     rows = rows.copy()
-                    rows["at_ns"] += np.uint64(self.shift_ns % (1 << 64))
+                    rows["at_ns"] += shift_ns
                 known.append(rows)
 
     def _possible(self, rows: np.ndarray) -> np.ndarray:

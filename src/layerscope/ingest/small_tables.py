@@ -283,7 +283,8 @@ class SmallTables:
                 and row["kind"] == "counter"
                 and row["name"] == PROCESS_COUNTERS
             ):
-                track = np.full(len(columns["at_ns"]), row["track"], np.int32)
+                count = len(columns["at_ns"])
+                track = np.full(count, row["track"], np.int32)
                 self._columns["counters"].append({"track": track, **columns})
                 return
 

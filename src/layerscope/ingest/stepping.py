@@ -102,7 +102,8 @@ class Stepping(Struct):
         if accepted > known:
             self._keep(found, known, accepted)
         if not last:
-            self._from_ns = int(found.start_ns[max(0, accepted - CONTEXT_STEPS)])
+            oldest = max(0, accepted - CONTEXT_STEPS)
+            self._from_ns = int(found.start_ns[oldest])
             self._accepted_ns = cut_ns
             self._keep_context(lines, kept)
         return stretch

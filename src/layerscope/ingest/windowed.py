@@ -95,6 +95,7 @@ def _part(spans: SpanColumns, window: RecordedWindow) -> SpanColumns:
         name: getattr(spans, name)[rows]
         for name in ("track", "depth", "start_ns", "dur_ns", "kind", "name")
     }
+    ending = window.optimizer if window.optimizer > 0 else spans.ending
     return replace(
         spans,
         **columns,
@@ -103,7 +104,7 @@ def _part(spans: SpanColumns, window: RecordedWindow) -> SpanColumns:
         marks_track=spans.marks_track[marks],
         windows=(),
         window=window,
-        ending=window.optimizer if window.optimizer > 0 else spans.ending,
+        ending=ending,
     )
 
 

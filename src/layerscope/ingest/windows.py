@@ -147,7 +147,9 @@ def _differs(window: RecordedWindow, starts: np.ndarray) -> bool:
     """Whether the window holds another number of steps than the agent counted."""
     if window.steps < 0:
         return False
-    is_inside = (starts >= window.open_ns) & (starts <= window.close_ns)
+    is_after_open = starts >= window.open_ns
+    is_before_close = starts <= window.close_ns
+    is_inside = is_after_open & is_before_close
     return int(is_inside.sum()) != window.steps
 
 

@@ -167,7 +167,8 @@ class Lines:
         return result
 
     def _program_size(self, at: int) -> int:
-        cursor = Cursor(self._some(".debug_line", at, 12))
+        beginning = self._some(".debug_line", at, 12)
+        cursor = Cursor(beginning)
         length = cursor.length()
         return cursor.at + length
 
@@ -212,10 +213,11 @@ class Lines:
     def _size(self, section: Section) -> int:
         if not section.is_packed:
             return section.size
-        unpacked = self._unpacked.get(section.name)
+        name = section.name
+        unpacked = self._unpacked.get(name)
         if unpacked is None:
             unpacked = self._elf.data(section, _SECTION_BYTES)
-            self._unpacked[section.name] = unpacked
+            self._unpacked[name] = unpacked
         return len(unpacked)
 
 

@@ -246,4 +246,6 @@ def vdso() -> Iterator[int]:
 
 def build_id(descriptor: int) -> bytes:
     """The build id of an open file; empty where it has none."""
-    return bytes.fromhex(libraries.build_id(Path(f"/proc/self/fd/{descriptor}")) or "")
+    path = Path(f"/proc/self/fd/{descriptor}")
+    digits = libraries.build_id(path) or ""
+    return bytes.fromhex(digits)

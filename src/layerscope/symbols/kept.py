@@ -74,8 +74,9 @@ class Kept:
         return self._folder / f"{key}-{_VERSION}.npy"
 
     def _write(self, file: Path, rows: NDArray[Any]) -> None:
-        cache.make(file.parent)
-        descriptor, draft = tempfile.mkstemp(".tmp", dir=file.parent)
+        folder = file.parent
+        cache.make(folder)
+        descriptor, draft = tempfile.mkstemp(".tmp", dir=folder)
         try:
             with open(descriptor, "wb") as out:
                 np.save(out, rows)
@@ -85,7 +86,7 @@ class Kept:
         self._untidy_bytes += rows.nbytes
         if self._untidy_bytes >= _TIDY_BYTES:
             self._untidy_bytes = 0
-            _remove_oldest(file.parent, file)
+            _remove_oldest(folder, file)
 
 
 def _is_bytes(rows: NDArray[Any]) -> bool:
@@ -110,7 +111,8 @@ def _remove_oldest(folder: Path, but: Path) -> None:
             about = file.lstat()
             found.append((about.st_mtime_ns, about.st_size, file))
     total = sum(size for _, size, _ in found)
-    for _, size, file in sorted(found, key=lambda one: one[:2]):
+    oldest_first = sorted(found, key=lambda one: one[:2])
+    for _, size, file in oldest_first:
         if total <= _BYTES_MOST:
             break
         if file != but:

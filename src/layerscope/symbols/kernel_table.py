@@ -40,7 +40,8 @@ class KernelTable:
             return [""] * len(addresses)
         last = np.searchsorted(self._starts, addresses, "right")
         known = last > 0
-        begin = self._starts[np.maximum(last - 1, 0)]
+        at_or_before = np.maximum(last - 1, 0)
+        begin = self._starts[at_or_before]
         first = np.searchsorted(self._starts, begin, "left")
         return [
             self._best(one, end) if is_known else ""

@@ -252,7 +252,8 @@ def _uleb(program: bytes, at: int) -> tuple[int, int]:
     if byte < 128:
         return byte, at + 1
     cursor = Cursor(program, at)
-    return cursor.uleb(), cursor.at
+    number = cursor.uleb()
+    return number, cursor.at
 
 
 def _sleb(program: bytes, at: int) -> tuple[int, int]:

@@ -59,7 +59,9 @@ class ObjectTables:
     @property
     def has_left_out(self) -> bool:
         """Whether a limit has left lines out."""
-        return self._of_lines is not None and self._of_lines.left_out > 0
+        if self._of_lines is None:
+            return False
+        return self._of_lines.left_out > 0
 
     def _names(self, elf: Elf, kept: Kept, addresses: NDArray[np.uint64]) -> list[str]:
         result = [""] * len(addresses)

@@ -38,9 +38,11 @@ class ElfObject:
         if self._known is None:
             # A debug file may lie in the folder of one of two equal files. And a build id says
             # nothing of the names of local functions.
-            about = f"{self.path.parent} {self.of[3] if self.path.is_absolute() else 0}"
+            changed_ns = self.of[3] if self.path.is_absolute() else 0
+            about = f"{self.path.parent} {changed_ns}"
             place = zlib.crc32(os.fsencode(about))
-            self._known = KnownAddresses(kept, f"{self._key}-in-{place:x}")
+            key = f"{self._key}-in-{place:x}"
+            self._known = KnownAddresses(kept, key)
         return self._known
 
     @property

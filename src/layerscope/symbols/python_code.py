@@ -113,7 +113,8 @@ def _readable(table: LineTable) -> bytes:
     """The content of a table that can be read; nothing of another one."""
     is_known = table.python in PYTHONS
     begins_entry = table.content[:1] >= b"\x80"
-    return table.content if is_known and begins_entry else b""
+    is_readable = is_known and begins_entry
+    return table.content if is_readable else b""
 
 
 def _moves(

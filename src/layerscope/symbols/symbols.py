@@ -265,7 +265,8 @@ class Symbols:
 
 def _close(descriptors: dict[str, int]) -> None:
     while descriptors:
-        os.close(descriptors.popitem()[1])
+        descriptor = descriptors.popitem()[1]
+        os.close(descriptor)
 
 
 def _nothing(count: int) -> Named:

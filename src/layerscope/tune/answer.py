@@ -110,7 +110,8 @@ def _write_text(
 def _print(result: Result, arguments: argparse.Namespace, run: str) -> None:
     if arguments.json:
         sys.stdout.flush()
-        json_output.write(result, sys.stdout.buffer, "tune", run)
+        out = sys.stdout.buffer
+        json_output.write(result, out, "tune", run)
     else:
         terminal.write(result, sys.stdout)
 
@@ -173,7 +174,8 @@ def sentences(tuned: Tuned) -> tuple[str, ...]:
 
 def _capitalized(text: str) -> str:
     """With a capital first; what follows stays as it is."""
-    first, others = text[0], text[1:]
+    first = text[0]
+    others = text[1:]
     return first.upper() + others
 
 
@@ -201,7 +203,8 @@ def _notes(tuned: Tuned) -> list[str]:
     notes = list(outcome.notes)
     if outcome.verdict == REFUSED:
         del notes[-1:]  # it is the answer
-    return notes + list(tuned.notes)
+    notes.extend(tuned.notes)
+    return notes
 
 
 def _ratio_words(tuned: Tuned, found: Standing | Interval) -> str:
@@ -235,8 +238,9 @@ def _program_words(words: list[str], tuned: Tuned) -> list[str]:
     """
     program = tuned.wish.program
     for count in (len(program), len(program) - 1):
-        if count and tuple(words[-count:]) == program[-count:]:
-            return words[-count:]
+        end = words[-count:]
+        if count and tuple(end) == program[-count:]:
+            return end
     return []
 
 

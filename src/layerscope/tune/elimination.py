@@ -73,7 +73,8 @@ class RaceTable:
 
     def _quantile(self, *, looks: bool) -> float:
         """How many standard errors an interval reaches to each side."""
-        tail = _WRONG / max(1, self._settings)
+        settings = max(1, self._settings)
+        tail = _WRONG / settings
         if looks:
             tail /= self._rounds * (self._rounds - 1)
         return t_quantile(tail, self._freedom)

@@ -57,7 +57,8 @@ class Final:
 
 def reserve_s(track: RaceState, pairs: int = PAIRS) -> float:
     """What the budget has to leave for the final."""
-    return 2 * pairs * track.cost_s(DEFAULT)
+    runs = 2 * pairs
+    return runs * track.cost_s(DEFAULT)
 
 
 def run(track: RaceState, setting: Setting) -> Final | None:

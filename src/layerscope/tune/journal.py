@@ -101,7 +101,8 @@ class Journal:
 
     def add(self, measurement: Measurement, took_s: float) -> None:
         """Keep one more."""
-        self._write({"measurement": asdict(measurement), "took_s": took_s})
+        entry = {"measurement": asdict(measurement), "took_s": took_s}
+        self._write(entry)
 
     def close(self) -> None:
         """Nothing can be added any more."""
@@ -128,7 +129,8 @@ def _entries(path: Path, content: bytes, question: Question) -> list[_Entry]:
     first, *rest = content.splitlines()
     try:
         asked = decoded(first, _Head).question
-        due = json.loads(json.dumps(asdict(question), default=list))
+        as_text = json.dumps(asdict(question), default=list)
+        due = json.loads(as_text)
         differing = [name for name in due if asked.get(name) != due[name]]
         entries = [] if differing else [decoded(line, _Entry) for line in rest]
     except ValueError as error:

@@ -347,10 +347,12 @@ def _outcome(track: RaceState, decided: Final | None, cpus: float) -> Outcome:
 
 
 def _notes(track: RaceState) -> list[str]:
+    notes = list(track.notes)
     if not track.untried:
-        return list(track.notes)
+        return notes
     names = ", ".join(track.untried)
-    return [f"the budget was too short to try {names}", *track.notes]
+    too_short = f"the budget was too short to try {names}"
+    return [too_short, *notes]
 
 
 def _busy_notes(track: RaceState, decided: Final | None, cpus: float) -> list[str]:

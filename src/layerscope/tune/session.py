@@ -280,7 +280,8 @@ def _timed(usual: Usual, objective: Objective, wish: Wish) -> str:
     if wish.metric is not None:
         return f"{took}; compared is {objective.statement}"
     if usual.has_steps:
-        steps = f"{usual.measurements[-1].steps:,} steps behind warm-up (by rule {usual.rule})"
+        count = usual.measurements[-1].steps
+        steps = f"{count:,} steps behind warm-up (by rule {usual.rule})"
         return f"{took} and has {steps}; compared is {objective.statement}"
     return (
         f"{took}, without our recorder; compared is {objective.statement}. No steps are known: "

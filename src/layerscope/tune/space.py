@@ -80,9 +80,10 @@ def space(place: TuneContext, varied: Sequence[Varied] = ()) -> SearchSpace:
     values = list(_crossed([list(_values(one)) for one in varied]))
     first = of_stages[0]
     of_stages[0] = [*first, *values, *(one.together(value) for one in first for value in values)]
-    if len(of_stages[0]) > MOST_CANDIDATES:
+    count = len(of_stages[0])
+    if count > MOST_CANDIDATES:
         raise UsageError(
-            f"--vary makes {len(of_stages[0])} settings of the first stage, and at most "
+            f"--vary makes {count} settings of the first stage, and at most "
             f"{MOST_CANDIDATES} can be told apart: give fewer values, or fewer options"
         )
     if values:
@@ -160,8 +161,10 @@ def _no_notes(place: TuneContext) -> Iterator[str]:
 def _modules() -> list[ChoiceModule]:
     found = []
     for entry in pkgutil.iter_modules(choices.__path__):
-        module = importlib.import_module(f"{choices.__name__}.{entry.name}")
-        found.append(cast(ChoiceModule, module))
+        name = f"{choices.__name__}.{entry.name}"
+        module = importlib.import_module(name)
+        choice = cast(ChoiceModule, module)
+        found.append(choice)
     return found
 
 

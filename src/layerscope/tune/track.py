@@ -104,8 +104,9 @@ class RaceState:
         """These are in the race from now on, beside the defaults."""
         self.racing = [DEFAULT, *settings]
         for setting in settings:
-            self.settings[setting.name] = setting
-            self.values.setdefault(setting.name, {})
+            name = setting.name
+            self.settings[name] = setting
+            self.values.setdefault(name, {})
 
     def measure(self, setting: Setting, phase: str, left_s: float) -> float | None:
         """Run it once in this round; its value, None where that disqualifies it. `left_s`: at most

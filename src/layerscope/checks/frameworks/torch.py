@@ -39,7 +39,8 @@ def library_of(program: ProgramPython) -> Path | None:
     origin = program.origin("torch")
     if not origin:
         return None
-    library = Path(os.path.realpath(Path(origin).parent / "lib" / "libtorch_cpu.so"))
+    installed = Path(origin).parent / "lib" / "libtorch_cpu.so"
+    library = Path(os.path.realpath(installed))
     return library if library.exists() else None
 
 

@@ -64,11 +64,15 @@ class Blas:
 
     def is_heard(self):
         """Whether it can be told to print what it does."""
-        return self.kind == "MKL" and hasattr(ctypes.CDLL(self.path), "MKL_Verbose")
+        if self.kind != "MKL":
+            return False
+        return hasattr(ctypes.CDLL(self.path), "MKL_Verbose")
 
     def name(self, owner):
         """MKL is one for all of a process."""
-        return self.kind if self.kind == "MKL" else f"{self.kind} of {owner}"
+        if self.kind == "MKL":
+            return self.kind
+        return f"{self.kind} of {owner}"
 
 
 def blas_mapped():

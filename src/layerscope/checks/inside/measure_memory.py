@@ -78,7 +78,8 @@ class Copy:
         self.barrier.wait()
         begins = [begin for begin, _ in self.spans]
         ends = [end for _, end in self.spans]
-        return max(ends) - min(begins)
+        last_end = max(ends)
+        return last_end - min(begins)
 
     def finish(self):
         """End the threads and give the memory back."""

@@ -99,8 +99,10 @@ class Case:
         """Whether two rounds have come to the same best."""
         if len(self.rounds) < 2:
             return False
-        best, next_best = sorted(min(times) for times in self.rounds)[:2]
-        return next_best <= best * (1 + SETTLED)
+        bests = sorted(min(times) for times in self.rounds)
+        best, next_best = bests[:2]
+        near_best = best * (1 + SETTLED)
+        return next_best <= near_best
 
     def row(self):
         """One row of the result; `library` is the one that computed it."""
@@ -203,7 +205,8 @@ def scipy_product(blas, dtype):
         left, right, into = (
             numpy.asfortranarray(random.standard_normal((size, size)), dtype) for _ in range(3)
         )
-        function = blas.sgemm if dtype == "float32" else blas.dgemm
+        is_single = dtype == "float32"
+        function = blas.sgemm if is_single else blas.dgemm
         return lambda: function(1.0, left, right, 0.0, into, overwrite_c=1)
 
     return make

@@ -164,19 +164,22 @@ def _avx512(seen: Seen) -> Check:
         )
     if missing:
         are = "is" if len(missing) == 1 else "are"
+        evidence = f"only {listed(there)}: {listed(missing)} {are} missing"
+        remedy = _VIRTUAL if seen.machine.cpu.is_virtual else ""
         return Check(
             "avx512",
             "AVX-512",
             WARNING,
-            f"only {listed(there)}: {listed(missing)} {are} missing",
+            evidence,
             f"Libraries need {listed(_NEEDED.values())} together and fall back to AVX2.",
-            _VIRTUAL if seen.machine.cpu.is_virtual else "",
+            remedy,
         )
     return _there(_AVX512, seen, f"the CPU has {listed(there)} and the kernel allows it")
 
 
 def _narrower(isa: Isa) -> str:
-    best, share = "SSE", "a quarter"
+    best = "SSE"
+    share = "a quarter"
     for name in ("AVX", "AVX2"):
         if name.lower() in isa.flags:
             best, share = name, "half"

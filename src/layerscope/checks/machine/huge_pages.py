@@ -57,7 +57,8 @@ def check(seen: Seen) -> Iterator[Check]:
 
 
 def _is_ours(part: str) -> bool:
-    return part.partition("=")[0] == _TUNABLE
+    name = part.partition("=")[0]
+    return name == _TUNABLE
 
 
 def _line(tunables: str) -> str:
@@ -73,6 +74,8 @@ def _line(tunables: str) -> str:
 
 def _faults_per_s(seen: Seen) -> float | None:
     watched = seen.watched
-    if watched is None or watched.faults is None or not watched.seconds:
+    if watched is None:
+        return None
+    if watched.faults is None or not watched.seconds:
         return None
     return watched.faults / watched.seconds

@@ -204,9 +204,10 @@ def _caps(seen: Seen) -> Iterator[Check]:
     for name, (library, steps) in _CAPS.items():
         value = seen.variables.get(name, "")
         words = [word.lower() for word, _ in steps]
-        if value.lower() not in words:
+        chosen = value.lower()
+        if chosen not in words:
             continue
-        place = words.index(value.lower())
+        place = words.index(chosen)
         lost = [flag for _, flag in steps[place + 1 :] if flag in flags]
         if lost:
             yield Check(

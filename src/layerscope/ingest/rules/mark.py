@@ -96,7 +96,8 @@ def _covered(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
 def _outermost_of(line: Line, named: Positions) -> Positions:
     """Where the outermost of these spans are in the line."""
     is_named = np.isin(line.source, named)
-    return outermost(line, np.flatnonzero(is_named))
+    of_line = np.flatnonzero(is_named)
+    return outermost(line, of_line)
 
 
 def _begun(spans: SpanColumns, workers: Bools, named: Positions) -> Found:

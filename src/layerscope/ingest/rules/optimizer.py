@@ -130,7 +130,8 @@ def _of_first_optimizer(spans: SpanColumns, calls: Positions) -> _Leading:
 
 def _earliest(spans: SpanColumns, calls: Positions) -> int:
     """The call that starts first."""
-    first = np.argmin(spans.start_ns[calls])
+    start_ns = spans.start_ns[calls]
+    first = np.argmin(start_ns)
     return int(calls[first])
 
 
@@ -210,7 +211,8 @@ class _Segments(Struct, frozen=True):
     def hold(self, positions: Positions) -> Bools:
         """Which of the segments hold one of these positions."""
         before = np.searchsorted(positions, self.begin)
-        return np.searchsorted(positions, self.stop) > before
+        until = np.searchsorted(positions, self.stop)
+        return until > before
 
 
 def _segments(scopes: Scopes, waits: Positions, stops: Positions) -> _Segments:

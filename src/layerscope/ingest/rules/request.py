@@ -236,10 +236,12 @@ def _belonging(followed: Int64s, led: Int64s, fewest: int) -> Bools:
     """
     everywhere = followed.sum(axis=0) >= FOLLOWS * led.sum()
     mostly = followed >= MOSTLY * led
-    counts = mostly | (led < fewest)
+    has_few = led < fewest
+    counts = mostly | has_few
     followed_there = (followed * counts).sum(axis=0)
     led_there = (led * counts).sum(axis=0)
-    belongs: Bools = everywhere | (mostly & (followed_there >= FOLLOWS * led_there))
+    follows_there = followed_there >= FOLLOWS * led_there
+    belongs: Bools = everywhere | (mostly & follows_there)
     return belongs
 
 

@@ -27,7 +27,8 @@ def choices(place: TuneContext) -> Iterator[Setting]:
             yield Setting(name, prefix=numactl(node.number), because=because)
         elif libraries.command(place, "taskset"):
             allowed = set(place.machine.cpu.allowed)
-            cpus = tuple(sorted(allowed.intersection(node.cpus)))
+            of_node = allowed.intersection(node.cpus)
+            cpus = tuple(sorted(of_node))
             taskset = ("taskset", "-c", listed(cpus))
             yield Setting(name, prefix=taskset, because=because)
     if has_numactl:
@@ -59,4 +60,6 @@ def own_nodes(place: TuneContext) -> list[Node]:
 
 def numactl(node: int) -> tuple[str, ...]:
     """The words that keep a program on one node, and its memory as long as there is room there."""
-    return ("numactl", f"--cpunodebind={node}", f"--preferred={node}")
+    cpus = f"--cpunodebind={node}"
+    memory = f"--preferred={node}"
+    return ("numactl", cpus, memory)
