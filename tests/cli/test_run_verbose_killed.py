@@ -52,16 +52,26 @@ def test_lines_are_merged_where_the_session_was_killed(
     (tmp_path / "program.py").write_text(SURVIVES)
     variables = environment(ONEDNN_ITT_TASK_LEVEL="0", OMP_NUM_THREADS="1")
     command = [sys.executable, "-m", "layerscope", "run", "-q", "-o", "recording", *VERBOSE]
-    with subprocess.Popen(
-        [*command, "--", program_python, "program.py"], cwd=tmp_path, env=variables
-    ) as session:
-        wait_until((tmp_path / "ready").exists)
-        assert b"verbose_tap" in b"".join(processes_of(tmp_path))
-        session.kill()
     folder = tmp_path / "recording.layerscope"
+    # Standard output is a file: of its end nobody is told.
+    with (
+        (tmp_path / "printed").open("wb") as printed,
+        subprocess.Popen(
+            [*command, "--", program_python, "program.py"],
+            cwd=tmp_path,
+            env=variables,
+            stdout=printed,
+        ) as session,
+    ):
+        try:
+            wait_until((tmp_path / "ready").exists)
+            # It comes a second after the program; without it the next command converts.
+            wait_until(lambda: is_growing(folder / "raw"))
+            assert b"verbose_tap" in b"".join(processes_of(tmp_path))
+        finally:
+            session.kill()
+            (tmp_path / "go").touch()
     # The program, the tap and the converter go on.
-    wait_until(lambda: is_growing(folder / "raw"))
-    (tmp_path / "go").touch()
     wait_until(lambda: not is_growing(folder / "raw"))
     run = Recorded(open_run(folder), 0, "", "")
     by_operator = (
@@ -70,5 +80,5 @@ def test_lines_are_merged_where_the_session_was_killed(
     )
     assert run.value(by_operator) == 5
     assert run.value("SELECT count(*) FROM problems WHERE code = 'session_killed'") == 1
-    # Nothing of ours is left, whatever standard output is: here a file, whose end nobody tells.
+    # Nothing of ours is left.
     wait_until(lambda: not processes_of(tmp_path))
