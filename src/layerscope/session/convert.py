@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from layerscope.ingest.conversion import RunConversion
 
 # How often it looks whether there is enough to convert. Little is left for the end, and large
-# batches cost less than small ones: half a million spans take some 4 MB.
+# batches cost less than small ones: two million spans take some 12 MB, and two seconds.
 POLL_S = 1.0
-ENOUGH_BYTES = 4 << 20
+ENOUGH_BYTES = 12 << 20
 # Of a recording that must stay small it takes less at once.
 ENOUGH_SHARE = 0.05
 # The program and the drainer come first: beside busy cores the conversion waits, and catches up
