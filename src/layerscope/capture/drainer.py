@@ -202,10 +202,11 @@ class Drainer:
         elif process is None:
             return  # its page never arrived: nothing can be said about it
         elif message["type"] == layout.SEND_RING:
-            from layerscope.capture.rings import Ring, new_totals
+            from layerscope.capture.rings import Ring
+            from layerscope.rawfile.sums import RawTotals
 
             ring = Ring(fd)
-            process.totals = process.totals or new_totals()
+            process.totals = process.totals or RawTotals()
             # The one before us may have died between writing records and saying so to the program.
             ring.consumed[0] = max(int(ring.consumed[0]), process.sealed.get(ring.index, 0))
             process.rings.append(ring)

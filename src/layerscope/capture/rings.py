@@ -16,11 +16,6 @@ from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals
 
 
-def new_totals() -> RawTotals:
-    """Sums of nothing so far."""
-    return RawTotals()
-
-
 def totals_of(spool: Path) -> tuple[RawTotals, dict[int, int]]:
     """The sums over the spans in a raw file, and by ring the ordinal up to which its records are
     there.
