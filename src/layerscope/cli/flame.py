@@ -10,7 +10,7 @@ the frames in it are what it called. Waits of idle pool threads are hidden unles
     layerscope flame                                  the newest recording, in the terminal
     layerscope flame train -o train.svg               a picture for the browser
     layerscope flame train --kind offcpu --thread python -o waits.html
-    layerscope flame after --diff before -o diff.svg  what grew and what shrank, per step
+    layerscope flame after --diff before -o diff.svg  what grew and what shrank
 """
 
 from __future__ import annotations
@@ -86,6 +86,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--diff", metavar="OTHER", help="compare with an earlier recording: red grew, blue shrank"
     )
     parser.add_argument(
+        "--per",
+        metavar="WHAT",
+        help="with --diff: compare a run, a second or a step of each (a step where both have "
+        "steps, else the run)",
+    )
+    parser.add_argument(
         "--by",
         metavar="WHAT",
         help="thread, process, rank or step: a frame around all for each; line: frames are lines "
@@ -159,11 +165,27 @@ def _look(arguments: argparse.Namespace) -> Look:
         raise UsageError(
             f"a flame graph cannot be shown by {arguments.by!r}. Possible here: {possible}"
         )
-    by = arguments.by if arguments.by in BY else None
-    layers = layers_called(arguments.layers)
+    _check_per(arguments)
     return Look(
-        arguments.kind, _choice(arguments), layers, arguments.by == _LINE, arguments.invert, by=by
+        arguments.kind,
+        _choice(arguments),
+        layers_called(arguments.layers),
+        arguments.by == _LINE,
+        arguments.invert,
+        by=arguments.by if arguments.by in BY else None,
+        per=arguments.per,
     )
+
+
+def _check_per(arguments: argparse.Namespace) -> None:
+    from layerscope.analyse.stacks.compared import PER
+
+    if arguments.per is None:
+        return
+    if arguments.diff is None:
+        raise UsageError("--per says how two recordings are compared. Add --diff OTHER")
+    if arguments.per not in PER:
+        raise UsageError(f"nothing is compared per {arguments.per!r}. Possible: {', '.join(PER)}")
 
 
 def _choice(arguments: argparse.Namespace) -> Choice:
@@ -300,4 +322,5 @@ def _next_command(arguments: argparse.Namespace, look: Look) -> str:
     words = [shlex.quote(arguments.run_name)] if arguments.run_name else []
     words += ["--kind", look.kind] if look.kind != "cpu" else []
     words += ["--diff", shlex.quote(arguments.diff)] if arguments.diff else []
+    words += ["--per", arguments.per] if arguments.per else []
     return " ".join(["layerscope flame", *words, "-o flame.svg"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from layerscope.analyse.stacks import flame_layout, graphs
+from layerscope.analyse.stacks.compared import Compared
 from layerscope.analyse.stacks.graphs import Look
 from layerscope.analyse.stacks.sample_reader import Choice
 from layerscope.model.errors import UsageError
@@ -66,12 +67,43 @@ def test_a_comparison_is_per_measured_step() -> None:
     ]
 
 
-def test_without_steps_a_comparison_is_per_second() -> None:
+def test_without_steps_runs_are_compared_by_what_they_took_in_all() -> None:
     graph = compared(sampled((MAIN, 100)), sampled((MAIN, 300)))
 
+    assert graph.compared == Compared("run", 1.0, 1.0)
+    assert changes(graph)["main (train.py)"] == -200
+
+
+def test_a_run_that_waited_longer_for_a_cpu_does_not_turn_the_sign_of_a_change() -> None:
+    """Every function takes less CPU time; the earlier run took five times as long on the wall."""
+    after, before = sampled((MAIN, 100)), sampled((MAIN, 120))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        readers = [
+            stack.enter_context(
+                Reader(
+                    recording.write(folder / name, program=ProgramState(seconds * S, seconds * S))
+                )
+            )
+            for name, recording, seconds in (("a", after, 2), ("b", before, 10))
+        ]
+        graph = graphs.compare(*readers, Look())
+    assert changes(graph)["main (train.py)"] == -20
+
+
+@pytest.mark.parametrize(("per", "change"), [("run", -200), ("second", -100), (None, -200)])
+def test_per_chooses_what_is_compared(per: str | None, change: float) -> None:
+    graph = compared(sampled((MAIN, 100)), sampled((MAIN, 300)), Look(per=per))
     assert graph.compared is not None
-    assert (graph.compared.per, graph.compared.units) == ("second of the run", 2.0)
-    assert changes(graph)["main (train.py)"] == -100
+    assert graph.compared.per == (per or "run")
+    assert changes(graph)["main (train.py)"] == change
+
+
+def test_whole_runs_are_compared_although_they_have_steps_where_that_is_asked_for() -> None:
+    with longer_and_shorter(100 * MS) as readers:
+        graph = graphs.compare(*readers, Look(per="run"))
+    assert graph.compared == Compared("run", 1.0, 1.0)
+    assert changes(graph)["f (a.py)"] == 2 * S
 
 
 def regular(seconds: int, step_ns: int = 0) -> Recording:
@@ -122,7 +154,8 @@ def test_what_is_chosen_is_divided_by_the_steps_or_the_time_in_it(
     step_ns: int, choice: Choice, units: tuple[float, float]
 ) -> None:
     with longer_and_shorter(step_ns) as readers:
-        graph = graphs.compare(*readers, Look(choice=choice))
+        per = None if step_ns else "second"
+        graph = graphs.compare(*readers, Look(choice=choice, per=per))
 
     assert graph.compared is not None
     assert (graph.compared.units, graph.compared.units_before) == pytest.approx(units)
@@ -134,7 +167,7 @@ def test_what_is_chosen_is_divided_by_the_steps_or_the_time_in_it(
     ("step_ns", "choice", "sentence"),
     [
         (0, Choice(seconds=(2.5, 3.0)), "of_2_s has nothing in the time that is chosen: it ran 2.00 s. Choose a time "),
-        (0, Choice(steps=range(3)), "with --step measured steps are compared, and of_4_s has none. Leave out --step"),
+        (0, Choice(steps=range(3)), "measured steps are compared, and of_4_s has none. Leave out --step, or add --per run"),
         (
             100 * MS, Choice(steps=range(20, 25)),
             "of_2_s has no measured step in what is chosen: its measured steps are 0 to 19, from 0 ns to 2.00 s. "
@@ -168,7 +201,7 @@ def test_steps_of_another_process_do_not_count_for_those_of_the_trainer(kind: st
 
     graph = compared(recording, recording, Look(kind))
     label = "train" if kind == "operators" else "train (a.py)"
-    assert (graph.compared, stacks_of(graph)) == (graphs.Compared("step", 9, 9), {label: 9 * MS})
+    assert (graph.compared, stacks_of(graph)) == (Compared("step", 9, 9), {label: 9 * MS})
 
 
 def test_a_change_is_sure_only_beyond_the_chance_of_sampling() -> None:
@@ -205,7 +238,7 @@ def test_spans_are_compared_exactly() -> None:
 
     graph = compared(after, before, Look("operators"))
     made = flame_layout.draw(graph)
-    assert (made.change.tolist(), made.sure.tolist()) == ([50.0], [True])  # per second of 2 s
+    assert (made.change.tolist(), made.sure.tolist()) == ([100.0], [True])
 
 
 def test_by_puts_a_frame_around_each_thread_process_rank_or_step() -> None:

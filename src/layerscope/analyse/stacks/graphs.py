@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from layerscope.analyse import thinned
 from layerscope.analyse.result import COUNT, NS
 from layerscope.analyse.stacks import sample_reader, spans
+from layerscope.analyse.stacks.compared import Compared, how_compared
 from layerscope.analyse.stacks.frame_filter import folded
 from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, FrameTable, StackFrame, told_apart
 from layerscope.analyse.stacks.groups import STEP, Groups
@@ -75,17 +75,9 @@ class Look:
     least: float = 0.0
     # A frame around all for each of these: `groups.BY`.
     by: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """How two recordings are compared: their weights for each `per`; `units` are so many of these,
-    here and before.
-    """
-
-    per: str
-    units: float
-    units_before: float
+    # Two recordings are compared for each of these: `compared.PER`. None: a step, where both have
+    # some, else the run.
+    per: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +131,14 @@ def build(reader: Reader, look: Look) -> Graph:
 
 def compare(reader: Reader, before: Reader, look: Look) -> Graph:
     """The flame graph of a recording, with the weights of the one `before`: of measured steps where
-    both have some.
+    both have some, unless `look.per` says otherwise.
     """
     if look.by == STEP:
         raise UsageError("--diff compares the average of steps with another. Leave out --by step")
     frames = FrameTable()
     steps = MeasuredSteps(reader), MeasuredSteps(before)
-    by_step = look.choice.steps is not None or all(of.measured.any() for of in steps)
-    compared = _compared(look, (reader, before), steps if by_step else None)
+    compared = how_compared(look.per, look.choice, (reader, before), steps)
+    by_step = compared.per == STEP
     new, old = (
         _nodes(side, frames, look, of if by_step else None, is_compared=True)
         for side, of in zip((reader, before), steps, strict=True)
@@ -294,67 +286,3 @@ def _is_measured(reader: Reader, steps: MeasuredSteps, track: Ints, step: Ints) 
     """What lies in a step that is no warm-up, of its own process."""
     process_of = process_of_tracks(reader.arrays("tracks", ["track", "process"]))
     return steps.of_spans({"track": track, "step": step}, process_of)[0]
-
-
-def _compared(
-    look: Look, sides: tuple[Reader, Reader], steps: tuple[MeasuredSteps, MeasuredSteps] | None
-) -> Compared:
-    """So many steps, or so much time, as `look` leaves of each of the two. UsageError when one has
-    nothing there.
-    """
-    if steps is not None:
-        units = [_steps_in(look.choice, side, of) for side, of in zip(sides, steps, strict=True)]
-        return Compared("step", *units)
-    units = [_seconds_in(look.choice, side) for side in sides]
-    # Where one of the two does not know how long it ran, what both have is compared as it is.
-    return Compared("second of the run", *units) if all(units) else Compared("run", 1.0, 1.0)
-
-
-def _steps_in(choice: Choice, reader: Reader, steps: MeasuredSteps) -> float:
-    """How many measured steps; of one that lies in the time that was chosen in part, that part."""
-    name = reader.run.name
-    step = steps.columns["step"][steps.measured]
-    if not len(step):
-        raise UsageError(
-            f"with --step measured steps are compared, and {name} has none. Leave out --step"
-        )
-    begin_ns = steps.columns["start_ns"][steps.measured] - reader.run.info.start_ns
-    parts = np.ones(len(step))
-    if choice.steps is not None:
-        parts *= (step >= choice.steps.start) & (step < choice.steps.stop)
-    if choice.seconds is not None:
-        dur_ns = np.maximum(steps.columns["dur_ns"][steps.measured], 1)
-        parts *= _overlap_ns(choice.seconds, begin_ns, begin_ns + dur_ns) / dur_ns
-    if not parts.any():
-        ends = f"from {duration(steps.begin_ns - reader.run.info.start_ns)} to "
-        ends += duration(steps.end_ns - reader.run.info.start_ns)
-        raise UsageError(
-            f"{name} has no measured step in what is chosen: its measured steps are {step.min()} "
-            f"to {step.max()}, {ends}. Choose steps (--step, --time) that both recordings have"
-        )
-    return float(parts.sum())
-
-
-def _seconds_in(choice: Choice, reader: Reader) -> float:
-    """For how long it ran; 0 where that is not known."""
-    wall_ns = reader.run.info.program.wall_ns
-    if choice.seconds is None or not wall_ns:
-        return wall_ns / 1e9
-    inside_ns = float(_overlap_ns(choice.seconds, np.zeros(1), np.full(1, wall_ns))[0])
-    if not inside_ns:
-        raise UsageError(
-            f"{reader.run.name} has nothing in the time that is chosen: it ran "
-            f"{duration(wall_ns)}. Choose a time (--time) that both recordings have"
-        )
-    return inside_ns / 1e9
-
-
-def _overlap_ns(
-    seconds: tuple[float, float], begin_ns: NDArray[Any], end_ns: NDArray[Any]
-) -> NDArray[np.float64]:
-    """How much of each of these stretches of time lies between `seconds`."""
-    first_ns, last_ns = (1e9 * at for at in seconds)
-    begins = np.maximum(begin_ns, first_ns)
-    ends = np.minimum(end_ns, last_ns)
-    inside: NDArray[np.float64] = ends - begins
-    return inside.clip(min=0)
