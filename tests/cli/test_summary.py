@@ -47,7 +47,7 @@ def test_files_of_other_programs_have_a_summary(
 
     printed = capsys.readouterr().out
     assert printed.startswith("layerscope: stacks.txt.\n")
-    assert "\nFunction (self time)" in printed
+    assert "\nFunction, with what it calls" in printed
     assert "not recorded" not in printed.lower()
     assert "Overhead:" not in printed
     assert "Next: layerscope table stacks.txt symbols\n" in printed

@@ -13,7 +13,9 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result
 from layerscope.analyse.stacks.by_frame import effective_samples, interval
+from layerscope.analyse.top_functions import top_functions
 from layerscope.model.errors import UsageError
+from layerscope.show.function_lines import function_lines
 from tests.analyse.stacks.made import opened, partly_in_kernel, random_recording, sampled
 from tests.recordings import Recording
 
@@ -134,6 +136,7 @@ def test_waits() -> None:
     names = (
         "state",
         "thread",
+        "function",
         "line",
         "symbol",
         "count",
@@ -144,9 +147,9 @@ def test_waits() -> None:
         "exact_share",
     )
     assert rows(made(), "waits", None, *names) == [
-        ("pipe", "python 100", "b.py:7", "kernel", 1, 70, 0.7, 70, 70, 1.0),
-        ("barrier", "worker 102", "outside Python", "gemm", 1, 30, 0.3, None, None, 0.0),
-        ("idle", None, None, None, 1, 500, None, 500, 500, 1.0),
+        ("pipe", "python 100", "load (b.py)", "b.py:7", "kernel", 1, 70, 0.7, 70, 70, 1.0),
+        ("barrier", "worker 102", "gemm", "outside Python", "gemm", 1, 30, 0.3, None, None, 0.0),
+        ("idle", None, None, None, None, 1, 500, None, 500, 500, 1.0),
     ]
     assert rows(made(), "waits", "idle", "idle", "state", "thread", "total_ns")[-1] == (
         True,
@@ -163,6 +166,64 @@ def test_waits() -> None:
         ("pool", 500),
     ]
     assert rows(made(), "waits", "step", "step", "total_ns")[0] == (2, 70)
+
+
+def test_a_wait_without_python_is_named_by_the_innermost_function_outside_of_the_c_library() -> (
+    None
+):
+    recording = Recording()
+    c_library = "/lib/x86_64-linux-gnu/libc.so.6"
+    for frames in (
+        (
+            "native consume queue.so",
+            f"native pthread_cond_wait {c_library}",
+            f"native futex {c_library}",
+        ),
+        (f"native start_thread {c_library}",),
+        ("python load b.py:7", "native fetch queue.so", f"native read {c_library}"),
+    ):
+        recording.add_sample(
+            recording.add_stack(*frames), 10, kind="offcpu", state="lock", exact=True
+        )
+
+    found = rows(recording, "waits", None, "function", "symbol", "line")
+    assert sorted(found) == [
+        ("consume", "futex", "outside Python"),
+        ("load (b.py)", "read", "b.py:7"),
+        ("not known", "start_thread", "outside Python"),
+    ]
+    assert rows(recording, "waits", "function", "function", "count")[0][1] == 1
+
+
+def test_of_a_native_program_the_functions_outside_of_the_c_library_are_shown_with_their_callees() -> (
+    None
+):
+    recording = Recording()
+    c_library = "/lib/x86_64-linux-gnu/libc.so.6"
+    for frames, weight in (
+        (
+            (
+                "native main /opt/scan",
+                "native parse /opt/scan",
+                f"native __vfscanf_internal {c_library}",
+            ),
+            70,
+        ),
+        (("native main /opt/scan", "native sin /lib/libm.so.6"), 20),
+        (("native main /opt/scan",), 10),
+    ):
+        recording.add_sample(recording.add_stack("native _start /opt/scan", *frames), weight)
+
+    with opened(recording) as reader:
+        top = top_functions(reader)
+    assert top is not None
+    assert (top.table, top.is_total) == ("symbols", True)
+    assert [(row.name, row.total_ns, row.self_ns) for row in top.rows] == [
+        ("main", 100, 10),
+        ("parse", 70, 0),
+        ("sin", 20, 20),
+    ]
+    assert function_lines(top)[1].split() == ["main", "100", "ns", "100", "%", "10", "ns"]
 
 
 @pytest.mark.parametrize("by", tables.load("waits").BY)

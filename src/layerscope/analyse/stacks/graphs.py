@@ -20,6 +20,7 @@ from layerscope.analyse.stacks.compared import Compared, how_compared
 from layerscope.analyse.stacks.frame_filter import folded
 from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, FrameTable, StackFrame, told_apart
 from layerscope.analyse.stacks.groups import STEP, Groups
+from layerscope.analyse.stacks.innermost import functions
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
 from layerscope.analyse.stacks.tree import (
     NONE,
@@ -166,7 +167,7 @@ def _graph(
     del nodes  # there may be millions, and each column counts
     lines = {}
     if look.kind not in spans.KINDS and not look.by_line:
-        function = _functions(frames).astype(np.int32)
+        function = functions(frames).astype(np.int32)
         lines = _hot_lines(frames, function, frame, added_up(up, own[:, :1], levels)[:, 0])
         frame = function[frame]
     up, frame, own = folded(up, frame, own, frames, look.layers, levels)
@@ -249,14 +250,6 @@ def _span_nodes(
         weighed = GroupWeights(rows, group, own[rows])
         up, frame, own, depth = apart(up, frame, depth, weighed, groups.frames(frames))
     return _Nodes(up, frame, own, depth, thinned.notes(reader))
-
-
-def _functions(frames: FrameTable) -> Ints:
-    """The frame of the function of each frame of Python; of others the frame itself."""
-    return frames.numbers(
-        StackFrame(PYTHON, frame.name, frame.file) if frame.layer == PYTHON else frame
-        for frame in frames.all()
-    )
 
 
 def _hot_lines(

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 # Where Python and its packages are installed, and code that has no file.
 _OF_A_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3(\.\d+)?/|^<")
 
+# What every program waits in, and ends in: the C and C++ libraries.
+C_LIBRARY = re.compile(
+    r"(^|/)(lib(c|pthread|stdc\+\+|c\+\+|gcc_s)|ld-linux[\w-]*|ld-musl[\w-]*)[-.][\w.]*(so|musl)"
+    r"|^\[vdso\]"
+)
+
 # In the place of a module's path: outside of all modules, and wherever it was called.
 OUTSIDE, ANYWHERE = "", "*"
 
@@ -52,18 +58,22 @@ class Innermost:
     """By stack the number of its innermost frame of a kind, NONE where it has none. symbol: only if
     it is the leaf.
 
-    line: the innermost one of the program's own, that of a library if there is none. is_seen:
-    whether any function of it is known, and not only what was open.
+    line: the innermost one of the program's own, that of a library if there is none. function: that
+    of the line; without Python the innermost native function outside of the C and C++ libraries.
+    is_seen: whether any function of it is known, and not only what was open.
     """
 
     line: Ints
+    function: Ints
     module: Ints
     operator: Ints
     symbol: Ints
     is_seen: Bools
 
     def of(self, what: str, stack: Ints) -> Ints:
-        """The `line`, `module`, `operator` or `symbol` of each of `stack`, which may be NONE."""
+        """The `line`, `function`, `module`, `operator` or `symbol` of each of `stack`, which may be
+        NONE.
+        """
         return _at(getattr(self, what), stack)
 
     def seen(self, stack: Ints) -> Bools:
@@ -82,9 +92,12 @@ def innermost(stacks: StackColumns, frames: FrameTable) -> Innermost:
 
     is_python = stacks.layer == PYTHON
     own_line = frame_of(is_python & of_program(frames)[stacks.frame])
+    line = np.where(own_line >= 0, own_line, frame_of(is_python))
     leaf = np.isin(stacks.layer, (NATIVE, KERNEL))
+    caller = frame_of((stacks.layer == NATIVE) & ~_of_c_library(frames)[stacks.frame])
     return Innermost(
-        np.where(own_line >= 0, own_line, frame_of(is_python)),
+        line,
+        np.where(line >= 0, _at(functions(frames), line), caller),
         frame_of(stacks.layer == MODULES),
         frame_of(stacks.layer == OPERATORS),
         np.where(leaf, stacks.frame, NONE),
@@ -103,6 +116,20 @@ def of_program(frames: FrameTable) -> Bools:
     """By frame: whether its file is none of a library's."""
     is_ours = [_OF_A_LIBRARY.search(frame.file) is None for frame in frames.all()]
     return np.array(is_ours, np.bool_)
+
+
+def functions(frames: FrameTable) -> Ints:
+    """The frame of the function of each frame of Python; of others the frame itself."""
+    return frames.numbers(
+        StackFrame(PYTHON, frame.name, frame.file) if frame.layer == PYTHON else frame
+        for frame in frames.all()
+    )
+
+
+def _of_c_library(frames: FrameTable) -> Bools:
+    """By frame: whether it lies in what every program waits in: the C and C++ libraries."""
+    is_there = [C_LIBRARY.search(frame.file) is not None for frame in frames.all()]
+    return np.array(is_there, np.bool_)
 
 
 def _at(values: Ints, places: Ints) -> Ints:
@@ -201,6 +228,18 @@ def named(frames: list[StackFrame], numbers: Ints, none: str) -> list[str]:
         none
         if number < 0
         else frames[number].place
+        if frames[number].layer == PYTHON
+        else frames[number].name
+        for number in numbers.tolist()
+    ]
+
+
+def labelled(frames: list[StackFrame], numbers: Ints, none: str) -> list[str]:
+    """The functions of frames by number: of Python with its file; `none` for NONE."""
+    return [
+        none
+        if number < 0
+        else frames[number].label
         if frames[number].layer == PYTHON
         else frames[number].name
         for number in numbers.tolist()

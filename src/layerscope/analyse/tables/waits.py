@@ -5,6 +5,8 @@ state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe
              process), thread (for one to end), other, unknown (most waits of less than 10 ms:
              nobody saw what for)
 thread       name and id of the thread
+function     that of the line; without Python the innermost native function that is none of the C
+             and C++ libraries
 line         innermost line of Python of the program's own, of a library if there is none
 symbol       the native function that it waited in
 count        number of waits that were sampled
@@ -20,8 +22,8 @@ waker_line   innermost line of Python, or else native function, of the waker's n
              20 ms away
 
 Idle waits, in which a thread of a pool has no work, are one row "idle"; --by idle shows them as the
-others. --by state, thread, line, symbol, module, operator, phase, step and waker make one row for
-each of these and each state.
+others. --by state, thread, function, line, symbol, module, operator, phase, step and waker make one
+row for each of these and each state.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.stacks import sample_reader
 from layerscope.analyse.stacks.by_frame import BY_COLUMNS, NO_OPERATOR, UNKNOWN, thread_names
 from layerscope.analyse.stacks.frames import FrameTable, StackFrame
-from layerscope.analyse.stacks.innermost import Innermost, innermost, named
+from layerscope.analyse.stacks.innermost import Innermost, innermost, labelled, named
 from layerscope.analyse.stacks.tree import Ints
 from layerscope.analyse.stacks.wakers import stacks_of_wakers
 from layerscope.analyse.tables.modules import OUTSIDE
@@ -44,11 +46,24 @@ from layerscope.analyse.tables.modules import OUTSIDE
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-BY = ("idle", "state", "thread", "line", "symbol", "module", "operator", "phase", "step", "waker")
+BY = (
+    "idle",
+    "state",
+    "thread",
+    "function",
+    "line",
+    "symbol",
+    "module",
+    "operator",
+    "phase",
+    "step",
+    "waker",
+)
 REFUSED: dict[str, str] = {}
 _STATE = ResultColumn("state", "string", "", "what it waited for")
 _WHERE = (
     BY_COLUMNS["thread"],
+    ResultColumn("function", "string", "", "the function it waited in, below the C library"),
     ResultColumn("line", "string", "", "innermost line of Python of the program's own"),
     ResultColumn("symbol", "string", "", "the native function it waited in"),
 )
@@ -87,6 +102,16 @@ IDLE = "idle"
 # What the columns of wakers are wanted of.
 _ENDED = {"waker": "ended_by", "waker_line": "ended_at"}
 NO_LINE = "outside Python"
+# What stands for stacks that have no such frame.
+_NONE = {
+    "line": NO_LINE,
+    "function": UNKNOWN,
+    "symbol": UNKNOWN,
+    "module": OUTSIDE,
+    "operator": NO_OPERATOR,
+}
+_OF_PYTHON = ("line", "function")
+_NOT_SEEN = -2
 _QUERY = """
     WITH folded AS (
         SELECT {columns}, {ended}, weight_ns, count, exact, idle AS is_idle FROM waits_found
@@ -178,7 +203,8 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
         name: values[is_wait] for name, values in columns.items() if not name.endswith(".names")
     }
     stack = places[is_wait]
-    inner, every = innermost(stacks, frames), frames.all()
+    inner = innermost(stacks, frames)
+    every = frames.all()
     table: dict[str, Any] = {name: rows[name] for name in ("weight_ns", "count", "exact", "idle")}
     table["state"] = _dictionary(rows["state"], [str(name) for name in columns["state.names"]])
     known = thread_names(reader)
@@ -189,21 +215,24 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
         table["phase"] = _dictionary(rows["phase"], [str(name) for name in columns["phase.names"]])
     if "step" in names:
         table["step"] = pa.array(rows["step"].astype(np.int64), mask=rows["step"] < 0)
-    for name, none in (
-        ("line", NO_LINE),
-        ("symbol", None),
-        ("module", OUTSIDE),
-        ("operator", NO_OPERATOR),
-    ):
-        if name in names:
-            numbers = inner.of(name, stack)
-            numbers[~inner.seen(stack) if name == "line" else stack < 0] = -2
-            found, at = np.unique(numbers, return_inverse=True)
-            texts = named(every, found, none or UNKNOWN)
-            table[name] = _dictionary(
-                at, [UNKNOWN if n == -2 else text for n, text in zip(found, texts, strict=True)]
-            )
+    for name in names:
+        if name in _NONE:
+            table[name] = _frames(inner, every, name, stack)
     return pa.table(table)
+
+
+def _frames(
+    inner: Innermost, every: list[StackFrame], name: str, stack: Ints
+) -> pa.DictionaryArray:
+    """The line, function, symbol, module or operator of each stack."""
+    numbers = inner.of(name, stack)
+    is_unknown = ~inner.seen(stack) if name in _OF_PYTHON else stack < 0
+    numbers[is_unknown] = _NOT_SEEN
+    found, at = np.unique(numbers, return_inverse=True)
+    call = labelled if name == "function" else named
+    texts = call(every, found, _NONE[name])
+    texts = [UNKNOWN if n == _NOT_SEEN else text for n, text in zip(found, texts, strict=True)]
+    return _dictionary(at, texts)
 
 
 def _threads(known: dict[int, str], tracks: Ints) -> pa.DictionaryArray:
