@@ -65,13 +65,14 @@ def top_functions(reader: Reader) -> TopFunctions | None:
             return None
         of_python_share = sum(row["self_share"] for row in rows if row["file"] is not None)
         if of_python_share > _OUTSIDE_MOST:
-            return _top(rows, name)
+            return TopFunctions(_heaviest(rows), name)
     every = symbols.build(reader).data.to_pylist()
     own = [row for row in every if _is_own(row)]
     if own:
         own.sort(key=lambda row: (-row["total_ns"], row["name"]))
-        return _top(own, "symbols", is_total=True)
-    return _top([row for row in every if row["self_ns"]], "symbols")
+        return TopFunctions(_heaviest(own), "symbols", is_total=True)
+    with_own_time = [row for row in every if row["self_ns"]]
+    return TopFunctions(_heaviest(with_own_time), "symbols")
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:
@@ -88,9 +89,8 @@ def _is_own(row: Mapping[str, Any]) -> bool:
     return not is_of_system
 
 
-def _top(rows: list[dict[str, Any]], table: str, is_total: bool = False) -> TopFunctions:
-    heaviest = tuple(_row(row) for row in rows[:MOST])
-    return TopFunctions(heaviest, table, is_total)
+def _heaviest(rows: list[dict[str, Any]]) -> tuple[FunctionRow, ...]:
+    return tuple(_row(row) for row in rows[:MOST])
 
 
 def _row(row: Mapping[str, Any]) -> FunctionRow:
