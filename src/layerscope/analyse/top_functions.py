@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 MOST = 10
+Rows = list[dict[str, Any]]
 # The interpreter, and the rows that stand for no function.
 _NO_FUNCTION = re.compile(r"/python3[\d.]*$|/libpython3|^outside ")
 # Where code starts.
@@ -75,7 +76,7 @@ def top_functions(reader: Reader) -> TopFunctions | None:
     return TopFunctions(_heaviest(with_own_time), "symbols")
 
 
-def _rows(result: Result) -> list[dict[str, Any]]:
+def _rows(result: Result) -> Rows:
     """Those with time of their own."""
     return [row for row in result.data.to_pylist() if row["self_ns"]]
 
@@ -89,8 +90,9 @@ def _is_own(row: Mapping[str, Any]) -> bool:
     return not is_of_system
 
 
-def _heaviest(rows: list[dict[str, Any]]) -> tuple[FunctionRow, ...]:
-    return tuple(_row(row) for row in rows[:MOST])
+def _heaviest(rows: Rows) -> tuple[FunctionRow, ...]:
+    heaviest = rows[:MOST]
+    return tuple(map(_row, heaviest))
 
 
 def _row(row: Mapping[str, Any]) -> FunctionRow:
