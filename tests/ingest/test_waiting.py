@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerscope.ingest.waiting import TEAM, WORK, deeper, evidence, states
+from layerscope.ingest.waiting import PYTHON, TEAM, WORK, deeper, evidence, states
 from layerscope.model.layers import WAITS
 from layerscope.rawfile import sampler_file as files
 
@@ -57,11 +57,11 @@ def state(
         (("start_thread", "thread_main", "pthreadpool_compute", "syscall"), "lock"),
         (("start_thread", "thread_main", "pthread_mutex_lock"), "lock"),
         (("main", "syscall"), "lock"),
-        (("main", "std::thread::join()", "__pthread_clockjoin_ex", "futex_wait"), "thread"),
-        (("main", "[libstdc++.so.6]", "pthread_join", "[libc.so.6]"), "thread"),
-        (("main", "pthread_join@GLIBC_2.34"), "thread"),
-        (("main", "std::jthread::join"), "thread"),
-        (("main", "pthread_timedjoin_np"), "thread"),
+        (("main", "std::thread::join()", "__pthread_clockjoin_ex", "futex_wait"), "join"),
+        (("main", "[libstdc++.so.6]", "pthread_join", "[libc.so.6]"), "join"),
+        (("main", "pthread_join@GLIBC_2.34"), "join"),
+        (("main", "std::jthread::join"), "join"),
+        (("main", "pthread_timedjoin_np"), "join"),
         (("main", "pthread_join", "destructor()", "pthread_mutex_lock"), "lock"),
         (("main", "joined", "pthread_cond_wait"), "lock"),
         (
@@ -126,13 +126,40 @@ def test_a_thread_that_openmp_began_belongs_to_its_team_and_one_that_calls_it_do
     assert not told("clone3", "start_thread", "worker(void*)", "GOMP_parallel", "work")
 
 
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        (("python main", "python Thread.join", "python Thread._wait_for_tstate_lock", "sem_wait"), "join"),
+        (("python Thread._wait_for_tstate_lock", "lock_PyThread_acquire_lock", "acquire_timed"), "join"),
+        (("python _wait_for_tstate_lock", "PyThread_acquire_lock_timed"), "join"),
+        (("python Thread.join", "ThreadHandle_join", "PyEvent_WaitTimed", "futex"), "join"),
+        (("python Thread.join", "python on_signal", "acquire_timed"), "lock"),
+        (("python Thread.join", "python Thread._wait_for_tstate_lock", "take_gil"), "gil"),
+        (("python Queue.join", "lock_PyThread_acquire_lock"), "lock"),
+        (("python work", "drop_gil", "pthread_cond_wait"), "gil"),
+        (("python work", "take_gil.constprop.0", "pthread_cond_timedwait"), "gil"),
+    ],
+)  # fmt: skip
+def test_python_waits_for_threads_by_its_own_locks(frames: tuple[str, ...], expected: str) -> None:
+    bits = 0
+    for frame in frames:
+        name = frame.removeprefix("python ")
+        layer = "python" if name != frame else "native"
+        bits = deeper(bits, evidence(name, layer))
+    found, _ = states(np.array([FUTEX]), np.array([-1]), np.array([False]), np.array([bits]))
+    assert WAITS[int(found[0])] == expected
+
+
 def test_many_stacks_at_once_tell_what_each_tells_alone() -> None:
-    around, own = (bits.ravel() for bits in np.meshgrid(np.arange(64), np.arange(64)))
+    around, own = (bits.ravel() for bits in np.meshgrid(np.arange(2048), np.arange(0, 2048, 31)))
 
     assert deeper(around, own).tolist() == [
         deeper(a, b) for a, b in zip(around.tolist(), own.tolist(), strict=True)
     ]
-    assert (evidence("entry_SYSCALL_64", "kernel"), evidence("take_gil", "python")) == (0, WORK)
+    assert (evidence("entry_SYSCALL_64", "kernel"), evidence("take_gil", "python")) == (
+        0,
+        WORK | PYTHON,
+    )
 
 
 def test_a_thread_that_could_run_waits_for_a_cpu_whatever_it_does() -> None:

@@ -4,12 +4,14 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 
 - **`preempted`**: it could run, but others had its CPU.
 - **`page_fault`**: it is in the kernel and in no system call.
-- **`gil`**: in the function of CPython that waits for the interpreter's lock.
+- **`gil`**: in a function of CPython that waits for the interpreter's lock, or for another thread
+  to take it.
 - **`pool`**: a thread of a pool (OpenMP, autograd, the framework's own, BLAS, pthreadpool), or one
   that serves gloo or the store of torchrun, that has no work. It is *idle*.
 - **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the
   runtime of OpenMP.
-- **`thread`**: in `pthread_join` or `std::thread::join`, waiting for a thread to end.
+- **`join`**: in `pthread_join`, `std::thread::join` or Python's `Thread.join`, waiting for a thread
+  to end.
 - **`sleep`**, **`yield`**: it asked for that.
 - **`pipe`**, **`socket`**, **`file`**, **`event`**: reading, writing or polling one of these.
 - **`lock`**: any other futex.
@@ -32,8 +34,17 @@ from layerscope.model.layers import WAITS
 # does WORK; TEAM: the thread belongs to OpenMP. pthreadpool's threads begin in a function that
 # others may call like it too; theirs waits by a system call of its own.
 GIL, BARRIER, POOL, TEAM, OPENMP, WORK, MAIN, PLAIN, JOIN = 1, 2, 4, 8, 16, 32, 64, 128, 256
+# A frame of Python; one that waits for a thread, which holds through all native functions that the
+# interpreter waits by.
+PYTHON, PYTHON_JOIN = 512, 1024
 _EVIDENCE = (
-    (GIL, re.compile(r"^(take_gil|PyEval_RestoreThread.*|_PyEval_AcquireLock.*)$")),
+    (
+        GIL,
+        re.compile(
+            r"^(take_gil|drop_gil|tstate_wait_attach|_PyThreadState_Attach|"
+            r"PyEval_RestoreThread|_PyEval_AcquireLock)"
+        ),
+    ),
     (BARRIER, re.compile(r"barrier|__kmp_(hyper|tree|dist)_|^gomp_.*_wait(_end)?$", re.IGNORECASE)),
     (
         POOL,
@@ -47,6 +58,8 @@ _EVIDENCE = (
     (JOIN, re.compile(r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b")),
     (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[.\]])")),
 )
+# Up to CPython 3.12 `Thread.join` waits there; names have no class before 3.11.
+_PYTHON_JOIN = re.compile(r"^Thread\.join$|(^|\.)_wait_for_tstate_lock$")
 # What waiting itself goes through, and where threads begin: nothing that a program does with its
 # time.
 _IS_NO_WORK = re.compile(
@@ -137,6 +150,8 @@ def evidence(name: str, layer: str = "native") -> int:
     Functions of the kernel are how a thread waits, not for what; all but native ones are what it
     does.
     """
+    if layer == "python":
+        return WORK | PYTHON | (PYTHON_JOIN if _PYTHON_JOIN.search(name) else 0)
     if layer != "native":
         return 0 if layer == "kernel" else WORK
     bits = sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
@@ -151,7 +166,10 @@ def deeper(around: Bits, own: Bits) -> Bits:
     """
     works = (own & WORK) // WORK  # 0 or 1
     begins_team = (own & OPENMP) // OPENMP * (1 - (around & WORK) // WORK)
-    told: Bits = works * (around & TEAM | WORK) + (1 - works) * (around | own | begins_team * TEAM)
+    in_python = (own & PYTHON) // PYTHON
+    joins = own & PYTHON_JOIN | (1 - in_python) * (around & PYTHON_JOIN)
+    working = works * (around & TEAM | WORK | joins)
+    told: Bits = working + (1 - works) * (around | own | begins_team * TEAM)
     return told
 
 
@@ -177,7 +195,7 @@ def states(
     found[on_futex] = _CODES["lock"]
     in_openmp = evidence_of_stack & (BARRIER | OPENMP) > 0
     found[on_futex & in_openmp] = _CODES["barrier"]
-    found[on_futex & (evidence_of_stack & JOIN > 0)] = _CODES["thread"]
+    found[on_futex & (evidence_of_stack & (JOIN | PYTHON_JOIN) > 0)] = _CODES["join"]
     # A library without names: what does no work inside of it has none to do.
     is_nameless = evidence_of_stack & (OPENMP | BARRIER | WORK) == OPENMP
     is_plain_pool = evidence_of_stack & (MAIN | PLAIN | WORK) == MAIN | PLAIN

@@ -84,7 +84,7 @@ WAITS = (
     "page_fault",
     "preempted",
     "child",
-    "thread",
+    "join",
     "other",
     "unknown",
 )

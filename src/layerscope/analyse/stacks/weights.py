@@ -38,7 +38,7 @@ _WAITS = {
     "page_fault": "waits for a page",
     "preempted": "preempted: no CPU was free",
     "child": "waits for a child",
-    "thread": "waits for a thread to end",
+    "join": "waits for a thread to end",
     "unknown": "waits: reason not recorded",
 }
 _WAITS_OTHERWISE = "waits"
