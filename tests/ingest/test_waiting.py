@@ -151,7 +151,7 @@ def test_python_waits_for_threads_by_its_own_locks(frames: tuple[str, ...], expe
 
 
 def test_many_stacks_at_once_tell_what_each_tells_alone() -> None:
-    around, own = (bits.ravel() for bits in np.meshgrid(np.arange(2048), np.arange(0, 2048, 31)))
+    around, own = (bits.ravel() for bits in np.meshgrid(np.arange(4096), np.arange(0, 4096, 31)))
 
     assert deeper(around, own).tolist() == [
         deeper(a, b) for a, b in zip(around.tolist(), own.tolist(), strict=True)

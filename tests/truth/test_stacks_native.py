@@ -78,3 +78,29 @@ def test_an_imbalance_of_openmp_is_a_wait_at_a_barrier(native_agent: Path, tmp_p
     assert [Path(row["file"] or "").name for row in lines] == ["imbalance.cpp"]
     ranges = recorded.rows(f"{ABOVE} SELECT DISTINCT name FROM framed WHERE layer = 'ranges'")
     assert ranges == [{"name": "imbalanced"}]
+
+
+@once_in_three
+def test_a_worker_of_a_stripped_runtime_waits_at_the_barrier_while_its_team_works(
+    tmp_path: Path,
+) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler (tried gcc)")
+    program = tmp_path / "team"
+    source = str(ROOT / "tests" / "programs" / "team.c")
+    command = [compiler, "-O1", "-g", "-fopenmp", "-o", str(program), source]
+    subprocess.run(command, check=True, timeout=120)
+
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    environment = os.environ | {"OMP_WAIT_POLICY": "passive"}
+    done = layerscope("run", "-o", "recording", "--", str(program), cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    recorded = Recorded(open_run(folder / "recording.layerscope"), 0, done.stdout, done.stderr)
+    waits = recorded.rows(
+        "SELECT state, sum(weight_ns) AS ns FROM samples JOIN tracks USING (track) "
+        "JOIN processes USING (process) WHERE samples.kind = 'offcpu' AND tid <> pid GROUP BY ALL"
+    )
+    seconds = {row["state"]: int(row["ns"]) / 1e9 for row in waits}
+    assert 0.6 < seconds["barrier"] < 1.4
+    assert 0.3 < seconds["pool"] < 0.9

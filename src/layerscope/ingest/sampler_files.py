@@ -20,6 +20,7 @@ from layerscope.ingest.process import SLACK_NS, IngestedProcess, TrackKeys
 from layerscope.ingest.sample_source import EVER, MOST_ROWS, SampledStacks, SampleSource
 from layerscope.ingest.spans import Columns
 from layerscope.ingest.stack_tree import NONE
+from layerscope.ingest.team_waits import at_barriers
 from layerscope.model.layers import SAMPLE_STATES, WAITS
 from layerscope.rawfile import sampler_file
 from layerscope.sources.raw.stacks import SampledFile
@@ -232,13 +233,14 @@ class Sampled(SampleSource):
         is_known = number != sampler_file.NONE
         stack[is_known] = np.array(self._stack_of, np.int64)[number[is_known]]
         evidence = np.array([*self.stacks.evidence, 0])[stack]
-        wait, is_idle = waiting.states(system_call, file, is_preempted, evidence)
+        wait, _ = waiting.states(system_call, file, is_preempted, evidence)
+        wait = at_barriers(columns, wait, evidence)
         is_wait = columns["kind"] == sampler_file.OFFCPU
         return {
             **columns,
             "stack": stack,
             "state": np.where(is_wait, _FIRST_WAIT + wait, _USER).astype(np.int32),
-            "idle": is_wait & is_idle,
+            "idle": is_wait & (wait == waiting.POOL_STATE),
             "evidence": evidence,
         }
 

@@ -9,7 +9,7 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 - **`pool`**: a thread of a pool (OpenMP, autograd, the framework's own, BLAS, pthreadpool), or one
   that serves gloo or the store of torchrun, that has no work. It is *idle*.
 - **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the
-  runtime of OpenMP.
+  runtime of OpenMP. Where the runtime has no names, `team_waits` tells that from `pool`.
 - **`join`**: in `pthread_join`, `std::thread::join` or Python's `Thread.join`, waiting for a thread
   to end.
 - **`sleep`**, **`yield`**: it asked for that.
@@ -37,6 +37,10 @@ GIL, BARRIER, POOL, TEAM, OPENMP, WORK, MAIN, PLAIN, JOIN = 1, 2, 4, 8, 16, 32, 
 # A frame of Python; one that waits for a thread, which holds through all native functions that the
 # interpreter waits by.
 PYTHON, PYTHON_JOIN = 512, 1024
+# The runtime of OpenMP was called by code of the program: the thread began a team.
+REGION = 2048
+# Of these a worker in a runtime without names has OPENMP alone.
+NAMELESS = OPENMP | BARRIER | WORK
 _EVIDENCE = (
     (
         GIL,
@@ -139,6 +143,8 @@ _CHILD = (56, 57, 58, 61, 247, 435)
 _POLL = (7, 23, 232, 270, 271, 281, 441)
 _NONE, _NOT_SEEN = -1, -2
 _CODES = {state: code for code, state in enumerate(WAITS)}
+# The one that is idle.
+POOL_STATE = _CODES["pool"]
 # By the kind of its file, as the sampler tells it (rawfile/sampler_file.py): none, pipe, socket,
 # file, terminal, event.
 _BY_FILE = tuple(_CODES[state] for state in ("other", "pipe", "socket", "file", "file", "event"))
@@ -168,8 +174,11 @@ def deeper(around: Bits, own: Bits) -> Bits:
     begins_team = (own & OPENMP) // OPENMP * (1 - (around & WORK) // WORK)
     in_python = (own & PYTHON) // PYTHON
     joins = own & PYTHON_JOIN | (1 - in_python) * (around & PYTHON_JOIN)
-    working = works * (around & TEAM | WORK | joins)
-    told: Bits = working + (1 - works) * (around | own | begins_team * TEAM)
+    begins_region = (own & OPENMP) // OPENMP * ((around & WORK) // WORK)
+    working = works * (around & (TEAM | REGION) | WORK | joins)
+    told: Bits = working + (1 - works) * (
+        around | own | begins_team * TEAM | begins_region * REGION
+    )
     return told
 
 
@@ -197,7 +206,7 @@ def states(
     found[on_futex & in_openmp] = _CODES["barrier"]
     found[on_futex & (evidence_of_stack & (JOIN | PYTHON_JOIN) > 0)] = _CODES["join"]
     # A library without names: what does no work inside of it has none to do.
-    is_nameless = evidence_of_stack & (OPENMP | BARRIER | WORK) == OPENMP
+    is_nameless = evidence_of_stack & NAMELESS == OPENMP
     is_plain_pool = evidence_of_stack & (MAIN | PLAIN | WORK) == MAIN | PLAIN
     can_be_pool = np.isin(system_call, (*_FUTEX, *_POLL))
     in_pool = can_be_pool & (evidence_of_stack & POOL > 0)
@@ -206,4 +215,4 @@ def states(
     found[on_futex & (evidence_of_stack & GIL > 0)] = _CODES["gil"]
     found[system_call == _NONE] = _CODES["page_fault"]
     found[is_preempted] = _CODES["preempted"]
-    return found, found == _CODES["pool"]
+    return found, found == POOL_STATE
