@@ -21,7 +21,7 @@ from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL
 from layerscope.model import units
 from layerscope.model.layers import OPERATORS, PRIMITIVES
-from layerscope.show.flame import Picture
+from layerscope.show.flame import Picture, labels
 from layerscope.show.flame.palette import css
 from layerscope.show.screen import printable
 
@@ -190,6 +190,9 @@ def _frame(graph: Graph, number: int) -> dict[str, Any]:
         "place": printable(frame.place),
         "layer": LAYERS[frame.layer],
     }
+    shorter = labels.forms(made["label"])[1:]
+    if shorter:
+        made["shorter"] = shorter
     if hot := graph.lines.get(number):
         made["hot"] = [[line, round(share, 4)] for line, share in hot]
     return made
@@ -228,8 +231,7 @@ def _frames(graph: Graph, drawn: Drawn) -> list[str]:
         )
         room = int((px - 6) / _LETTER_PX)
         if room >= _FEWEST_LETTERS:
-            label = printable(graph.frames[frame].label)
-            words = label if len(label) <= room else f"{label[: room - 1]}…"
+            words = labels.fitted(printable(graph.frames[frame].label), room)
             texts.append(f'<text x="{x + 4:.2f}" y="{y + ROW_PX - 5}">{_text(words)}</text>')
     return [
         '<g id="frames" role="tree" aria-label="frames">',

@@ -59,9 +59,13 @@
     while (j > i) j = parent[j];
     return j === i;
   }
-  function fitted(words, px) {
+  // The longest form of a label that there is room for; the shortest is cut.
+  function fitted(i, px) {
     const room = Math.floor((px - 6) / letter);
-    return room < 3 ? "" : words.length <= room ? words : words.slice(0, room - 1) + "…";
+    if (room < 3) return "";
+    const forms = [name(i), ...(about(i).shorter || [])];
+    const shortest = forms[forms.length - 1];
+    return forms.find(words => words.length <= room) || shortest.slice(0, room - 1) + "…";
   }
   function layout() {
     const scale = width / (total[zoomed] || 1), from = start[zoomed];
@@ -72,7 +76,7 @@
       const rect = rects[i], shown = around || (inside && px >= 0.1);
       rect.style.display = shown ? "" : "none";
       rect.classList.toggle("around", around);
-      const words = shown ? fitted(name(i), px) : "";
+      const words = shown ? fitted(i, px) : "";
       if (shown) {
         rect.setAttribute("x", x.toFixed(2));
         rect.setAttribute("width", Math.max(px, 0.1).toFixed(2));
