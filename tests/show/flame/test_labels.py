@@ -13,7 +13,7 @@ from layerscope.show.flame.labels import fitted, forms
     ("label", "shorter"),
     [
         ("<module> (train.py)", ["<module>"]),
-        ("Thread.run (threading.py)", ["Thread.run"]),
+        ("Thread.run (threading.py)", ["Thread.run", "run"]),
         (
             "autograd::engine::evaluate_function: ConvolutionBackward0",
             ["ConvolutionBackward0"],
@@ -31,6 +31,7 @@ from layerscope.show.flame.labels import fitted, forms
             ],
         ),
         ("at::native::(anonymous namespace)::copy", ["native::(anonymous namespace)::copy", "(anonymous namespace)::copy", "copy"]),
+        ("Net.layers.0.conv", ["layers.0.conv", "0.conv", "conv"]),
         ("main", []),
         ("operator<", []),
     ],

@@ -21,6 +21,7 @@ from layerscope.analyse.stacks.frame_filter import folded
 from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, FrameTable, StackFrame, told_apart
 from layerscope.analyse.stacks.groups import STEP, Groups
 from layerscope.analyse.stacks.innermost import functions
+from layerscope.analyse.stacks.openmp_workers import as_workers
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
 from layerscope.analyse.stacks.tree import (
     NONE,
@@ -170,6 +171,7 @@ def _graph(
         function = functions(frames).astype(np.int32)
         lines = _hot_lines(frames, function, frame, added_up(up, own[:, :1], levels)[:, 0])
         frame = function[frame]
+    frame = as_workers(up, frame, frames)
     up, frame, own = folded(up, frame, own, frames, look.layers, levels)
     del levels
     upright, _ = merged(up, frame, own, len(frames))

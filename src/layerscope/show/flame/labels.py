@@ -12,7 +12,8 @@ from layerscope.model.frameworks import backward_prefixes
 # The file of a function of Python, or the library of a native one.
 _FILE = re.compile(r" \([^()]+\)$")
 _ARGUMENTS = re.compile(r"(?<=[\w>])<[^<>]*>")
-_NAMESPACE = re.compile(r"^[\w~ ().]*::(?=.)")
+# Of a function in C++, and of a module or a method: what it lies in.
+_NAMESPACE = re.compile(r"^[\w~ ().]*::(?=.)|^[\w<>]+\.(?=[\w<])")
 
 
 @lru_cache(maxsize=4096)
