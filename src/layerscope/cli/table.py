@@ -35,6 +35,7 @@ _SHOWN = {
 }
 
 if TYPE_CHECKING:
+    from layerscope.analyse.result import Result
     from layerscope.analyse.tables import TableModule
     from layerscope.recording.reader import Reader
 
@@ -55,6 +56,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="functions, lines: of the program's own files alone, with what libraries did for them",
     )
+    parser.add_argument(
+        "--callers",
+        metavar="FUNCTION",
+        help="functions, symbols: what called FUNCTION, with the CPU time in it for each",
+    )
+    parser.add_argument(
+        "--callees",
+        metavar="FUNCTION",
+        help="functions, symbols: what FUNCTION called, with the CPU time in each",
+    )
     _output.add_choice(parser, top="spans: 15, else all; --csv, --json: all")
     _output.add_format(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
@@ -74,18 +85,33 @@ def run(arguments: argparse.Namespace) -> int:
     for_machines = _output.is_for_machines(arguments)
     top = module.TOP if arguments.top is None and not for_machines else arguments.top
     with Reader(open_run(path)) as reader:
-        result = select(
-            tables.build(reader, name, arguments.by, arguments.mine),
-            arguments.where,
-            arguments.sort,
-            top,
-        )
+        result = select(_built(reader, name, arguments), arguments.where, arguments.sort, top)
         _output.write(result, arguments, "table", str(path))
         following = _next_command(module, arguments.by) if result.rows else _SUMMARY
         following = following if _has_rows(reader, following) else _SUMMARY
     if not (arguments.quiet or for_machines):
         screen.tell(f"Next: {_of(where, following)}")
     return 0
+
+
+def _built(reader: Reader, name: str, arguments: argparse.Namespace) -> Result:
+    """The table, or what called or was called by one of its functions."""
+    from layerscope.analyse import tables
+    from layerscope.analyse.stacks import callers
+
+    asked = {
+        callers.CALLERS: arguments.callers,
+        callers.CALLEES: arguments.callees,
+        "by": arguments.by,
+        "mine": arguments.mine or None,
+    }
+    given = [option for option, value in asked.items() if value is not None]
+    if not {callers.CALLERS, callers.CALLEES}.intersection(given):
+        return tables.build(reader, name, arguments.by, arguments.mine)
+    if len(given) > 1:
+        raise UsageError(f"--{given[0]} cannot be combined with --{given[1]}")
+    direction = given[0]
+    return callers.build(reader, name, asked[direction], direction)
 
 
 def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:
