@@ -34,6 +34,7 @@ from layerscope.analyse.stacks.frames import (
 from layerscope.analyse.stacks.sample_reader import (
     CPU,
     Choice,
+    check_recorded,
     read_samples,
     read_stacks,
 )
@@ -65,6 +66,7 @@ def build(reader: Reader, table: str, name: str, direction: str) -> Result:
         raise UsageError(
             f"{table} has no --{direction}: it is for the tables functions and symbols"
         )
+    check_recorded(reader)
     frames = FrameTable()
     stacks = read_stacks(reader, frames)
     samples = read_samples(reader, stacks, frames, CPU, Choice())
