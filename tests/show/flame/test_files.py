@@ -159,6 +159,19 @@ def test_folded_of_a_comparison_has_before_and_now() -> None:
     ]
 
 
+def test_stacks_of_speedscope_are_in_the_order_of_a_walk_through_the_tree() -> None:
+    graph = graph_of(
+        sampled(
+            (("python a m.py:1",), 1),
+            (("python b m.py:2",), 2),
+            (("python a m.py:1", "python c m.py:3"), 3),
+            (("python b m.py:2", "python d m.py:4"), 4),
+        )
+    )
+    profile = json.loads(written(graph, ".speedscope.json"))["profiles"][0]
+    assert profile["weights"] in ([1, 3, 2, 4], [2, 4, 1, 3])
+
+
 def test_speedscope_files_keep_to_their_schema() -> None:
     for graph in (made(), odd()):
         found = json.loads(written(graph, ".speedscope.json"))

@@ -1,4 +1,5 @@
-"""A sampled profile for speedscope.app: one weight for each stack, the largest first.
+"""A sampled profile for speedscope.app: one weight for each stack, depth first, so that its view
+in the order of time shows the tree.
 
 Its format, https://www.speedscope.app/file-format-schema.json: `shared.frames` with name, file and
 line, and a profile of type `sampled` with `samples` (stacks as indices of frames, the outermost
@@ -10,10 +11,9 @@ from __future__ import annotations
 import json
 from typing import IO, Any
 
-import numpy as np
-
 from layerscope.analyse.result import NS
 from layerscope.analyse.stacks.frames import StackFrame
+from layerscope.analyse.stacks.tree import walk
 from layerscope.show.flame import Picture, Written
 
 SUFFIX = ".speedscope.json"
@@ -29,7 +29,8 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
     """
     graph, tree = picture.graph, picture.graph.tree
     weights = tree.own[:, 0]
-    nodes = np.flatnonzero(weights)
+    nodes = walk(tree)
+    nodes = nodes[weights[nodes] != 0]
     head = {
         "$schema": _SCHEMA,
         "exporter": "layerscope",
