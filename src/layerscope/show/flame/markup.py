@@ -18,6 +18,7 @@ from layerscope.analyse.result import NS
 from layerscope.analyse.stacks.flame_layout import WIDTH_PX, Drawn, vanished
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
+from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, WORDS, mark_of, marked_weights
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL
 from layerscope.model import units
 from layerscope.model.layers import OPERATORS, PRIMITIVES
@@ -36,6 +37,13 @@ _VANISHED = 5
 _STEPS = (0.1, 0.25, 0.5)
 ALL = "all"
 _ALL = {"label": ALL, "place": "", "layer": "everything"}
+# Stripes over the colour of the layer.
+_HATCHES = "".join(
+    f'<pattern id="hatch-{mark}" patternUnits="userSpaceOnUse" width="7" height="7" '
+    f'patternTransform="rotate({angle})"><rect class="{layer}" width="7" height="7"/>'
+    '<rect class="stripe" width="2" height="7"/></pattern>'
+    for mark, layer, angle in ((SPINNING, "native", 45), (UNKNOWN, "other", -45))
+)
 # What the whole is, and what it was counted in.
 _WHOLE = {
     CPU: ("of CPU time", "sample"),
@@ -53,11 +61,14 @@ def amount(graph: Graph, weight: float) -> str:
 
 
 def whole(graph: Graph) -> str:
-    """What the picture adds up to: `12.3 s of CPU time in 1,204 samples`."""
+    """What the picture adds up to: `12.3 s of CPU time in 1,204 samples, 1.2 s spinning`."""
     what, noun = _WHOLE[graph.kind]
     count = int(graph.tree.whole()[1])
     nouns = noun if count == 1 else f"{noun}s"
-    return f"{amount(graph, graph.whole)} {what} in {count:,} {nouns}"
+    marked = [
+        f", {amount(graph, weight)} {WORDS[mark]}" for mark, weight in marked_weights(graph).items()
+    ]
+    return f"{amount(graph, graph.whole)} {what} in {count:,} {nouns}{''.join(marked)}"
 
 
 def sentences(picture: Picture, drawn: Drawn) -> list[str]:
@@ -105,6 +116,7 @@ def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
         f"<title>{title}</title>",
         f"<desc>{about}</desc>",
         f"<style>\n{css()}\n{read('viewer.css')}</style>" if is_file else "",
+        _HATCHES,
         '<rect class="page" width="100%" height="100%"/>',
         f'<text class="title" x="10" y="26">{title}</text>',
         f'<text class="about" x="10" y="45">{about}</text>',
@@ -173,7 +185,8 @@ def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
     """The class of the colour of a drawn frame: its layer, or how it changed."""
     if graph.compared is None:
         frame = graph.frames[int(drawn.frame[place])]
-        return LAYERS[frame.layer]
+        mark = mark_of(frame)
+        return f"{LAYERS[frame.layer]} {mark}" if mark else LAYERS[frame.layer]
     change = float(drawn.change[place])
     if not drawn.sure[place] or not change:
         return "same"

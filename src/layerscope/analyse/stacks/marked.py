@@ -1,0 +1,67 @@
+"""Frames that do no work, and those that stand for what was not seen: both are hatched in flame
+graphs, which state their sums.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerscope.analyse.stacks.frames import KERNEL, NATIVE, StackFrame
+from layerscope.analyse.stacks.tree import Bools, Ints, by_level, nearest
+from layerscope.analyse.stacks.weights import UNKNOWN_STACK
+
+if TYPE_CHECKING:
+    from layerscope.analyse.stacks.graphs import Graph
+
+SPINNING, UNKNOWN = "spinning", "unknown"
+# What the sum of each is called.
+WORDS = {SPINNING: "spinning", UNKNOWN: "not known or cut"}
+# Waiting on the CPU: barriers and locks of the runtimes of OpenMP and of MKL, and spin locks. Of a
+# runtime without names all that it does itself is taken for waiting, which nearly all of it is.
+_SPINS = re.compile(
+    r"^(gomp_\w*(barrier|_wait|spin)|do_(spin|wait)$|__kmp_\w*(barrier|wait|yield)|kmp_flag|"
+    r"mkl_serv_\w*(yield|barrier|wait)|_*sched_yield$|_*pthread_spin_lock|"
+    r"\[lib(gomp|i?omp5?)[-.\]])"
+)
+# The frame in place of callers that are not known (`ingest.frames.CUT`).
+_CUT = "[outer frames not known]"
+
+
+def mark_of(frame: StackFrame) -> str | None:
+    """SPINNING, UNKNOWN, or None for all that is neither."""
+    if frame == UNKNOWN_STACK or frame.name == _CUT:
+        return UNKNOWN
+    if frame.layer == NATIVE and _SPINS.search(frame.name):
+        return SPINNING
+    return None
+
+
+def marked_weights(graph: Graph) -> dict[str, int]:
+    """The weight of each mark that a flame graph has: of what is cut with all in it, of spinning
+    what no other function has, but the kernel's part of it.
+    """
+    tree, frames = graph.upright, graph.frames
+    if not len(tree):
+        return {}
+    marks = [mark_of(frame) for frame in frames]
+    levels = by_level(tree.parent)
+    own = tree.own[:, 0]
+    is_cut = np.array([mark == UNKNOWN for mark in marks])[tree.frame]
+    spins = np.array([mark == SPINNING for mark in marks])[tree.frame]
+    in_kernel = np.array([frame.layer == KERNEL for frame in frames])[tree.frame]
+    of_spinning = _with_kernel(tree.parent, spins, in_kernel, levels)
+    found = {
+        SPINNING: int(own[of_spinning].sum()),
+        UNKNOWN: int(own[nearest(tree.parent, is_cut, levels) >= 0].sum()),
+    }
+    return {mark: weight for mark, weight in found.items() if weight}
+
+
+def _with_kernel(up: Ints, chosen: Bools, in_kernel: Bools, levels: list[Ints]) -> Bools:
+    """Those chosen, and what they do in the kernel."""
+    outside = nearest(up, ~in_kernel, levels)
+    is_there: Bools = (outside >= 0) & np.append(chosen, False)[outside]
+    return is_there
