@@ -36,6 +36,7 @@ def state(
         (("gomp_thread_start", "kernel", "gomp_team_barrier_wait_end"), "barrier"),
         (("clone3", "start_thread", "[libgomp.so.1.0.0]", "work", "[libgomp.so.1.0.0]"), "barrier"),
         (("clone3", "start_thread", "[libgomp.so.1.0.0]", "[libgomp.so.1.0.0]"), "pool"),
+        (("clone3", "start_thread", "[libgomp-24e2ab19.so.1.0.0]"), "pool"),
         (
             (
                 "clone3",

@@ -34,6 +34,7 @@ from layerscope.analyse.resources import (
     switches,
 )
 from layerscope.analyse.shapes import has_shapes
+from layerscope.analyse.stacks.spinning import spinning_share
 from layerscope.analyse.step_times import (
     Array,
     Arrays,
@@ -136,6 +137,8 @@ class Summary:
     onednn: OneDnn | None = None
     failures: list[Failure] = field(default_factory=list)
     generation: Generation | None = None
+    # The part of all CPU time in which threads waited on their CPU; None: not sampled.
+    spinning_share: float | None = None
 
 
 def summarise(reader: Reader) -> Summary:
@@ -177,6 +180,7 @@ def summarise(reader: Reader) -> Summary:
         ),
         failures=steps.failures,
         generation=generation(reader, steps),
+        spinning_share=spinning_share(reader),
     )
 
 

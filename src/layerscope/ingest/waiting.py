@@ -60,7 +60,7 @@ _EVIDENCE = (
     (MAIN, re.compile(r"^thread_main$")),
     (PLAIN, re.compile(r"^syscall$")),
     (JOIN, re.compile(r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b")),
-    (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[.\]])")),
+    (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[-.\]])")),
 )
 # Up to CPython 3.12 `Thread.join` waits there; names have no class before 3.11.
 _PYTHON_JOIN = re.compile(r"^Thread\.join$|(^|\.)_wait_for_tstate_lock$")

@@ -14,12 +14,13 @@ from layerscope.model import units
 _LEAST_SHARE = 0.01
 _LEAST_WAITING = 0.02
 _LEAST_BYTES = 1_000_000
-# Waiting for a CPU, as a part of the CPU time.
+# Spinning, and waiting for a CPU, as parts of the CPU time.
+_LEAST_SPINNING = 0.05
 _LEAST_DELAY = 0.1
 # A peak this much above what is held at the end is worth saying.
 _HIGH = 1.1
 # The states of a thread that waits, see `ingest.waiting`.
-_WAITS = {
+WAITS = {
     "preempted": "runnable but waiting for a CPU (contention)",
     "gil": "waiting for the GIL",
     "lock": "waiting for locks",
@@ -33,7 +34,7 @@ _WAITS = {
     "event": "waiting for events",
     "page_fault": "waiting for page faults from disk",
     "child": "waiting for child processes",
-    "thread": "waiting for threads to end",
+    "join": "waiting for threads to end",
     "other": "waiting for other reasons",
     "unknown": "waiting, too short to see why",
 }
@@ -53,6 +54,9 @@ def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
         if resources.kernel_ns is not None:
             busy += f", {units.duration(resources.kernel_ns)} in the kernel"
         yield f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}"
+    if summary.spinning_share is not None and summary.spinning_share >= _LEAST_SPINNING:
+        share = f"{100 * summary.spinning_share:.0f} %"
+        yield f"{share} of the CPU time is spinning: threads wait without giving up the CPU"
     switches = summary.switches
     if switches is not None:
         per_switch = f" a {noun}" if noun and switches.per_step else whole_run
@@ -133,7 +137,7 @@ def thread_line(summary: Summary, noun: str) -> str:
         if times.threads > 1:
             whose = f"{times.threads} {kind} threads"
     waits = [
-        f"{share:.0%} {_WAITS.get(state, state)}"
+        f"{share:.0%} {WAITS.get(state, state)}"
         for state, share in times.waits
         if share >= _LEAST_SHARE
     ]

@@ -25,7 +25,7 @@ _REORDER = "reorder"
 # Of the larger CPU time or duration, the least difference of a time that is told; and of counts the
 # least ratio, and how many of them there must be in a step.
 _TIME_SHARE, _COUNT_RATIO, _FEWEST = 0.03, 1.5, 5.0
-_WAITED_FOR = {
+WAITED_FOR = {
     "barrier": "at barriers of OpenMP",
     "lock": "for locks",
     "pool": "for work from a pool",
@@ -38,7 +38,7 @@ _WAITED_FOR = {
     "socket": "for sockets",
     "event": "for events",
     "child": "for other processes",
-    "thread": "for threads to end",
+    "join": "for threads to end",
     "gil": "for Python's lock (GIL)",
 }
 
@@ -78,7 +78,7 @@ def figures(reader: Reader) -> Figures:
             sum(row["self_ns"] for row in spins if _YIELD.search(row["name"] or "")) / count
         )
         for row in _rows(reader, "waits"):
-            if row["state"] in _WAITED_FOR and (not times or row["step"] in measured):
+            if row["state"] in WAITED_FOR and (not times or row["step"] in measured):
                 found.waits_ns[row["state"]] = (
                     found.waits_ns.get(row["state"], 0.0) + row["total_ns"] / count
                 )
@@ -162,7 +162,7 @@ def _times(a: Figures, b: Figures, whole_ns: float, of: str) -> Iterator[tuple[f
         ),
     ]
     for state in sorted(a.waits_ns.keys() | b.waits_ns.keys()):
-        words = _WAITED_FOR[state]
+        words = WAITED_FOR[state]
         about.append(
             (
                 a.waits_ns.get(state, 0.0),

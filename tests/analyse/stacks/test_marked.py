@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from layerscope.analyse.stacks import weights
 from layerscope.analyse.stacks.frames import NATIVE, PYTHON, StackFrame
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, mark_of, marked_weights
+from layerscope.analyse.stacks.spinning import spinning_share
 from layerscope.ingest.frames import CUT
-from tests.analyse.stacks.made import graph_of, sampled
+from layerscope.model.layers import WAITS
+from layerscope.show import resource_lines
+from layerscope.tune import why
+from tests.analyse.stacks.made import graph_of, opened, sampled
+from tests.recordings import Recording
 
 
 @pytest.mark.parametrize(
@@ -42,3 +48,29 @@ def test_callers_that_are_not_known_are_marked() -> None:
 
 def test_a_graph_without_marks_has_no_sums() -> None:
     assert marked_weights(graph_of(sampled((("python a m.py:1",), 1)))) == {}
+
+
+def test_the_share_of_spinning_is_one_of_all_cpu_time() -> None:
+    recording = sampled(
+        (("native main app", "native work app"), 60),
+        (("native main app", "native do_spin libgomp.so"), 30),
+        (("native main app", "native do_spin libgomp.so", "kernel yield"), 10),
+    )
+    key = recording.add_stack("native main app", "native do_spin libgomp.so")
+    recording.add_sample(key, 1000, kind="offcpu", state="barrier", exact=True)
+    with opened(recording) as reader:
+        assert spinning_share(reader) == 0.4
+
+
+def test_without_samples_the_share_of_spinning_is_not_known() -> None:
+    with opened(Recording()) as reader:
+        assert spinning_share(reader) is None
+
+
+def test_every_reason_to_wait_has_words_wherever_waits_are_described() -> None:
+    for words in (
+        weights.WORDS_OF_WAITS | {"other": ""},
+        resource_lines.WAITS,
+        why.WAITED_FOR | dict.fromkeys(("other", "unknown")),
+    ):
+        assert set(WAITS) <= set(words)

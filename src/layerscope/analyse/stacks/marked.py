@@ -52,7 +52,7 @@ def marked_weights(graph: Graph) -> dict[str, int]:
     is_cut = np.array([mark == UNKNOWN for mark in marks])[tree.frame]
     spins = np.array([mark == SPINNING for mark in marks])[tree.frame]
     in_kernel = np.array([frame.layer == KERNEL for frame in frames])[tree.frame]
-    of_spinning = _with_kernel(tree.parent, spins, in_kernel, levels)
+    of_spinning = with_kernel(tree.parent, spins, in_kernel, levels)
     found = {
         SPINNING: int(own[of_spinning].sum()),
         UNKNOWN: int(own[nearest(tree.parent, is_cut, levels) >= 0].sum()),
@@ -60,7 +60,7 @@ def marked_weights(graph: Graph) -> dict[str, int]:
     return {mark: weight for mark, weight in found.items() if weight}
 
 
-def _with_kernel(up: Ints, chosen: Bools, in_kernel: Bools, levels: list[Ints]) -> Bools:
+def with_kernel(up: Ints, chosen: Bools, in_kernel: Bools, levels: list[Ints]) -> Bools:
     """Those chosen, and what they do in the kernel."""
     outside = nearest(up, ~in_kernel, levels)
     is_there: Bools = (outside >= 0) & np.append(chosen, False)[outside]

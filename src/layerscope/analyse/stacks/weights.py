@@ -24,7 +24,7 @@ from layerscope.analyse.stacks.tree import (
 UNKNOWN_STACK = StackFrame(OTHER, "stack not known")
 IDLE = " (idle)"
 # `samples.state` of waits, in words.
-_WAITS = {
+WORDS_OF_WAITS = {
     "gil": "waits for the GIL",
     "lock": "waits for a lock",
     "barrier": "waits at a barrier",
@@ -127,7 +127,7 @@ def _weights(samples: SampleColumns, counted: Bools | None) -> Ints:
 
 
 def _wait(state: str, is_idle: bool) -> StackFrame:
-    name = _WAITS.get(state, _WAITS_OTHERWISE)
+    name = WORDS_OF_WAITS.get(state, _WAITS_OTHERWISE)
     if is_idle:
         name += IDLE
     return StackFrame(WAITS, name)
