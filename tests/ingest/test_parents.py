@@ -231,3 +231,25 @@ def test_tracks_share_the_keys_and_nothing_else(
     assert len(set(seen)) == len(seen)
     for spans, _ in several:
         assert all(span.told == (span.parent.key if span.parent else -1) for span in spans)
+
+
+def test_time_behind_a_parent_that_is_gone_lies_in_no_span_that_began_later() -> None:
+    """The third outlives the second, which went with an earlier batch, and ends before the late one
+    begins; that has not ended yet when the third comes.
+    """
+
+    def span(start: int, end: int, depth: int, parent: Span | None) -> Span:
+        made = Span(start, depth, parent)
+        made.end = end
+        return made
+
+    outermost = span(0, 100, 0, None)
+    first = span(5, 12, 1, outermost)
+    second = span(8, 30, 2, first)
+    third = span(10, 60, 3, second)
+    late = span(65, 95, 1, outermost)
+    inside_late = span(70, 78, 2, late)
+
+    nest([outermost, first, second, third, late, inside_late], [30, 80, 100])
+    assert late.self_ns == 30 - 8
+    assert outermost.self_ns == 100 - (60 - 5) - 30

@@ -224,14 +224,15 @@ class TrackNesting:
 
     def _find_awaited(self, here: _DepthLevel, rows: np.ndarray, below: int) -> None:
         """The innermost awaited span above the level `below` lies around these spans, if nothing of
-        the batch does.
+        the batch does. One that had its first child later began later.
         """
         for level in range(below - 1, -1, -1):
-            if level in self._awaited:
-                here.around[rows] = np.where(
-                    here.around[rows] == NONE, _awaited_at(level), here.around[rows]
-                )
-                return
+            awaited = self._awaited.get(level)
+            if awaited is None:
+                continue
+            inside = rows & (here.start >= awaited.first_child_ns)
+            around = here.around[inside]
+            here.around[inside] = np.where(around == NONE, _awaited_at(level), around)
 
     def _charge(self, here: _DepthLevel, batch: _Batch) -> None:
         """Take the time of each span from the self time of the nearest span of its layer around it.
