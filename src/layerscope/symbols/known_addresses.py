@@ -26,7 +26,7 @@ ROW = np.dtype(
 # Magic, checksum of all that follows, rows, the texts about files beside.
 _HEADER = struct.Struct("<8sIII")
 # A change of how names are made, such as of `short_names`, needs another number.
-_MAGIC = b"LSNAMES1"
+_MAGIC = b"LSNAMES2"
 _ADDRESSES_MOST = 1 << 18
 
 

@@ -20,6 +20,7 @@ from layerscope.symbols.elf_file import DYNSYM, SYMTAB, Content, Damaged, Elf, b
 from layerscope.symbols.kept import LINES_LEAST, SYMBOLS_LEAST, Kept
 from layerscope.symbols.plt import Stubs
 from layerscope.symbols.symbol_table import SymbolTable
+from layerscope.symbols.unwind_starts import names_by_start
 
 
 class FoundInObject(NamedTuple):
@@ -78,6 +79,11 @@ class ObjectTables:
         for place, address in enumerate(addresses.tolist()):
             if not result[place] and (name := stubs.name(address)):
                 result[place] = f"{name}@plt"
+        open_ = np.array([place for place, name in enumerate(result) if not name], np.int64)
+        if len(open_):
+            by_start = names_by_start(elf, self.path.name, addresses[open_])
+            for place, name in zip(open_.tolist(), by_start, strict=True):
+                result[place] = name
         return result
 
     def _lines(

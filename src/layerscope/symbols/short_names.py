@@ -29,6 +29,8 @@ def short(name: str) -> str:
     namespace)::foo<float>(at::Tensor&)::{lambda(int)#1}::operator()(int) const` becomes
     `at::native::foo::{lambda}::operator()`. What is no such name stays as it is.
     """
+    if name.startswith("["):  # a place in a file without names
+        return name
     text = _RUST_HASH.sub("", _ABI_TAG.sub("", _CLONE.sub("", name)))
     text = (
         text.replace("(anonymous namespace)::", "")
