@@ -21,14 +21,21 @@ class Costs:
         self.at_s = 0.0
         self.rates: list[tuple[float, int]] = []
 
-    def run(self, seconds: int, stacks: float, others: float = 0.0, program: float = 1.0) -> None:
-        """Use CPU time: `stacks` and `others` are shares of the program's, the first at the rate
-        that was asked for.
+    def run(
+        self,
+        seconds: int,
+        stacks: float,
+        others: float = 0.0,
+        program: float = 1.0,
+        fixed: float = 0.0,
+    ) -> None:
+        """Use CPU time: `stacks`, at 99 Hz, `others` and what stacks cost at any rate (`fixed`) are
+        shares of the program's.
         """
         for _ in range(seconds):
             self.at_s += 1
             ns = program * SECOND_NS
-            of_stacks = stacks * self.control.hz / 99 * ns
+            of_stacks = (stacks * self.control.hz / 99 + fixed) * ns
             self.used = self.used.plus(Used(round(ns), round(of_stacks), round(others * ns)))
             if self.control.look(self.at_s, self.used):
                 self.rates.append((self.at_s, self.control.hz))
@@ -78,6 +85,26 @@ def test_no_samples_are_lost_where_stacks_are_not_what_costs() -> None:
     one.run(60, stacks=0.01, others=0.2)
     assert one.rates == []
     assert one.control.whole.share == pytest.approx(0.21)
+
+
+def test_a_lower_rate_that_saves_nothing_is_taken_back() -> None:
+    one = Costs(0.05)
+    one.run(600, stacks=0.002, fixed=0.08)
+    assert [hz for _, hz in one.rates] == [49, 99]
+
+
+def test_a_program_that_does_something_else_is_measured_again() -> None:
+    one = Costs(0.05)
+    one.run(60, stacks=0.002, fixed=0.08)
+    assert one.control.hz == 99
+    one.run(60, stacks=0.2)
+    assert one.control.hz == 24
+
+
+def test_the_rate_is_not_lowered_for_the_rest_of_a_saving() -> None:
+    one = Costs(0.03)
+    one.run(600, stacks=0.03, fixed=0.01, others=0.02)
+    assert [hz for _, hz in one.rates] == [49, 24]
 
 
 def test_the_rate_goes_up_again_where_there_is_room() -> None:

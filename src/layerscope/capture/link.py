@@ -330,7 +330,12 @@ class DrainerLink:
 
 def _published(handed: list[tuple[Message, int]]) -> int:
     """Records that one process has made."""
-    return sum(ring_counts(fd)[0] for message, fd in handed if message["type"] == SEND_RING)
+    count = 0
+    for message, fd in handed:
+        if message["type"] == SEND_RING:
+            published, _ = ring_counts(fd)
+            count += published
+    return count
 
 
 def _send_all(control: socket.socket, messages: collections.deque[tuple[Message, int]]) -> None:

@@ -8,7 +8,7 @@ import re
 from layerscope.capture.sampler import HZ, MOST_HZ
 from layerscope.model.errors import UsageError, did_you_mean
 from layerscope.model.layers import MODULES, PRIMITIVES, STACKS
-from layerscope.session.budget import DEFAULT_SHARE, Wish
+from layerscope.session.budget import DEFAULT_SHARE, BudgetOptions
 from layerscope.session.requested_layers import ALWAYS, DEFAULT, ON_REQUEST, VERBOSE
 
 
@@ -82,12 +82,12 @@ def rate_of(arguments: argparse.Namespace, layers: frozenset[str]) -> int:
     return rate
 
 
-def budget_of(arguments: argparse.Namespace, layers: frozenset[str]) -> Wish | None:
+def budget_of(arguments: argparse.Namespace, layers: frozenset[str]) -> BudgetOptions | None:
     """What the recording may cost; None: whatever it does. UsageError when that cannot be meant."""
     text = arguments.budget
     if text is None:
         is_free = STACKS not in layers or arguments.rate is not None
-        return None if is_free else Wish(DEFAULT_SHARE)
+        return None if is_free else BudgetOptions(DEFAULT_SHARE)
     if text.strip().lower() == "none":
         return None
     if STACKS not in layers:
@@ -100,7 +100,7 @@ def budget_of(arguments: argparse.Namespace, layers: frozenset[str]) -> Wish | N
         raise UsageError(
             f"--budget {text}: give a percentage above 0 and up to 100, such as 3%, or none"
         )
-    return Wish(share, is_asked=True)
+    return BudgetOptions(share, is_asked=True)
 
 
 def _words(text: str) -> list[str]:

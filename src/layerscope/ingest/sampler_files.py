@@ -226,9 +226,10 @@ class Sampled(SampleSource):
 
     def _rates(self, rows: np.ndarray, kind: np.ndarray) -> np.ndarray:
         """How often samples were taken; the files of earlier versions have one rate for all."""
-        one_hz = self.file.settings.get("hz", NONE)
-        rate_hz = np.where(rows["file"] > 0, rows["file"].astype(np.int32), np.int32(one_hz))
-        return np.where(kind == sampler_file.CPU, rate_hz, NONE)
+        rate_hz = rows["file"].astype(np.int32)
+        rate_hz[rate_hz == 0] = self.file.settings.get("hz", NONE)
+        rate_hz[kind != sampler_file.CPU] = NONE
+        return rate_hz
 
     def with_names(self, columns: Columns) -> Columns:
         """The columns that names of functions decide, instead of what they follow from."""

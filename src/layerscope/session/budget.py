@@ -35,6 +35,8 @@ AT_ONCE = 2.0
 LEAST_WINDOWS = 2
 # A lower rate must save a fifth of the budget: else it loses samples for nothing.
 LEAST_SAVING = 0.2
+# The program does something else where its stacks cost so much more than at the last change.
+ANOTHER = 1.5
 # The rate goes up where the recording would then still be well below the budget.
 ROOM = 0.8
 LEAST_HZ = 10
@@ -44,7 +46,7 @@ _CPU_CLOCK = 2  # CPUCLOCK_SCHED of the kernel: of all threads, exact
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BudgetOptions:
     """A budget: the `share` of the program's CPU time, and whether the user asked for it."""
 
     share: float
@@ -97,6 +99,9 @@ class RateControl:
             self._rates.append(half if half > LEAST_HZ * 5 // 4 else LEAST_HZ)
         self._begun: tuple[float, Used] | None = None
         self._windows: collections.deque[Used] = collections.deque(maxlen=WINDOWS)
+        self._before: tuple[int, float] | None = None  # the last rate, and the stacks' share then
+        # What one sample a second more costs, as the last change has shown, and the stacks' share.
+        self._learned: tuple[float, float] | None = None
 
     def is_due(self, at_s: float) -> bool:
         """Whether a measurement could end now, in seconds since the program began."""
@@ -115,27 +120,47 @@ class RateControl:
         self._begun = at_s, used
         self._windows.append(window)
         self.whole = self.whole.plus(window)
-        hz = self._next_hz()
+        recent = Used()
+        for one in self._windows:
+            recent = recent.plus(one)
+        hz = self._next_hz(recent)
         if hz == self.hz:
             return False
+        self._before = self.hz, recent.stacks_share
         self.hz = hz
         self._windows.clear()
         return True
 
-    def _next_hz(self) -> int:
-        recent = Used()
-        for window in self._windows:
-            recent = recent.plus(window)
+    def _next_hz(self, recent: Used) -> int:
         at = self._rates.index(self.hz)
-        is_known = len(self._windows) >= LEAST_WINDOWS
-        if recent.share > self.share * (1 if is_known else AT_ONCE):
-            lower = self._rates[min(at + 1, len(self._rates) - 1)]
-            saved = recent.stacks_share * (1 - lower / self.hz)
-            return lower if saved >= LEAST_SAVING * self.share else self.hz
         higher = self._rates[max(at - 1, 0)]
-        then = recent.share + recent.stacks_share * (higher / self.hz - 1)
-        has_room = len(self._windows) == WINDOWS and then < ROOM * self.share
-        return higher if has_room else self.hz
+        lower = self._rates[min(at + 1, len(self._rates) - 1)]
+        is_known = len(self._windows) >= LEAST_WINDOWS
+        of_hz = self._of_hz(recent, is_known)
+        given_up = of_hz * (higher - self.hz)
+        least = LEAST_SAVING * self.share
+        if recent.share > self.share * (1 if is_known else AT_ONCE):
+            if of_hz * (self.hz - lower) >= least:
+                return lower
+            # A part of the sampler's cost is no sample's: where that is all, nothing is saved.
+            return higher if is_known and given_up < least / 2 else self.hz
+        has_room = recent.share + given_up < ROOM * self.share
+        return higher if has_room and len(self._windows) == WINDOWS else self.hz
+
+    def _of_hz(self, recent: Used, is_known: bool) -> float:
+        """What one sample a second more costs, as a share of the program's CPU time: at most all
+        that stacks cost, for each.
+        """
+        most = recent.stacks_share / self.hz
+        if is_known and self._before is not None:
+            before_hz, before_share = self._before
+            slope = (before_share - recent.stacks_share) / (before_hz - self.hz)
+            self._learned, self._before = (max(slope, 0.0), recent.stacks_share), None
+        if self._learned is None:
+            return most
+        slope, then_share = self._learned
+        is_another = recent.stacks_share > ANOTHER * then_share
+        return most if is_another else min(slope, most)
 
 
 def cpu_ns_of(pid: int) -> int | None:
@@ -168,14 +193,14 @@ class Spent:
 
 
 class Budget:
-    """Keeps the recording of `session` within `wish`, as far as stacks are what it costs."""
+    """Keeps the recording of `session` within `asked`, as far as stacks are what it costs."""
 
-    def __init__(self, wish: Wish, session: Recorder, converter: Converter) -> None:
-        self._wish = wish
+    def __init__(self, asked: BudgetOptions, session: Recorder, converter: Converter) -> None:
+        self._asked = asked
         self._session = session
         self._converter = converter
         self._sampler = session.sampler
-        self._control = RateControl(wish.share, self._sampler.hz if self._sampler else LEAST_HZ)
+        self._control = RateControl(asked.share, self._sampler.hz if self._sampler else LEAST_HZ)
         self._of_sampler, self._of_others = Spent(), Spent()
         self._changes: list[tuple[float, int]] = []  # seconds since the beginning, rate from then
         if self._sampler is not None:
@@ -206,7 +231,7 @@ class Budget:
     def finish(self) -> None:
         """The program has ended: say where the budget that was asked for was not enough."""
         whole = self._control.whole
-        if self._wish.is_asked and whole.share > self._wish.share:
+        if self._asked.is_asked and whole.share > self._asked.share:
             self._say(EXCEEDED, self._exceeded(whole))
 
     def _say(self, code: str, problem: Problem) -> None:
@@ -222,7 +247,7 @@ class Budget:
         if rates:
             between = "then at " if len(later) <= _MOST_SAID else "after more changes at "
             what += f", {between}{', '.join(rates)}"
-        share = self._wish.share
+        share = self._asked.share
         what += f", to keep the recording's own CPU time below {_percent(share)} of the program's"
         remedy = f"--budget {_percent(2 * share)} keeps more of them, --budget none all"
         lost = "samples of that time: sums are as exact, but rare functions are seen less"
@@ -231,7 +256,7 @@ class Budget:
     def _exceeded(self, whole: Used) -> Problem:
         what = (
             f"the recording's own CPU time was {_percent(whole.share)} of the program's while that "
-            f"ran, above the budget of {_percent(self._wish.share)}: stacks took "
+            f"ran, above the budget of {_percent(self._asked.share)}: stacks took "
             f"{_percent(whole.stacks_share)}, and only their rate follows it"
         )
         return Problem(OPERATORS, EXCEEDED, what, "record fewer layers (--without)")

@@ -24,7 +24,7 @@ from layerscope.rawfile.windows import RequestedWindow
 from layerscope.recording.run import (
     Run,
 )
-from layerscope.session.budget import Budget, Wish
+from layerscope.session.budget import Budget, BudgetOptions
 from layerscope.session.command import program_command, program_name
 from layerscope.session.converter import Converter
 from layerscope.session.create import create, discard, shown
@@ -51,7 +51,7 @@ class RunOptions:
     layers: frozenset[str]
     rate_hz: int
     size: dict[str, Any]
-    budget: Wish | None = None
+    budget: BudgetOptions | None = None
     window: RequestedWindow | None = None
     output: str = ""
     ranks: str = ""
