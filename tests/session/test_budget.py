@@ -35,8 +35,8 @@ class Costs:
         for _ in range(seconds):
             self.at_s += 1
             ns = program * SECOND_NS
-            of_stacks = (stacks * self.control.hz / 99 + fixed) * ns
-            self.used = self.used.plus(Used(round(ns), round(of_stacks), round(others * ns)))
+            of_samples = stacks * self.control.hz / 99 * ns
+            self.used = self.used.plus(Used(*map(round, (ns, fixed * ns, of_samples, others * ns))))
             if self.control.look(self.at_s, self.used):
                 self.rates.append((self.at_s, self.control.hz))
 
@@ -103,7 +103,7 @@ def test_a_program_that_does_something_else_is_measured_again() -> None:
 
 def test_the_rate_is_not_lowered_for_the_rest_of_a_saving() -> None:
     one = Costs(0.03)
-    one.run(600, stacks=0.03, fixed=0.01, others=0.02)
+    one.run(600, stacks=0.03, fixed=0.01, others=0.04)
     assert [hz for _, hz in one.rates] == [49, 24]
 
 

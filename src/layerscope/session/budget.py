@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from layerscope.capture.recorder import Recorder
 from layerscope.model.events import Problem
@@ -33,8 +33,8 @@ WINDOWS = 5
 # Above twice the budget one measurement is enough to lower the rate.
 AT_ONCE = 2.0
 LEAST_WINDOWS = 2
-# A lower rate must save a fifth of the budget: else it loses samples for nothing.
-LEAST_SAVING = 0.2
+# A lower rate must save a tenth of the cost: else it loses samples for nothing.
+LEAST_SAVING = 0.1
 # The program does something else where its stacks cost so much more than at the last change.
 ANOTHER = 1.5
 # The rate goes up where the recording would then still be well below the budget.
@@ -55,35 +55,39 @@ class BudgetOptions:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """CPU time in ns: of the `program` itself, of its recording by `stacks` and by all `others`."""
+    """CPU time in ns: of the `program` itself, of stacks by the `sampler` and by the `handlers` in
+    the program, and of all `others` of the recording.
+    """
 
     program: int = 0
-    stacks: int = 0
+    sampler: int = 0
+    handlers: int = 0
     others: int = 0
 
     def since(self, before: Used) -> Used:
         """What was used after `before`."""
-        return Used(
-            max(self.program - before.program, 0),
-            max(self.stacks - before.stacks, 0),
-            max(self.others - before.others, 0),
-        )
+        pairs = zip(astuple(self), astuple(before), strict=True)
+        return Used(*(max(now - then, 0) for now, then in pairs))
 
     def plus(self, more: Used) -> Used:
         """Both together."""
-        return Used(
-            self.program + more.program, self.stacks + more.stacks, self.others + more.others
-        )
+        pairs = zip(astuple(self), astuple(more), strict=True)
+        return Used(*(one + other for one, other in pairs))
 
     @property
     def share(self) -> float:
         """Of the recording, in the program's."""
-        return (self.stacks + self.others) / max(self.program, 1)
+        return self.stacks_share + self.others / max(self.program, 1)
 
     @property
     def stacks_share(self) -> float:
         """Of the stacks, in the program's."""
-        return self.stacks / max(self.program, 1)
+        return (self.sampler + self.handlers) / max(self.program, 1)
+
+    @property
+    def samples_share(self) -> float:
+        """Of what may follow the rate: of the sampler about half, while nothing else is known."""
+        return (self.sampler / 2 + self.handlers) / max(self.program, 1)
 
 
 class RateControl:
@@ -138,7 +142,7 @@ class RateControl:
         is_known = len(self._windows) >= LEAST_WINDOWS
         of_hz = self._of_hz(recent, is_known)
         given_up = of_hz * (higher - self.hz)
-        least = LEAST_SAVING * self.share
+        least = LEAST_SAVING * recent.share
         if recent.share > self.share * (1 if is_known else AT_ONCE):
             if of_hz * (self.hz - lower) >= least:
                 return lower
@@ -148,19 +152,17 @@ class RateControl:
         return higher if has_room and len(self._windows) == WINDOWS else self.hz
 
     def _of_hz(self, recent: Used, is_known: bool) -> float:
-        """What one sample a second more costs, as a share of the program's CPU time: at most all
-        that stacks cost, for each.
-        """
-        most = recent.stacks_share / self.hz
+        """What one sample a second more costs, as a share of the program's CPU time."""
+        guess = recent.samples_share / self.hz
         if is_known and self._before is not None:
             before_hz, before_share = self._before
             slope = (before_share - recent.stacks_share) / (before_hz - self.hz)
             self._learned, self._before = (max(slope, 0.0), recent.stacks_share), None
         if self._learned is None:
-            return most
+            return guess
         slope, then_share = self._learned
         is_another = recent.stacks_share > ANOTHER * then_share
-        return most if is_another else min(slope, most)
+        return guess if is_another else min(slope, recent.stacks_share / self.hz)
 
 
 def cpu_ns_of(pid: int) -> int | None:
@@ -219,7 +221,8 @@ class Budget:
         records_ns = round(session.link.records() * session.span_costs_ns[0])
         used = Used(
             program_ns - handler_ns - records_ns,
-            sampling_ns + handler_ns,
+            sampling_ns,
+            handler_ns,
             beside + records_ns + time.process_time_ns(),
         )
         # Timers tick as they were set.
