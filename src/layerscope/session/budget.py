@@ -253,7 +253,7 @@ class Budget:
         share = self._asked.share
         what += f", to keep the recording's own CPU time below {_percent(share)} of the program's"
         remedy = f"--budget {_percent(2 * share)} keeps more of them, --budget none all"
-        lost = "samples of that time: sums are as exact, but rare functions are seen less"
+        lost = "some samples (sums are as exact, rare functions are seen less)"
         return Problem(STACKS, LOWERED, what, remedy, lost)
 
     def _exceeded(self, whole: Used) -> Problem:
