@@ -158,7 +158,16 @@ typedef struct {
                       class in two lines, and in a third the file:line of its first call; the name of a task,
                       frame, event, counter or mark may have its domain in a second line. */
 
-enum { LF_SEND_PROCESS = 1, LF_SEND_RING = 2, LF_SEND_NAMES = 3, LF_SEND_SAMPLES = 4 /* samples.h */, LF_SEND_END = 5 };
+enum {
+    LF_SEND_PROCESS = 1,
+    LF_SEND_RING = 2,
+    LF_SEND_NAMES = 3,
+    LF_SEND_SAMPLES = 4, /* samples.h */
+    LF_SEND_END = 5,
+    LF_SEND_RATE = 6, /* without memory, to the sampler: `index` is the rate of samples from now on, in Hz */
+    LF_SEND_USED = 7, /* without memory, by the sampler: CPU time of the program in ns is `process_start`, that of its
+                         handlers in ms `index` */
+};
 typedef struct {
     uint32_t magic, type;
     int32_t pid;

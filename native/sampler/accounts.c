@@ -55,7 +55,7 @@ static void read_status(int32_t pid, int32_t tid, lt_account *into, int *is_bloc
 void sm_account(sm_thread *t, int is_last) {
     int32_t pid = t->process->pid;
     lt_account *a = &t->account.row;
-    uint64_t before_user = a->user_ns, none;
+    uint64_t before_user = a->user_ns, before_run = a->run_ns, none;
     int is_blocked = 0;
     if (!is_last && sm.has_switches && t->wait.out_ns && t->account.switches == t->wait.switches + 1)
         return; /* it has done nothing since */
@@ -72,6 +72,8 @@ void sm_account(sm_thread *t, int is_last) {
         ran = sm_cpu_ns(t);
     ran = ran > t->time.told_ns ? ran : t->time.told_ns;
     a->run_ns = ran > a->run_ns ? ran : a->run_ns;
+    before_run = before_run > t->time.before_ns ? before_run : t->time.before_ns;
+    sm.program_ns += a->run_ns > before_run ? a->run_ns - before_run : 0;
     a->at_ns = t->end_ns ? t->end_ns : sm.now_ns;
     a->thread = t->number;
     if (!is_blocked && before_user && t->events[SM_CPU] >= 0)
@@ -111,6 +113,7 @@ static void tell_quality(void) {
     for (const sm_process *p = sm_processes(); p; p = p->next)
         if (p->area)
             sm_area_count(p->area, &sum);
+    sm.handler_ns = sum.handler_ns;
     sm_tell_quality(&sum);
 }
 

@@ -309,6 +309,33 @@ static void begin(sm_process *p) {
     sm_space(p, 0); /* as long as it is there */
 }
 
+/* Threads have inherited the clocks of others, which go on at the rate that they began with: they get new ones. Where
+ * there are no descriptors for these, the old ones go on. */
+static void open_again(sm_process *p) {
+    copy_event *before = p->copied.events;
+    uint32_t before_count = p->copied.count;
+    p->copied.events = NULL;
+    p->copied.count = 0;
+    int failed = open_all(p);
+    copy_event *after = p->copied.events;
+    uint32_t after_count = p->copied.count;
+    if (!failed)
+        p->copied.events = before, p->copied.count = before_count;
+    close_events(p);
+    p->copied.events = failed ? before : after, p->copied.count = failed ? before_count : after_count;
+}
+
+/* After what there was so far has been taken. */
+void sm_copies_new_rate(void) {
+    for (sm_process *p = sm_processes(); p; p = p->next) {
+        for (sm_thread *t = p->threads; t; t = t->next)
+            for (uint32_t i = 0; i < t->copied.count; i++)
+                ioctl(t->copied.fds[i], PERF_EVENT_IOC_PERIOD, &sm.period_ns);
+        if (p->copied.is_on)
+            open_again(p);
+    }
+}
+
 /* What the thread has used. Where it uses CPU time and no switch of it was seen, it was on a CPU before it was followed,
  * and has not left it since. */
 static void ask(sm_thread *t) {

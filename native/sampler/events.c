@@ -89,6 +89,12 @@ void sm_events_open(sm_thread *t) {
     t->time.base_ns = is_new ? 0 : sm_ran_ns(t->process->pid, t->tid, &none, &none);
 }
 
+/* Its clock ticks at the rate of now; what it has counted stays. */
+void sm_events_new_rate(const sm_thread *t) {
+    if (t->events[SM_CPU] >= 0)
+        ioctl(t->events[SM_CPU], PERF_EVENT_IOC_PERIOD, &sm.period_ns);
+}
+
 void sm_events_close(sm_thread *t) {
     for (int i = 0; i < SM_EVENTS; i++) {
         if (t->events[i] >= 0)

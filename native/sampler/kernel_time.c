@@ -65,6 +65,11 @@ int sm_kernel_keep(int fd) {
     return sm_rate_limit_keep(&limit, fd);
 }
 
+/* The clocks that threads have inherited keep theirs: more ticks share the same time. */
+void sm_kernel_new_rate(void) {
+    sm_rate_limit_new_period(&limit, sm.period_ns);
+}
+
 void sm_kernel_tick(void) {
     sm_rate_limit_tick(&limit);
 }

@@ -6,6 +6,7 @@
 
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes);
 int sm_kernel_keep(int fd);
+void sm_kernel_new_rate(void);
 void sm_kernel_switched(void);
 void sm_kernel_tick(void);
 void sm_kernel_take(const void *record);

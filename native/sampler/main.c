@@ -6,9 +6,9 @@
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
  * SOCKET is a descriptor, SOCK_SEQPACKET, of lf_message with a memfd each; type 0, without one, names the program. A
- * message comes back when its memory is not needed any more. LF_SEND_END is the end of the recording; where the socket
- * ends without it the session was killed, and the end is that of the program. The last line on stdout is JSON: cpu_ns
- * and what was done. */
+ * message comes back when its memory is not needed any more. LF_SEND_RATE changes the rate of samples, and LF_SEND_USED
+ * comes back every second from then on. LF_SEND_END is the end of the recording; where the socket ends without it the
+ * session was killed, and the end is that of the program. The last line on stdout is JSON: cpu_ns and what was done. */
 #define _GNU_SOURCE
 #include "accounts.h"
 #include "areas.h"
@@ -21,6 +21,7 @@
 #include "kernel_time.h"
 #include "lifecycle.h"
 #include "output.h"
+#include "rate.h"
 #include "recording.h"
 #include "rings.h"
 #include "samples.h"
@@ -74,6 +75,8 @@ static void apply(const lf_message *m, int fd, int epoll_fd) {
     if (m->type == MAIN)
         begin(m, epoll_fd);
     sm.is_over |= m->type == LF_SEND_END;
+    if (m->type == LF_SEND_RATE && m->index >= LEAST_HZ && m->index <= MOST_HZ)
+        sm_rate_set(m->index);
     if (m->type == LF_SEND_SAMPLES && fd >= 0) {
         sm_records_take(); /* what became of that process before it handed its area over */
         sm_hand_over(m, fd);
@@ -140,6 +143,7 @@ static void each_second(int is_last) {
     sm_accounts_read();
     sm_records_take();
     sm_accounts_settle();
+    sm_rate_each_second();
     sm_waits_each_second(is_last);
     sm_thinning_each_second();
     tell_until(is_last);

@@ -41,6 +41,11 @@ void sm_rate_limit_tick(sm_rate_limit *l) {
         pause_all(l, 0);
 }
 
+void sm_rate_limit_new_period(const sm_rate_limit *l, uint64_t period_ns) {
+    for (size_t i = 0; i < l->used; i++)
+        ioctl(l->fds[i], PERF_EVENT_IOC_PERIOD, &period_ns);
+}
+
 /* One more has come. */
 void sm_rate_limit_count(sm_rate_limit *l) {
     if (++l->in_second > l->most && !l->is_paused)

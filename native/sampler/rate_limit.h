@@ -13,6 +13,7 @@ typedef struct {
     size_t used, room;
 } sm_rate_limit;
 int sm_rate_limit_keep(sm_rate_limit *limit, int fd);
+void sm_rate_limit_new_period(const sm_rate_limit *limit, uint64_t period_ns);
 void sm_rate_limit_count(sm_rate_limit *limit);
 void sm_rate_limit_tick(sm_rate_limit *limit);
 

@@ -15,6 +15,8 @@
 typedef struct {
     uint32_t hz;
     uint64_t period_ns;
+    uint64_t period_before_ns; /* until `rate_since_ns` (rate.c) */
+    uint64_t rate_since_ns;
     uint64_t now_ns;      /* when this round began */
     uint64_t start_ns;
     uint64_t began_ns;    /* when we began */
@@ -25,6 +27,8 @@ typedef struct {
     int has_kernel;       /* what the kernel does is known */
     int is_over;
     lt_quality quality;
+    uint64_t program_ns;  /* CPU time of all threads that are sampled, as far as it was read */
+    uint64_t handler_ns;  /* of it, that of the handlers of samples */
     uint64_t switches;
     uint64_t lost_records; /* of the kernel's rings */
     uint64_t lost_copies;  /* samples that did not fit into the rings of copied_stacks.c */

@@ -3,7 +3,10 @@
  *
  * The ticks of a thread's clock come once in a period of its CPU time, but those that fall into the kernel are not
  * told. So of the time w since the sample before, n = w / period, rounded, ticks were due. n - 1 of them fell into the
- * kernel, and so did (n - 1) / n of w: `kernel_ns`. */
+ * kernel, and so did (n - 1) / n of w: `kernel_ns`.
+ *
+ * Where the rate is changed (rate.c) every clock begins a new period, so the first sample of a thread after that may
+ * come as late as the two periods together. */
 #define _GNU_SOURCE
 #include "samples.h"
 
@@ -107,12 +110,20 @@ uint64_t sm_lost_samples(const sm_thread *t) {
     return p->copied.is_on || t->copied.fds || !p->area ? sm.lost_copies : sm_area_lost(p->area);
 }
 
+/* The longest time from the sample before to this one in which no tick was due. */
+static uint64_t period_of(const sm_thread *t, uint64_t at_ns) {
+    if (at_ns < sm.rate_since_ns)
+        return sm.period_before_ns;
+    int is_first = t->sampled.last_ns < sm.rate_since_ns && t->start_ns < sm.rate_since_ns;
+    return sm.period_ns + (is_first ? sm.period_before_ns : 0);
+}
+
 /* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
  * what was in the kernel, and up to a period for each CPU. */
-static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns) {
+static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns, uint64_t period_ns) {
     int cpus = __builtin_popcountll(t->wait.cpus);
-    t->sampled.over_ns += (int64_t)passed_ns - (int64_t)sm.period_ns;
-    int64_t kernel_ns = t->sampled.over_ns - (int64_t)sm.period_ns * (cpus ? cpus : 1);
+    t->sampled.over_ns += (int64_t)passed_ns - (int64_t)period_ns;
+    int64_t kernel_ns = t->sampled.over_ns - (int64_t)period_ns * (cpus ? cpus : 1);
     if (kernel_ns <= 0)
         return 0;
     kernel_ns = kernel_ns < (int64_t)passed_ns ? kernel_ns : (int64_t)passed_ns;
@@ -124,21 +135,23 @@ static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns) {
  * nobody knows what more than a period of it was. */
 static void weigh(sm_thread *t, const lf_sample *sample, lt_sample *row) {
     uint64_t alive_ns = sm.now_ns > t->start_ns ? sm.now_ns - t->start_ns : 0;
+    uint64_t period_ns = period_of(t, sample->at_ns);
     uint64_t passed = sample->cpu_ns > t->time.told_ns ? sample->cpu_ns - t->time.told_ns : 0;
-    if (passed > alive_ns + sm.period_ns) /* not what a clock of this thread can say */
+    if (passed > alive_ns + period_ns) /* not what a clock of this thread can say */
         passed = 0;
     t->time.told_ns += passed;
     uint64_t lost = sm_lost_samples(t);
-    if (lost != t->sampled.lost_before && passed > sm.period_ns) {
-        lt_sample unknown = sm_sample(t, sample->at_ns, LT_CPU, passed - sm.period_ns);
+    if (lost != t->sampled.lost_before && passed > period_ns) {
+        lt_sample unknown = sm_sample(t, sample->at_ns, LT_CPU, passed - period_ns);
         sm_tell(t, &unknown);
-        passed = sm.period_ns;
+        passed = period_ns;
     }
     t->sampled.lost_before = lost;
-    uint64_t ticks = (passed + sm.period_ns / 2) / sm.period_ns;
+    t->sampled.last_ns = sample->at_ns;
+    uint64_t ticks = (passed + period_ns / 2) / period_ns;
     row->weight_ns = passed;
     if (sample->event == SM_COPIED(SM_CPU))
-        row->kernel_ns = left_by_copies(t, passed);
+        row->kernel_ns = left_by_copies(t, passed, period_ns);
     else if (ticks > 1 && !(sample->head.flags & LF_SAMPLE_TIMER))
         row->kernel_ns = passed - passed / ticks;
 }

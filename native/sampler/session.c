@@ -20,6 +20,11 @@ void sm_session_give_back(const lf_message *m) {
     send(socket_to_session, m, sizeof *m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+void sm_session_tell_used(uint64_t program_ns, uint64_t handler_ns) {
+    lf_message m = {LF_MESSAGE_MAGIC, LF_SEND_USED, 0, (uint32_t)(handler_ns / 1000000), program_ns};
+    send(socket_to_session, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* The descriptor of a message that has one; of more none is kept. */
 static int only_one(struct msghdr *h) {
     int fds[FILES_MOST], count = 0;

@@ -11,5 +11,6 @@ enum { SM_RECEIVED, SM_OTHER, SM_NOTHING, SM_CLOSED };
 int sm_session_receive(lf_message *message, int *fd);
 /* Sends a message back: its memory is not needed any more. */
 void sm_session_give_back(const lf_message *message);
+void sm_session_tell_used(uint64_t program_ns, uint64_t handler_ns);
 
 #endif

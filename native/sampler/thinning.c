@@ -139,7 +139,7 @@ static void join(held *h, const lt_sample *row) {
 
 lt_sample sm_sample(const sm_thread *t, uint64_t at_ns, uint32_t kind, uint64_t weight_ns) {
     return (lt_sample){.at_ns = at_ns, .thread = t->number, .stack = LT_NONE, .weight_ns = weight_ns, .kind = kind,
-                       .count = 1, .system_call = -2, .waker = LT_NONE};
+                       .count = 1, .system_call = -2, .file = kind == LT_CPU ? sm.hz : 0, .waker = LT_NONE};
 }
 
 /* A row of LT_SAMPLES: now, or as a part of a later one. */

@@ -59,6 +59,7 @@ struct sm_thread {
         uint64_t count;
         uint64_t lost_before; /* samples of its process, when its last one came */
         int64_t over_ns;      /* CPU time that copies leave for the kernel */
+        uint64_t last_ns;     /* when the last one of its clock was made */
     } sampled;                /* samples.c */
     struct {
         struct sm_kernel_tick *ticks; /* in the kernel, since the last sample */

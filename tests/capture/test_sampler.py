@@ -133,6 +133,7 @@ def test_a_sampler_that_is_killed_is_replaced(perf_events: None, tmp_path: Path)
     try:
         sampler.begin(burning.pid, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         wait_for(tmp_path / "stacks", has_stacks)
+        sampler.set_rate(49)
         os.kill(pid, signal.SIGKILL)
         give_up = time.monotonic() + PATIENCE_S
         while sampler.samplers < 2 and time.monotonic() < give_up:
@@ -149,6 +150,7 @@ def test_a_sampler_that_is_killed_is_replaced(perf_events: None, tmp_path: Path)
     first, second = (samples_of(path) for path, _ in sampler_file.files(tmp_path))
     assert first.file.ended
     assert second.file.ended
+    assert (first.file.settings["hz"], second.file.settings["hz"]) == (99, 49)
     gap_ns = second.file.gap_ns
     assert gap_ns
     assert first.file.gap_ns is None

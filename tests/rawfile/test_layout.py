@@ -39,6 +39,7 @@ NUMBERS = {
     "LF_PROBE_PENDING": layout.PROBE_PENDING, "LF_PROBE_GOOD": layout.PROBE_GOOD,
     "LF_PROBE_REFUSED": layout.PROBE_REFUSED, "LF_NAMES_HEADER": layout.NAMES_HEADER,
     "LF_SEND_PROCESS": layout.SEND_PROCESS, "LF_SEND_RING": layout.SEND_RING, "LF_SEND_NAMES": layout.SEND_NAMES,
+    "LF_SEND_RATE": layout.SEND_RATE, "LF_SEND_USED": layout.SEND_USED,
     "sizeof(lf_message)": layout.MESSAGE.size, "sizeof(lf_record)": dtypes.RECORD.itemsize,
     "sizeof(lf_open)": dtypes.OPEN.itemsize, "sizeof(lf_page)": dtypes.PAGE.itemsize,
     "sizeof(lf_names_header)": dtypes.NAMES.itemsize, "offsetof(lf_ring, records)": dtypes.RING.itemsize,

@@ -87,6 +87,7 @@ class DrainerLink:
         self._main: Message = {}
         self._resolved = ""
         self._kept: dict[tuple[int, int], list[tuple[Message, int]]] = {}
+        self._gone_records = 0  # of processes whose memory is not kept any more
         self._unsent: collections.deque[tuple[Message, int]] = collections.deque()
         # The program is waited for in one thread, its memory arrives in another.
         self._lock = threading.RLock()
@@ -193,10 +194,21 @@ class DrainerLink:
         """The drainer is done with a process: its memory can go."""
         key = (gone["gone"], gone["process_start"])
         handed = self._kept.pop(key, [])
+        self._gone_records += _published(handed)
         done = {fd for _, fd in handed}
         self._unsent = collections.deque(pair for pair in self._unsent if pair[1] not in done)
         for fd in done:
             os.close(fd)
+
+    @property
+    def pid(self) -> int:
+        """Of the drainer, 0 where there is none."""
+        return self._process.pid if self._process is not None else 0
+
+    def records(self) -> int:
+        """How many records the program has made so far."""
+        with self._lock:
+            return self._gone_records + sum(map(_published, self._kept.values()))
 
     def flush(self, patience_s: float) -> bool:
         """Wait until the drainer has taken what the rings hold now; False when it did not in that
@@ -314,6 +326,16 @@ class DrainerLink:
         others = [problem for problem in self._problems if problem.code != code]
         problem = Problem("operators", code, what, remedy, lost)
         self._problems[:] = [*others, problem]
+
+
+def _published(handed: list[tuple[Message, int]]) -> int:
+    """Records that one process has made."""
+    count = 0
+    for message, fd in handed:
+        if message["type"] == SEND_RING:
+            published, _ = ring_counts(fd)
+            count += published
+    return count
 
 
 def _send_all(control: socket.socket, messages: collections.deque[tuple[Message, int]]) -> None:

@@ -19,6 +19,7 @@ import resource
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from layerscope.capture.agent import BUILD_AGAIN, LIBRARY
@@ -27,7 +28,7 @@ from layerscope.capture.restarts import Restarts
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
 from layerscope.rawfile.json_files import read_options
-from layerscope.rawfile.layout import MESSAGE, MESSAGE_MAGIC, SEND_END
+from layerscope.rawfile.layout import MESSAGE, MESSAGE_MAGIC, SEND_END, SEND_RATE, SEND_USED
 from layerscope.rawfile.raw_file import stacks_bytes
 
 HZ = 99  # of CPU time; not a divisor of what programs do a hundred times a second
@@ -36,6 +37,7 @@ BINARY = LIBRARY.with_name("layerscope-sampler")
 _CHECK_S = 10.0
 # With fewer, what carries operators goes first: it needs a dozen, and one for each thread.
 _FEWEST_FILES = 64
+_MS_NS = 1_000_000
 # At the end it reads all that is left; a stopped one must not keep the prompt.
 _PATIENCE_S = 10.0
 # The message that names the program; of the others, what layout.SEND_SAMPLES says.
@@ -66,7 +68,10 @@ class Sampler:
 
     def __init__(self, raw: Path, problems: list[Problem], hz: int = HZ) -> None:
         self.raw = raw
-        self.hz = hz
+        self.hz = self.lowest_hz = self._now_hz = hz
+        # Called every second with what the program, and the handlers of samples in it, have used
+        # so far: CPU time in ns.
+        self.on_used: Callable[[int, int], None] | None = None
         self.cpu_ns = 0
         self.samplers = 0
         self.uses_timers = False
@@ -139,7 +144,7 @@ class Sampler:
         words = [
             theirs.fileno(),
             self._resolved,
-            self.hz,
+            self._now_hz,
             stacks_bytes(read_options(self.raw)),
             self.samplers,
         ]
@@ -169,8 +174,21 @@ class Sampler:
         self._control = ours
         self.samplers += 1
         main = [(self._main, -1)] if self._main else []
-        self._unsent = collections.deque([*main, *self._kept.items()])
+        rate = [(_rate(self._now_hz), -1)] if self.on_used else []
+        self._unsent = collections.deque([*main, *rate, *self._kept.items()])
         return True
+
+    @property
+    def pid(self) -> int:
+        """Of the process, 0 where there is none."""
+        return self._process.pid if self._process is not None else 0
+
+    def set_rate(self, hz: int) -> None:
+        """Sample so often from now on: told with the next `pump`."""
+        with self._lock:
+            self._now_hz = hz
+            self.lowest_hz = min(hz, self.lowest_hz)
+            self._unsent.append((_rate(hz), -1))
 
     def begin(self, pid: int, start_ns: int) -> None:
         """The program `pid` runs, since `start_ns`."""
@@ -212,7 +230,7 @@ class Sampler:
                 self._hang_up()
 
     def _hear(self, control: socket.socket) -> bool:
-        """Take one message, of an area that can go. Whether there was one."""
+        """Take one message: of an area that can go, or of what was used. Whether there was one."""
         try:
             packed = control.recv(4096)
         except BlockingIOError:
@@ -222,6 +240,10 @@ class Sampler:
         elif packed in self._kept:
             self._unsent = collections.deque(pair for pair in self._unsent if pair[0] != packed)
             os.close(self._kept.pop(packed))
+        elif self.on_used is not None and len(packed) == MESSAGE.size:
+            _, kind, _, handler_ms, program_ns = MESSAGE.unpack(packed)
+            if kind == SEND_USED:
+                self.on_used(program_ns, handler_ms * _MS_NS)
         return bool(packed)
 
     def _hang_up(self) -> None:
@@ -291,3 +313,8 @@ class Sampler:
             self._problems.append(
                 Problem(STACKS, "sampler_lost", what, remedy, "stacks and waits from then on")
             )
+
+
+def _rate(hz: int) -> bytes:
+    """The message that asks for samples at this rate."""
+    return MESSAGE.pack(MESSAGE_MAGIC, SEND_RATE, 0, hz, 0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from layerscope.capture.sampler import HZ, MOST_HZ
 from layerscope.model.errors import UsageError, did_you_mean
 from layerscope.model.layers import MODULES, PRIMITIVES, STACKS
+from layerscope.session.budget import DEFAULT_SHARE, BudgetOptions
 from layerscope.session.requested_layers import ALWAYS, DEFAULT, ON_REQUEST, VERBOSE
 
 
@@ -30,6 +32,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rate",
         metavar="HZ",
         help=f"stack samples per second of CPU time of a thread (default {HZ})",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="SHARE",
+        help="sample stacks more rarely when the recording uses more CPU time than this share of "
+        f"the program's, such as 3%% (default {DEFAULT_SHARE:.0%}% unless --rate is given), or "
+        "none",
     )
 
 
@@ -71,6 +80,27 @@ def rate_of(arguments: argparse.Namespace, layers: frozenset[str]) -> int:
     if not 1 <= rate <= MOST_HZ:
         raise UsageError(f"--rate {arguments.rate}: give a whole number from 1 to {MOST_HZ}")
     return rate
+
+
+def budget_of(arguments: argparse.Namespace, layers: frozenset[str]) -> BudgetOptions | None:
+    """What the recording may cost; None: whatever it does. UsageError when that cannot be meant."""
+    text = arguments.budget
+    if text is None:
+        is_free = STACKS not in layers or arguments.rate is not None
+        return None if is_free else BudgetOptions(DEFAULT_SHARE)
+    if text.strip().lower() == "none":
+        return None
+    if STACKS not in layers:
+        raise UsageError(
+            f"--budget {text}: {STACKS} are left out, and they are what follows a budget"
+        )
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip())
+    share = float(found[1]) / 100 if found else 0.0
+    if not 0 < share <= 1:
+        raise UsageError(
+            f"--budget {text}: give a percentage above 0 and up to 100, such as 3%, or none"
+        )
+    return BudgetOptions(share, is_asked=True)
 
 
 def _words(text: str) -> list[str]:

@@ -88,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         words=[arguments.program, *arguments.arguments],
         layers=layers,
         rate_hz=_layers.rate_of(arguments, layers),
+        budget=_layers.budget_of(arguments, layers),
         size=_size.options_of(arguments),
         window=_window.window_of(arguments),
         output=arguments.output or "",

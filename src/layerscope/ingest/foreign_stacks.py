@@ -150,6 +150,7 @@ class NamedSamples(SampleSource):
         columns["exact"] = samples["exact"].astype(np.bool_)
         columns["kernel_ns"] = zeros
         columns["evidence"] = zeros
+        columns["rate_hz"] = np.full(len(rows), NONE, np.int32)
         return columns
 
     def name(self) -> None:

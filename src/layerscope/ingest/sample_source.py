@@ -2,8 +2,8 @@
 
 The columns of samples, by name: `at_ns`, `track`, `waker` (the track that ended the wait), `stack`
 (in `Fusion.sampled`), `weight_ns`, of that `kernel_ns` in the kernel, `count`, `kind` and `state`
-(places in SAMPLE_KINDS and SAMPLE_STATES), `idle`, `exact`, and `evidence` (bits of `waiting`).
-NONE: not known.
+(places in SAMPLE_KINDS and SAMPLE_STATES), `idle`, `exact`, `rate_hz`, and `evidence` (bits of
+`waiting`). NONE: not known.
 """
 
 from __future__ import annotations

@@ -220,9 +220,17 @@ class Sampled(SampleSource):
             "kind": kind,
             "exact": flags & sampler_file.EXACT > 0,
             "system_call": rows["system_call"].copy(),
-            "file": rows["file"].copy(),
+            "file": np.where(kind == sampler_file.OFFCPU, rows["file"], sampler_file.NO_FILE),
+            "rate_hz": self._rates(rows, kind),
             "preempted": flags & sampler_file.PREEMPTED > 0,
         }
+
+    def _rates(self, rows: np.ndarray, kind: np.ndarray) -> np.ndarray:
+        """How often samples were taken; the files of earlier versions have one rate for all."""
+        rate_hz = rows["file"].astype(np.int32)
+        rate_hz[rate_hz == 0] = self.file.settings.get("hz", NONE)
+        rate_hz[kind != sampler_file.CPU] = NONE
+        return rate_hz
 
     def with_names(self, columns: Columns) -> Columns:
         """The columns that names of functions decide, instead of what they follow from."""

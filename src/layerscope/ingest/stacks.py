@@ -201,7 +201,7 @@ class StackIngest:
             name: columns[name]
             for name in ("at_ns", "track", "weight_ns", "count", "idle", "exact")
         }
-        for name in ("stack", "span", "step", "waker"):
+        for name in ("stack", "span", "step", "waker", "rate_hz"):
             arrow[name] = pa.array(columns[name], mask=columns[name] < 0)
         arrow["kind"] = codes_to_names(columns["kind"], pa.array(SAMPLE_KINDS))
         arrow["state"] = codes_to_names(columns["state"], pa.array(SAMPLE_STATES))

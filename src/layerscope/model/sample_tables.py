@@ -71,6 +71,13 @@ SAMPLES = Table(
         ),
         Column("kind", "name", "cpu, offcpu or fault"),
         Column(
+            "rate_hz",
+            "int32",
+            "cpu: how many samples were taken of a second of CPU time then: fewer than asked for "
+            "where the budget of the recording needed it",
+            nullable=True,
+        ),
+        Column(
             "state",
             "name",
             "cpu: user, kernel; offcpu: gil, lock, barrier, pool, sleep, yield, pipe, socket, "

@@ -86,6 +86,8 @@ SEND_RING = 2
 SEND_NAMES = 3
 SEND_SAMPLES = 4
 SEND_END = 5
+SEND_RATE = 6
+SEND_USED = 7
 # The kinds below are spans.
 FIRST_SPECIAL = COUNTER
 # By number: the kind and the layer of a span as the tables have them.

@@ -37,7 +37,8 @@ class ExitState(msgspec.Struct):
 class LayerState(msgspec.Struct):
     """What one layer recorded and cost: `cpu_ns` inside the program, `bytes` of raw data.
 
-    `rate_hz`: samples of a thread in a second of its CPU time, of a layer that samples.
+    `rate_hz`: samples of a thread in a second of its CPU time, of a layer that samples, as asked
+    for; `lowest_rate_hz`: how few they became to keep the budget.
     """
 
     name: str
@@ -48,6 +49,7 @@ class LayerState(msgspec.Struct):
     cpu_ns: Int64 = 0
     bytes: Int64 = 0
     rate_hz: Int64 = 0
+    lowest_rate_hz: Int64 = 0
 
 
 class TableState(msgspec.Struct):

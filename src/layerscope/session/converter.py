@@ -61,6 +61,11 @@ class Converter:
         except OSError as error:
             raise RunError(f"no pipe could be made ({error.strerror}); raise ulimit -n") from error
 
+    @property
+    def pid(self) -> int:
+        """Of the process, 0 where there is none yet."""
+        return self._process.pid if self._process is not None else 0
+
     def watch(self) -> None:
         """Call it now and then while the program runs: starts the converter when it is time. Where
         the system has no room for it now, it may have later.

@@ -119,10 +119,8 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
     state = "recorded" if samples else "nothing"
     size = sum(path.stat().st_size for path in recording.raw.glob(f"{SAMPLER_FILE}*"))
     lost, cpu_ns = sampled["lost"], sampled["handler_ns"]
-    return [
-        *layers,
-        LayerState(STACKS, state, problem, samples, lost, cpu_ns, size, session.sampler.hz),
-    ]
+    rates = session.sampler.hz, session.sampler.lowest_hz
+    return [*layers, LayerState(STACKS, state, problem, samples, lost, cpu_ns, size, *rates)]
 
 
 def say_summary(

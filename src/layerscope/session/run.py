@@ -24,6 +24,7 @@ from layerscope.rawfile.windows import RequestedWindow
 from layerscope.recording.run import (
     Run,
 )
+from layerscope.session.budget import Budget, BudgetOptions
 from layerscope.session.command import program_command, program_name
 from layerscope.session.converter import Converter
 from layerscope.session.create import create, discard, shown
@@ -43,13 +44,14 @@ class RunOptions:
     the recording, empty for one of the program's; `ranks`: which ranks of a launcher, empty for
     all; `spool`: a folder for raw files, empty for the recording's own; `step_mark`: what a step
     is, empty for the rules; `window`: None for everything; `size`: what keeps the recording small,
-    as `size_options` says it.
+    as `size_options` says it; `budget`: what it may cost, None for as much as it does.
     """
 
     words: list[str]
     layers: frozenset[str]
     rate_hz: int
     size: dict[str, Any]
+    budget: BudgetOptions | None = None
     window: RequestedWindow | None = None
     output: str = ""
     ranks: str = ""
@@ -82,6 +84,7 @@ def record(asked: RunOptions) -> int:
     requests = Requests(recording, session)
     converter = Converter(recording, session)
     session.on_watch.append(converter.watch)
+    budget = Budget(asked.budget, session, converter) if asked.budget else None
     try:
         divert(recording, asked.spool)
         keep_options(recording, asked)
@@ -107,6 +110,8 @@ def record(asked: RunOptions) -> int:
         )
         program.instead_of_us()
     requested.finish()
+    if budget is not None:
+        budget.finish()
     with surviving(session.problems):
         finish(recording, session, ended, converter, command)
     with surviving(session.problems):

@@ -1,0 +1,87 @@
+"""`run --budget`: stacks are sampled more rarely where the recording costs too much."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from layerscope.ingest.open import open_run
+from tests.attempts import once_in_three
+from tests.recorded import Recorded, layerscope
+
+# Eight threads with 0.4 s each, then hundreds with a few ms.
+PROGRAM = """
+import threading, time
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(500))
+def run(count, seconds):
+    threads = [threading.Thread(target=burn, args=(seconds,)) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+begun = time.monotonic()
+run(8, 0.4)
+while time.monotonic() < begun + 5.6:
+    run(10, 0.003)
+print(time.process_time_ns())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@once_in_three
+def test_many_threads_under_a_small_budget_are_sampled_more_rarely(
+    native_agent: Path, perf_events: None, program_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "many.py").write_text(PROGRAM)
+    name = f"recording-{len(list(tmp_path.iterdir()))}"
+    done = layerscope(
+        "run", "-o", name, "--budget", "0.5%", "--", program_python, "many.py", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / f"{name}.layerscope"
+    recorded = Recorded(open_run(path), done.returncode, done.stdout, done.stderr)
+
+    rates = {
+        row["rate_hz"] for row in recorded.rows("SELECT rate_hz FROM samples WHERE kind = 'cpu'")
+    }
+    assert 99 in rates
+    assert min(rates) <= 49
+    (problem,) = recorded.rows("SELECT * FROM problems WHERE code = 'rate_lowered'")
+    assert "s on stacks were sampled at 49 instead of 99 Hz" in problem["what"]
+    assert "below 0.5 % of the program's" in problem["what"]
+    assert problem["remedy"].startswith("--budget 1 % ")
+    assert "were sampled at 49 instead of 99 Hz" in " ".join(done.stderr.split())
+    (stacks,) = (
+        layer
+        for layer in json.loads((path / "run.json").read_text())["layers"]
+        if layer["name"] == "stacks"
+    )
+    assert (stacks["rate_hz"], stacks["lowest_rate_hz"]) == (99, min(rates))
+    # All of the CPU time is there, of each thread and of all.
+    sums = recorded.rows(
+        "SELECT any_value(cpu_ns) AS cpu_ns, sum(weight_ns)::BIGINT AS weight_ns FROM samples JOIN tracks "
+        "USING (track) WHERE samples.kind = 'cpu' AND cpu_ns IS NOT NULL GROUP BY track"
+    )
+    assert len(sums) > 100
+    assert all(row["weight_ns"] == row["cpu_ns"] for row in sums)
+    whole = sum(row["weight_ns"] for row in sums)
+    assert abs(whole / int(done.stdout) - 1) < 0.05
+
+
+@pytest.mark.parametrize("text", ["-3%", "abc", "0", "101%", ""])
+def test_a_budget_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    done = layerscope("run", f"--budget={text}", "true", cwd=tmp_path)
+    assert done.returncode == 125
+    assert "give a percentage above 0 and up to 100, such as 3%, or none" in done.stderr
+
+
+def test_a_budget_without_stacks_is_refused(tmp_path: Path) -> None:
+    done = layerscope("run", "--without", "stacks", "--budget", "3%", "true", cwd=tmp_path)
+    assert done.returncode == 125
+    assert "stacks are left out" in done.stderr
