@@ -212,7 +212,8 @@ def test_samples_are_inside_of_the_operators_that_ran(program_python: str, tmp_p
         )
     # From the outside in: Python, range, operator, native.
     stack = recorded.value(
-        "SELECT any_value(stack) FROM samples JOIN spans USING (span) WHERE spans.name = 'aten::mm'"
+        "SELECT any_value(stack) FROM samples JOIN spans USING (span) "
+        "WHERE samples.kind = 'cpu' AND spans.name = 'aten::mm'"
     )
     layers = [
         row["layer"]

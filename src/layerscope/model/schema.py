@@ -10,7 +10,7 @@ from __future__ import annotations
 from layerscope.model.sample_tables import FRAMES, SAMPLES, STACKS
 from layerscope.model.table import Column, Table
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 # Of the histograms: a duration falls into the bin of the largest power of this that it reaches. A
 # percentile read from the middle of its bin is off by 0.5 % at most.
 BIN = 1.01
