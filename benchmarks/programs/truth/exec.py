@@ -23,6 +23,7 @@ def after() -> None:
 def main() -> None:
     """First one, then the other."""
     is_second = len(sys.argv) > 2
+    planted.restart()
     if not is_second:
         planted.SECONDS /= 2
     while planted.going():
