@@ -22,12 +22,13 @@ static int base(struct dl_phdr_info *info, size_t, void *found) {
 
 int main(int, char **argv) {
     unsigned long begin = 0;
-    char names[2][80];
+    char names[2][120];
     dl_iterate_phdr(base, &begin);
     const char *file = strrchr(argv[0], '/') + 1;
     unsigned long at[2] = {(unsigned long)first - begin, (unsigned long)second - begin};
     for (int i = 0; i < 2; i++)
-        snprintf(names[i], sizeof names[i], "%s+0x%lx|[%s]+0x%lx", file, at[i], file, at[i]);
+        snprintf(names[i], sizeof names[i], "%s+0x%lx|[%s]+0x%lx|[%s+0x%lx]", file, at[i], file,
+                 at[i], file, at[i]);
     planted_start(argv[1]);
     while (planted_going()) {
         PLANTED_CPU("symbol", names[0], planted_sink = first(1));
