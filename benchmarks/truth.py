@@ -128,6 +128,9 @@ def under(judged: Judge, program: PlantedProgram, tool: str, runner: Runner) -> 
         try:
             output, readings = runner(judged, program, Path(folder))
             truth = planted.read_truth(output)
+            if tool == "py-spy":
+                # It counts pauses that it makes and threads that wait for a CPU: shares of the CPU.
+                readings = readings.scaled(truth.process_cpu)
         except (BenchmarkError, OSError, ValueError) as error:
             last = [line for line in str(error).splitlines() if line.strip()][-1:]
             judged.said.append(f"{program.name} under {tool}: {''.join(last)[-160:]}")
@@ -157,7 +160,7 @@ def under_layerscope(judged: Judge, program: PlantedProgram, folder: Path) -> tu
     output = judged.execute([*ours, "run", "-q", "-o", str(path), "--", *program.command])
     tables = {}
     for name, words in TABLES.items():
-        if program.is_python or name in ("symbols", "waits"):
+        if program.is_python or name not in ("functions", "lines"):
             said = judged.execute([*ours, "table", str(path), *words, "--json", "--top", "0"])
             tables[name] = json.loads(said)
     return output, read_layerscope(tables, program.file)
@@ -304,8 +307,9 @@ def explain(report: Report, judged: Judge, runs: int) -> None:
         f"than {judge.SAMPLING_ERRORS} sampling errors at {judge.HZ} Hz.",
         "function, line and symbol are own time, with _total also that of what they called; "
         "symbol is a function of native code, wait_function and wait_line are where a wait is.",
-        "py-spy counts threads that can run, on a CPU or not, and knows no kinds of waits; perf "
-        "knows no functions of Python.",
+        "py-spy counts threads that can run, on a CPU or not, while it makes them pause, too: its "
+        "shares are taken of the program's CPU time. It knows no kinds of waits; perf knows no "
+        "functions of Python.",
     ]
     for name, path in {"py-spy": judged.py_spy, "perf": judged.perf}.items():
         if not path:

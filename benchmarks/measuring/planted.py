@@ -1,9 +1,9 @@
 """Programs whose times are known (`programs/truth`): how one is built and run, and what it says.
 
 A program is one file. Its first lines can say, in comments, how it is built (`build: COMMAND`) and
-run (`run: COMMAND`); {source}, {out}, {folder}, {script}, {include}, {python} and {seconds} stand
-for the file, the binary, a folder of its own, the text between `/* python` and `*/`, the folder
-with Python.h, the program's Python, and how long it works.
+run (`run: COMMAND`); {source}, {out}, {folder}, {script}, {include}, {site}, {python} and {seconds}
+stand for the file, the binary, a folder of its own, the text between `/* python` and `*/`, the
+folders with Python.h and of site-packages, the program's Python, and how long it works.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class PlantedTruth:
     times: Times
     cpu: float
     wall: float
+    process_cpu: float = 0.0  # with what was before the truth began
 
     def whole(self, kind: str) -> float:
         """What a share of this kind is a share of."""
@@ -80,7 +81,8 @@ def prepare(setting: Setting, name: str, seconds: float) -> PlantedProgram:
         "folder": str(folder),
         "script": str(script),
         "python": setting.program,
-        "include": include(setting),
+        "include": path_of(setting, "include"),
+        "site": path_of(setting, "purelib"),
         "seconds": f"{seconds:g}",
     }
     build = header(text, "build")
@@ -97,9 +99,9 @@ def filled(command: str, places: dict[str, str]) -> list[str]:
     return [word.format(**places) for word in command.split()]
 
 
-def include(setting: Setting) -> str:
-    """Where Python.h is."""
-    code = "import sysconfig; print(sysconfig.get_path('include'))"
+def path_of(setting: Setting, name: str) -> str:
+    """A folder of the program's Python."""
+    code = f"import sysconfig; print(sysconfig.get_path({name!r}))"
     return execute(setting, [setting.program, "-c", code])[0].out.strip()
 
 
@@ -119,7 +121,7 @@ def compile_it(command: list[str]) -> None:
 def read_truth(output: str) -> PlantedTruth:
     """The sum of what the processes of a program said, whatever else is in `output`."""
     times: Times = {}
-    cpu = wall = 0.0
+    cpu = wall = process_cpu = 0.0
     for line in output.splitlines():
         if not line.startswith('{"truth": '):
             continue
@@ -129,7 +131,8 @@ def read_truth(output: str) -> PlantedTruth:
                 names = times.setdefault(kind, {})
                 names[name] = names.get(name, 0.0) + seconds
         cpu += said["cpu"]
+        process_cpu += said.get("process_cpu", said["cpu"])
         wall = max(wall, said["wall"])
     if not times:
         raise BenchmarkError("the program did not tell its truth")
-    return PlantedTruth(times, cpu, wall)
+    return PlantedTruth(times, cpu, wall, process_cpu)

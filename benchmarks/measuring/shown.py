@@ -17,16 +17,24 @@ COLUMNS = {
     "symbol": ("symbols", "self_ns"),
     "symbol_total": ("symbols", "total_ns"),
     "wait": ("waits", "total_ns"),
-    "wait_function": ("functions", "wait_ns"),
-    "wait_line": ("lines", "wait_ns"),
+    "wait_function": ("waits by place", "total_ns"),
+    "wait_line": ("waits by place", "total_ns"),
 }
 TABLES = {
     "functions": ("functions",),
     "lines": ("lines",),
     "symbols": ("symbols",),
     "waits": ("waits", "--by", "state"),
+    "waits by place": ("waits",),
 }
-_NAME = {"functions": "name", "lines": "line", "symbols": "name", "waits": "state"}
+_NAME = {
+    "function": "name",
+    "line": "line",
+    "symbol": "name",
+    "wait": "state",
+    "wait_function": "function",
+    "wait_line": "line",
+}
 _NOT_KNOWN = {
     "not known",
     "(function not known)",
@@ -59,6 +67,16 @@ class Readings:
     by_kind: dict[str, dict[str, Reading]]
     not_known: dict[str, float]  # seconds that a table gives to no function
     file: str = ""
+    sampled: float = 0.0  # seconds of all samples
+
+    def scaled(self, seconds: float) -> Readings:
+        """The same shares of so many seconds in all."""
+        factor = seconds / self.sampled if self.sampled else 0.0
+        by_kind = {
+            kind: {name: Reading(factor * one.seconds) for name, one in names.items()}
+            for kind, names in self.by_kind.items()
+        }
+        return Readings(by_kind, self.not_known, self.file, seconds)
 
     def of(self, kind: str, names: str) -> Reading | None:
         """The sum for a name (`a|b`: for any of them); none if the tool does not tell the kind."""
@@ -79,17 +97,27 @@ def total(readings: Sequence[Reading]) -> Reading:
 
 
 def plain(name: str) -> str:
-    """A name without its parameters: `inner(double)` is `inner`, `A::operator()` stays."""
-    name = name.strip()
-    depth, end = 0, len(name)
-    if not name.rstrip(" const").endswith(")"):
-        return name
-    for at in range(len(name) - 1, -1, -1):
-        depth += (name[at] == ")") - (name[at] == "(")
-        if name[at] == "(" and depth == 0:
-            end = at
-            break
-    return name if name[:end].endswith("operator") or end == 0 else name[:end]
+    """A name without its parameters and template arguments: `inner(double)` is `inner`,
+    `A::operator()` stays.
+    """
+    name = _without(name.strip().removesuffix(" const"), "(", ")")
+    return _without(name, "<", ">") or name
+
+
+def _without(name: str, opening: str, closing: str) -> str:
+    """Without what is in brackets, but for operators, unless it is at the beginning."""
+    kept, depth, begin = "", 0, 0
+    for at, letter in enumerate(name):
+        if letter == opening and not depth and (at == 0 or name[:at].endswith("operator")):
+            begin = name.find(closing, at) + 1  # `(anonymous namespace)`, `operator()`, `<module>`
+        if at < begin:
+            kept += letter
+            continue
+        depth += letter == opening
+        if not depth:
+            kept += letter
+        depth -= letter == closing
+    return kept
 
 
 def read_layerscope(tables: dict[str, dict[str, Any]], file: str) -> Readings:
@@ -111,8 +139,11 @@ def read_layerscope(tables: dict[str, dict[str, Any]], file: str) -> Readings:
         )
         whole = sum(row.get("self_ns") or 0 for row in rows) / 1e9
         found: dict[str, list[Reading]] = defaultdict(list)
+        column_of_name = _NAME[kind.removesuffix("_total")]
+        if rows and column_of_name not in rows[0]:
+            continue
         for row in rows:
-            name = row_name(row, table, file)
+            name = row_name(row, column_of_name, table, file)
             if name is None:
                 continue
             seconds = (row[column] or 0) / 1e9
@@ -131,12 +162,12 @@ def table_rows(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in table["rows"]]
 
 
-def row_name(row: dict[str, Any], table: str, file: str) -> str | None:
+def row_name(row: dict[str, Any], column: str, table: str, file: str) -> str | None:
     """What the truth calls it; none if it belongs to another file."""
-    name = str(row[_NAME[table]])
+    name = str(row[column])
     if table == "functions":
         return name if base(row["file"] or "") == file else None
-    return base(name) if table == "lines" else plain(name)
+    return base(name) if column == "line" else plain(name)
 
 
 def base(path: str) -> str:
@@ -157,23 +188,25 @@ class Sums:
         for name in set(names):
             self.found[f"{kind}_total"][name] += seconds
 
-    def readings(self, file: str) -> Readings:
+    def readings(self, file: str, sampled: float = 0.0) -> Readings:
         """As a tool's."""
         by_kind = {
             kind: {name: Reading(seconds) for name, seconds in names.items()}
             for kind, names in self.found.items()
         }
-        return Readings(by_kind, {}, file)
+        return Readings(by_kind, {}, file, sampled)
 
 
 def read_py_spy(text: str, rate_hz: float, file: str) -> Readings:
     """From `py-spy record --format raw`. Its functions have the last part of their names."""
     sums = Sums(["function", "function_total", "line", "line_total", "symbol", "symbol_total"])
+    sampled = 0.0
     for line in text.splitlines():
         frames, _, count = line.rpartition(" ")
         if not count.isdigit():
             continue
         seconds = int(count) / rate_hz
+        sampled += seconds
         functions, lines, symbols = [], [], []
         native = False
         for frame in frames.split(";"):
@@ -188,7 +221,7 @@ def read_py_spy(text: str, rate_hz: float, file: str) -> Readings:
         sums.add("function", functions, seconds)
         sums.add("line", lines, seconds)
         sums.add("symbol", symbols if native else [*symbols, ""], seconds)
-    return sums.readings(file)
+    return sums.readings(file, sampled)
 
 
 def read_perf(text: str, file: str) -> Readings:

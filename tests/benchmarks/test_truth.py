@@ -27,6 +27,10 @@ FUNCTIONS = {
         ["not known", None, 100_000_000, 0.1, 0.05, 0.2, 100_000_000, 0],
     ],
 }  # fmt: skip
+PLACES = {
+    "columns": [{"name": "state"}, {"name": "line"}, {"name": "total_ns"}],
+    "rows": [["lock", "/a/b.py:5", 800_000_000], ["thread", "/a/b.py:5", 100_000_000]],
+}
 WAITS = {
     "columns": [{"name": "state"}, {"name": "total_ns"}],
     "rows": [["lock", 800_000_000], ["thread", 200_000_000]],
@@ -94,7 +98,6 @@ def test_functions_of_other_files_are_not_the_programs() -> None:
 
     assert readings.of("function", "work") == Reading(0.6, 0.5, 0.7)
     assert readings.of("function_total", "work") == Reading(0.7)
-    assert readings.of("wait_function", "work") == Reading(0.01)
     assert readings.not_known == {"functions": 0.1}
 
 
@@ -112,6 +115,13 @@ def test_a_wait_has_one_of_several_names() -> None:
     assert readings.of("wait", "lock") == Reading(0.8)
 
 
+def test_where_a_wait_is_has_all_its_kinds() -> None:
+    readings = read_layerscope({"waits by place": PLACES}, "b.py")
+
+    assert readings.of("wait_line", "b.py:5") == Reading(0.9)
+    assert readings.of("wait_function", "work") is None  # the table has no such column
+
+
 def test_stacks_of_py_spy_are_added_up() -> None:
     readings = read_py_spy(PY_SPY, 100, "b.py")
 
@@ -119,6 +129,13 @@ def test_stacks_of_py_spy_are_added_up() -> None:
     assert readings.of("line_total", "b.py:9") == Reading(1.0)
     assert readings.of("symbol_total", "read") == Reading(0.2)
     assert readings.of("wait", "lock") is None
+
+
+def test_shares_of_py_spy_are_of_the_cpu_time() -> None:
+    readings = read_py_spy(PY_SPY, 100, "b.py").scaled(4.0)
+
+    assert readings.of("function", "work") == Reading(2.0)
+    assert readings.of("line_total", "b.py:9") == Reading(4.0)
 
 
 def test_samples_of_perf_are_added_up() -> None:
@@ -132,7 +149,9 @@ def test_samples_of_perf_are_added_up() -> None:
 def test_names_go_without_their_parameters() -> None:
     assert plain("inner(double)") == "inner"
     assert plain("a::f(std::function<void (int)>) const") == "a::f"
-    assert plain("Worker<double, 30>::operator()(double) const") == "Worker<double, 30>::operator()"
+    assert plain("Worker<double, 30>::operator()(double) const") == "Worker::operator()"
+    assert plain("f<std::pair<int, int> >(int)") == "f"
+    assert plain("<module>") == "<module>"
     assert plain("Worker::operator()") == "Worker::operator()"
     assert plain("(anonymous namespace)::f(int)") == "(anonymous namespace)::f"
 
@@ -185,8 +204,10 @@ def test_only_what_a_tool_tells_is_claimed() -> None:
     truth = planted.PlantedTruth({"function": {"A.work": 0.5}, "symbol": {"inner": 0.1}}, 1.0, 1.0)
 
     found = judge.claims_of("p", "py-spy", truth, read_py_spy(PY_SPY, 100, "b.py"))
+    ours = judge.claims_of("p", judge.OURS, truth, read_layerscope({}, "b.py"))
     by_perf: list[Any] = judge.claims_of("p", "perf", truth, read_perf(PERF, "b"))
 
     assert [one.name for one in found] == ["A.work", "inner"]
     assert found[0].shown["py-spy"] == [Reading(0.5)]
     assert [one.name for one in by_perf] == ["inner"]
+    assert [verdict(one, ()) for one in ours] == ["not told", "not told"]

@@ -22,11 +22,12 @@ int main(int count, char **argv) {
         execv("/proc/self/exe", argv);
     }
     planted_start(count > 1 ? argv[1] : 0);
-    while (planted_going()) {
+    for (int round = 0; planted_going(); round++) {
         long long ended[2];
 #pragma omp parallel num_threads(2)
         {
-            int which = omp_get_thread_num();
+            // The master waits for the worker, then the worker for the master.
+            int which = omp_get_thread_num() ^ (round & 1);
             if (which)
                 PLANTED_CPU("symbol", "heavy", planted_sink = heavy(1));
             else
