@@ -19,7 +19,7 @@ from measuring.judge import OURS, Claim
 from measuring.planted import PlantedProgram
 from measuring.report import Report
 from measuring.runs import BenchmarkError, Setting, execute
-from measuring.shown import TABLES, Readings, read_layerscope, read_perf, read_py_spy
+from measuring.shown import TABLES, ShownTimes, read_layerscope, read_perf, read_py_spy
 
 # 80 programs, 3 tools, 20 runs: hours.
 ONLY_WHEN_NAMED = True
@@ -119,7 +119,7 @@ def measure(judged: Judge, name: str, runs: int) -> list[Claim]:
     return claims
 
 
-Runner = Callable[[Judge, PlantedProgram, Path], tuple[str, Readings]]
+Runner = Callable[[Judge, PlantedProgram, Path], tuple[str, ShownTimes]]
 
 
 def under(judged: Judge, program: PlantedProgram, tool: str, runner: Runner) -> list[Claim]:
@@ -142,7 +142,7 @@ def under(judged: Judge, program: PlantedProgram, tool: str, runner: Runner) -> 
     return judge.claims_of(program.name, tool, truth, readings)
 
 
-def largest(readings: Readings) -> dict[str, dict[str, float]]:
+def largest(readings: ShownTimes) -> dict[str, dict[str, float]]:
     """The largest of each kind, to see what took the place of what is missing."""
     return {
         kind: {
@@ -153,7 +153,9 @@ def largest(readings: Readings) -> dict[str, dict[str, float]]:
     }
 
 
-def under_layerscope(judged: Judge, program: PlantedProgram, folder: Path) -> tuple[str, Readings]:
+def under_layerscope(
+    judged: Judge, program: PlantedProgram, folder: Path
+) -> tuple[str, ShownTimes]:
     """Record it and read its tables."""
     path = folder / "a.layerscope"
     ours = [judged.setting.tool, "-m", "layerscope"]
@@ -166,7 +168,7 @@ def under_layerscope(judged: Judge, program: PlantedProgram, folder: Path) -> tu
     return output, read_layerscope(tables, program.file)
 
 
-def under_py_spy(judged: Judge, program: PlantedProgram, folder: Path) -> tuple[str, Readings]:
+def under_py_spy(judged: Judge, program: PlantedProgram, folder: Path) -> tuple[str, ShownTimes]:
     """Its raw stacks, with native frames."""
     out = folder / "raw"
     words = ["record", "--native", "--subprocesses", "--rate", str(HZ), "--format", "raw"]
@@ -174,7 +176,7 @@ def under_py_spy(judged: Judge, program: PlantedProgram, folder: Path) -> tuple[
     return output, read_py_spy(out.read_text(encoding="utf-8"), HZ, program.file)
 
 
-def under_perf(judged: Judge, program: PlantedProgram, folder: Path) -> tuple[str, Readings]:
+def under_perf(judged: Judge, program: PlantedProgram, folder: Path) -> tuple[str, ShownTimes]:
     """By frame pointers, as `-g` does."""
     out = str(folder / "perf.data")
     words = ["record", "-q", "-e", "cpu-clock", "-F", str(HZ), "-g", "-o", out, "--"]
@@ -237,15 +239,17 @@ def add_tables(report: Report, claims: list[Claim], runs: int) -> None:
         worst.add(
             claim.program, claim.kind, short(claim.name), *figures, judge.verdict(claim, others)
         )
-    covers = report.table("Intervals that cover the truth", "kind", "covered", "of", "share", "")
+    covers = report.table(
+        "Intervals that cover the truth", "kind", "covered", "of", "share", "target"
+    )
     for kind, (inside, stated) in judge.coverage(claims).items():
-        share = inside / stated
-        said = "met" if share >= judge.COVERAGE else "MISSED"
+        covered = inside / stated
+        said = "met" if covered >= judge.COVERAGE else "MISSED"
         covers.add(
             kind,
             str(inside),
             str(stated),
-            f"{100 * share:.1f} %",
+            f"{100 * covered:.1f} %",
             f">= {100 * judge.COVERAGE:.0f} %: {said}",
         )
 

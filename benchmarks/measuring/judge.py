@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from measuring.planted import PlantedTruth
-from measuring.shown import Reading, Readings
+from measuring.shown import ShownTime, ShownTimes
 
 TOLERANCE = 0.05
 SAMPLING_ERRORS = 2.5
@@ -31,20 +31,20 @@ class Claim:
     name: str
     truths: dict[str, list[float]] = field(default_factory=dict)  # seconds, by tool
     wholes: dict[str, list[float]] = field(default_factory=dict)
-    shown: dict[str, list[Reading]] = field(default_factory=dict)
+    shown: dict[str, list[ShownTime]] = field(default_factory=dict)
 
-    def add(self, tool: str, truth: float, whole: float, reading: Reading) -> None:
+    def add(self, tool: str, truth: float, whole: float, reading: ShownTime) -> None:
         """One run under a tool."""
         self.truths.setdefault(tool, []).append(truth)
         self.wholes.setdefault(tool, []).append(whole)
         self.shown.setdefault(tool, []).append(reading)
 
-    def finding(self, tool: str) -> Finding | None:
+    def finding(self, tool: str) -> MeanError | None:
         """Over all runs; none if the tool does not tell it."""
         if tool not in self.shown:
             return None
         runs = len(self.shown[tool])
-        return Finding(
+        return MeanError(
             sum(self.truths[tool]) / runs,
             sum(one.seconds for one in self.shown[tool]) / runs,
             sum(self.wholes[tool]) / runs,
@@ -63,7 +63,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Finding:
+class MeanError:
     """Mean seconds of `runs` runs: in truth, as shown, and of the whole program."""
 
     truth: float
@@ -113,7 +113,7 @@ def sampling_error(seconds: float, whole: float, runs: int = 1) -> float:
     return max(math.sqrt(samples * (1 - share) / runs), 1.0) / HZ
 
 
-def claims_of(program: str, tool: str, truth: PlantedTruth, readings: Readings) -> list[Claim]:
+def claims_of(program: str, tool: str, truth: PlantedTruth, readings: ShownTimes) -> list[Claim]:
     """What one run under a tool says about everything that was planted."""
     found = []
     for kind, names in truth.times.items():

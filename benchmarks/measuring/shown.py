@@ -50,7 +50,7 @@ _PERF_FRAME = re.compile(r"^\s+[0-9a-f]+ (.*) \(([^()]*)\)$")
 
 
 @dataclass(frozen=True)
-class Reading:
+class ShownTime:
     """What a tool shows for one name: seconds, and the ends of its interval if it states one."""
 
     seconds: float
@@ -59,26 +59,26 @@ class Reading:
 
 
 @dataclass
-class Readings:
+class ShownTimes:
     """What a tool shows of one run: seconds by kind and name. A kind that it cannot tell is not
     there.
     """
 
-    by_kind: dict[str, dict[str, Reading]]
+    by_kind: dict[str, dict[str, ShownTime]]
     not_known: dict[str, float]  # seconds that a table gives to no function
     file: str = ""
     sampled: float = 0.0  # seconds of all samples
 
-    def scaled(self, seconds: float) -> Readings:
+    def scaled(self, seconds: float) -> ShownTimes:
         """The same shares of so many seconds in all."""
         factor = seconds / self.sampled if self.sampled else 0.0
         by_kind = {
-            kind: {name: Reading(factor * one.seconds) for name, one in names.items()}
+            kind: {name: ShownTime(factor * one.seconds) for name, one in names.items()}
             for kind, names in self.by_kind.items()
         }
-        return Readings(by_kind, self.not_known, self.file, seconds)
+        return ShownTimes(by_kind, self.not_known, self.file, seconds)
 
-    def of(self, kind: str, names: str) -> Reading | None:
+    def of(self, kind: str, names: str) -> ShownTime | None:
         """The sum for a name (`a|b`: for any of them); none if the tool does not tell the kind."""
         if kind not in self.by_kind:
             return None
@@ -86,14 +86,14 @@ class Readings:
         found = [one for name, one in self.by_kind[kind].items() if name in wanted]
         # Who states intervals and has no row says that there is nothing.
         states = any(one.low is not None for one in self.by_kind[kind].values())
-        return total(found) if found else Reading(0.0, *((0.0, 0.0) if states else ()))
+        return total(found) if found else ShownTime(0.0, *((0.0, 0.0) if states else ()))
 
 
-def total(readings: Sequence[Reading]) -> Reading:
+def total(readings: Sequence[ShownTime]) -> ShownTime:
     """Several rows of one name; an interval only where it is of one row."""
     if len(readings) == 1:
         return readings[0]
-    return Reading(sum(one.seconds for one in readings))
+    return ShownTime(sum(one.seconds for one in readings))
 
 
 def plain(name: str) -> str:
@@ -120,9 +120,9 @@ def _without(name: str, opening: str, closing: str) -> str:
     return kept
 
 
-def read_layerscope(tables: dict[str, dict[str, Any]], file: str) -> Readings:
+def read_layerscope(tables: dict[str, dict[str, Any]], file: str) -> ShownTimes:
     """From the tables as --json gives them; functions and lines of the program's `file` alone."""
-    by_kind: dict[str, dict[str, Reading]] = {}
+    by_kind: dict[str, dict[str, ShownTime]] = {}
     not_known: dict[str, float] = {}
     for kind, (table, column) in COLUMNS.items():
         if table not in tables:
@@ -138,7 +138,7 @@ def read_layerscope(tables: dict[str, dict[str, Any]], file: str) -> Readings:
             / 1e9
         )
         whole = sum(row.get("self_ns") or 0 for row in rows) / 1e9
-        found: dict[str, list[Reading]] = defaultdict(list)
+        found: dict[str, list[ShownTime]] = defaultdict(list)
         column_of_name = _NAME[kind.removesuffix("_total")]
         if rows and column_of_name not in rows[0]:
             continue
@@ -149,11 +149,11 @@ def read_layerscope(tables: dict[str, dict[str, Any]], file: str) -> Readings:
             seconds = (row[column] or 0) / 1e9
             if column == "self_ns":
                 low, high = whole * row["self_share_low"], whole * row["self_share_high"]
-                found[name].append(Reading(seconds, low, high))
+                found[name].append(ShownTime(seconds, low, high))
             else:
-                found[name].append(Reading(seconds))
+                found[name].append(ShownTime(seconds))
         by_kind[kind] = {name: total(rows) for name, rows in found.items()}
-    return Readings(by_kind, not_known, file)
+    return ShownTimes(by_kind, not_known, file)
 
 
 def table_rows(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -188,16 +188,16 @@ class Sums:
         for name in set(names):
             self.found[f"{kind}_total"][name] += seconds
 
-    def readings(self, file: str, sampled: float = 0.0) -> Readings:
+    def readings(self, file: str, sampled: float = 0.0) -> ShownTimes:
         """As a tool's."""
         by_kind = {
-            kind: {name: Reading(seconds) for name, seconds in names.items()}
+            kind: {name: ShownTime(seconds) for name, seconds in names.items()}
             for kind, names in self.found.items()
         }
-        return Readings(by_kind, {}, file, sampled)
+        return ShownTimes(by_kind, {}, file, sampled)
 
 
-def read_py_spy(text: str, rate_hz: float, file: str) -> Readings:
+def read_py_spy(text: str, rate_hz: float, file: str) -> ShownTimes:
     """From `py-spy record --format raw`. Its functions have the last part of their names."""
     sums = Sums(["function", "function_total", "line", "line_total", "symbol", "symbol_total"])
     sampled = 0.0
@@ -224,7 +224,7 @@ def read_py_spy(text: str, rate_hz: float, file: str) -> Readings:
     return sums.readings(file, sampled)
 
 
-def read_perf(text: str, file: str) -> Readings:
+def read_perf(text: str, file: str) -> ShownTimes:
     """From `perf script -F comm,tid,period,event,ip,sym,dso`: native functions alone."""
     sums = Sums(["symbol", "symbol_total"])
     seconds = 0.0

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from measuring import judge, planted
-from measuring.judge import Claim, Finding, coverage, merged, sampling_error, verdict
+from measuring.judge import Claim, MeanError, coverage, merged, sampling_error, verdict
 from measuring.runs import BenchmarkError
-from measuring.shown import Reading, plain, read_layerscope, read_perf, read_py_spy
+from measuring.shown import ShownTime, plain, read_layerscope, read_perf, read_py_spy
 
 FUNCTIONS = {
     "columns": [
@@ -56,7 +56,7 @@ def claim(truth: float, **shown: float) -> Claim:
     """One run of a program of one second."""
     found = Claim("p", "function", "f")
     for tool, seconds in shown.items():
-        found.add(tool.replace("_", "-"), truth, 1.0, Reading(seconds))
+        found.add(tool.replace("_", "-"), truth, 1.0, ShownTime(seconds))
     return found
 
 
@@ -96,53 +96,53 @@ def test_every_program_is_found_by_its_folder() -> None:
 def test_functions_of_other_files_are_not_the_programs() -> None:
     readings = read_layerscope({"functions": FUNCTIONS}, "b.py")
 
-    assert readings.of("function", "work") == Reading(0.6, 0.5, 0.7)
-    assert readings.of("function_total", "work") == Reading(0.7)
+    assert readings.of("function", "work") == ShownTime(0.6, 0.5, 0.7)
+    assert readings.of("function_total", "work") == ShownTime(0.7)
     assert readings.not_known == {"functions": 0.1}
 
 
 def test_a_function_without_a_row_has_nothing_and_an_interval_that_says_so() -> None:
     readings = read_layerscope({"functions": FUNCTIONS}, "b.py")
 
-    assert readings.of("function", "gone") == Reading(0.0, 0.0, 0.0)
+    assert readings.of("function", "gone") == ShownTime(0.0, 0.0, 0.0)
     assert readings.of("symbol", "gone") is None
 
 
 def test_a_wait_has_one_of_several_names() -> None:
     readings = read_layerscope({"waits": WAITS}, "b.py")
 
-    assert readings.of("wait", "thread|join") == Reading(0.2)
-    assert readings.of("wait", "lock") == Reading(0.8)
+    assert readings.of("wait", "thread|join") == ShownTime(0.2)
+    assert readings.of("wait", "lock") == ShownTime(0.8)
 
 
 def test_where_a_wait_is_has_all_its_kinds() -> None:
     readings = read_layerscope({"waits by place": PLACES}, "b.py")
 
-    assert readings.of("wait_line", "b.py:5") == Reading(0.9)
+    assert readings.of("wait_line", "b.py:5") == ShownTime(0.9)
     assert readings.of("wait_function", "work") is None  # the table has no such column
 
 
 def test_stacks_of_py_spy_are_added_up() -> None:
     readings = read_py_spy(PY_SPY, 100, "b.py")
 
-    assert readings.of("function", "work") == Reading(0.5)
-    assert readings.of("line_total", "b.py:9") == Reading(1.0)
-    assert readings.of("symbol_total", "read") == Reading(0.2)
+    assert readings.of("function", "work") == ShownTime(0.5)
+    assert readings.of("line_total", "b.py:9") == ShownTime(1.0)
+    assert readings.of("symbol_total", "read") == ShownTime(0.2)
     assert readings.of("wait", "lock") is None
 
 
 def test_shares_of_py_spy_are_of_the_cpu_time() -> None:
     readings = read_py_spy(PY_SPY, 100, "b.py").scaled(4.0)
 
-    assert readings.of("function", "work") == Reading(2.0)
-    assert readings.of("line_total", "b.py:9") == Reading(4.0)
+    assert readings.of("function", "work") == ShownTime(2.0)
+    assert readings.of("line_total", "b.py:9") == ShownTime(4.0)
 
 
 def test_samples_of_perf_are_added_up() -> None:
     readings = read_perf(PERF, "b")
 
-    assert readings.of("symbol", "inner") == Reading(0.01)
-    assert readings.of("symbol_total", "outer") == Reading(0.02)
+    assert readings.of("symbol", "inner") == ShownTime(0.01)
+    assert readings.of("symbol_total", "outer") == ShownTime(0.02)
     assert readings.of("function", "inner") is None
 
 
@@ -163,15 +163,15 @@ def test_more_runs_and_larger_shares_have_smaller_sampling_errors() -> None:
 
 
 def test_an_error_within_chance_is_met_and_beyond_it_is_not() -> None:
-    assert not Finding(1.0, 1.17, 2.0, 1).is_beyond
-    assert Finding(1.0, 1.19, 2.0, 1).is_beyond
-    assert Finding(1.0, 1.19 - 0.09, 2.0, 4).is_beyond
-    assert not Finding(2.0, 2.09, 2.0, 1).is_beyond  # 5 %
+    assert not MeanError(1.0, 1.17, 2.0, 1).is_beyond
+    assert MeanError(1.0, 1.19, 2.0, 1).is_beyond
+    assert MeanError(1.0, 1.19 - 0.09, 2.0, 4).is_beyond
+    assert not MeanError(2.0, 2.09, 2.0, 1).is_beyond  # 5 %
 
 
 def test_what_is_small_is_judged_only_where_it_is_shown_large() -> None:
-    assert not Finding(0.05, 0.0, 1.0, 1).is_judged
-    assert Finding(0.0, 0.3, 1.0, 1).is_beyond
+    assert not MeanError(0.05, 0.0, 1.0, 1).is_judged
+    assert MeanError(0.0, 0.3, 1.0, 1).is_beyond
 
 
 def test_a_tool_that_is_nearer_is_named() -> None:
@@ -188,7 +188,7 @@ def test_runs_are_merged_and_intervals_counted() -> None:
     runs = []
     for truth in (0.5, 0.9):
         run = Claim("p", "function", "f")
-        run.add(judge.OURS, truth, 1.0, Reading(0.5, 0.4, 0.6))
+        run.add(judge.OURS, truth, 1.0, ShownTime(0.5, 0.4, 0.6))
         runs.append(run)
 
     (one,) = merged(runs)
@@ -208,6 +208,6 @@ def test_only_what_a_tool_tells_is_claimed() -> None:
     by_perf: list[Any] = judge.claims_of("p", "perf", truth, read_perf(PERF, "b"))
 
     assert [one.name for one in found] == ["A.work", "inner"]
-    assert found[0].shown["py-spy"] == [Reading(0.5)]
+    assert found[0].shown["py-spy"] == [ShownTime(0.5)]
     assert [one.name for one in by_perf] == ["inner"]
     assert [verdict(one, ()) for one in ours] == ["not told", "not told"]
