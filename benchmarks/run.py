@@ -1,6 +1,7 @@
 """Measures what layerscope costs and holds it against its promises.
 
 usage: python3 dev.py bench [NAME ...] [--pairs N] [--seconds S] [--quick] [--write]
+       python3 dev.py bench truth [--programs NAME,...] [--runs N] [--seconds S] [--busy N]
 
 A benchmark is one file in this folder; one that says ONLY_WHEN_NAMED takes longer than minutes and
 is left out when none is named. Everything a program costs is CPU time, because wall time on a
@@ -62,6 +63,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--seconds", type=float, default=0.0, metavar="S", help="of a long run (default: its own)"
     )
     parser.add_argument(
+        "--runs", type=int, default=20, metavar="N", help="truth: runs of a program (default: 20)"
+    )
+    parser.add_argument(
+        "--programs", default="", metavar="NAME,...", help="truth: only these, such as 'wait_*'"
+    )
+    parser.add_argument(
+        "--busy", type=int, default=0, metavar="N", help="truth: processes that compute beside them"
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="everything in two minutes: to see that it works, not to cite",
@@ -89,7 +99,16 @@ def main() -> int:
     command = " ".join(["python3 dev.py bench", *sys.argv[1:]])
     folder = Path(tempfile.mkdtemp(prefix="layerscope-bench-"))
     pairs = options.pairs or (2 if options.quick else 20)
-    setting = Setting(program, folder, options.quick, pairs, seconds=options.seconds)
+    setting = Setting(
+        program,
+        folder,
+        options.quick,
+        pairs,
+        seconds=options.seconds,
+        runs=options.runs,
+        programs=tuple(name for name in options.programs.split(",") if name),
+        busy=options.busy,
+    )
     failed = False
     try:
         about = machine.describe(program)

@@ -46,6 +46,9 @@ class Setting:
     pairs: int = 20
     tool: str = sys.executable
     seconds: float = 0.0  # of a long run; 0: as the benchmark likes
+    runs: int = 20  # of a program whose truth is known
+    programs: tuple[str, ...] = ()  # those of them that are named; none: all
+    busy: int = 0  # processes that compute beside them
 
     @property
     def environment(self) -> dict[str, str]:

@@ -1,0 +1,121 @@
+"""What the programs in Python share: clocks around batches of work and waits, and the truth, which
+every process prints at its end as one line of JSON.
+
+A clock of a thread is read twice for a batch of milliseconds; what is planted inside of another
+batch counts to its own functions and lines alone, but to the inclusive times of both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
+BATCH = 40
+# Some 200 us each: one in the kernel alone, one in C alone. Neither has a function of Python.
+kernel = partial(os.getrandom, 1 << 16)
+compute = partial(sum, range(12_000))
+
+_found: dict[str, dict[str, int]] = {}
+_lock = threading.Lock()
+_own = threading.local()
+_begin = [time.monotonic_ns()]
+_cpu = [0.0]
+
+
+def going() -> bool:
+    """Whether the program's seconds are not over."""
+    return time.monotonic_ns() - _begin[0] < SECONDS * 1e9
+
+
+def restart() -> None:
+    """The seconds begin now: what a library does to load was before."""
+    _begin[0] = time.monotonic_ns()
+    _cpu[0] = time.process_time()
+
+
+def add(kind: str, name: str, ns: int) -> None:
+    """So much more of the truth."""
+    with _lock:
+        names = _found.setdefault(kind, {})
+        names[name] = names.get(name, 0) + ns
+
+
+class Cpu:
+    """A batch on the CPU: `function`, `line` (a mark in a comment) and `symbol` have it as their
+    own time, `function_total`, `line_total` and `symbol_total` with all inside.
+    """
+
+    def __init__(self, **names: str) -> None:
+        self.names = names
+        self.inside = 0
+
+    def __enter__(self) -> Cpu:
+        """Begin."""
+        self.around = getattr(_own, "batch", None)
+        _own.batch = self
+        self.begin = time.thread_time_ns()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        ns = time.thread_time_ns() - self.begin
+        _own.batch = self.around
+        if self.around is not None:
+            self.around.inside += ns
+        for kind, name in self.names.items():
+            add(kind, name, ns if kind.endswith("_total") else ns - self.inside)
+
+
+class Wait:
+    """A wait: its kind in `wait`, where it is in `wait_function` and `wait_line`."""
+
+    def __init__(self, **names: str) -> None:
+        self.names = names
+
+    def __enter__(self) -> Wait:
+        """Begin."""
+        self.cpu = time.thread_time_ns()
+        self.begin = time.monotonic_ns()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        ns = time.monotonic_ns() - self.begin - (time.thread_time_ns() - self.cpu)
+        for kind, name in self.names.items():
+            add(kind, name, ns)
+
+
+def forked() -> None:
+    """In a child that a fork made: what the parent found is not its own."""
+    _found.clear()
+
+
+def marks() -> dict[str, str]:
+    """FILE:LINE of each comment `line: MARK` of the program."""
+    path = Path(sys.argv[0])
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    found = ((number, text.partition("# line: ")) for number, text in lines)
+    return {mark.strip(): f"{path.name}:{number}" for number, (_, is_one, mark) in found if is_one}
+
+
+def finish() -> None:
+    """Print the truth."""
+    lines = marks()
+    truth = {
+        kind: {lines[name] if "line" in kind else name: ns / 1e9 for name, ns in names.items()}
+        for kind, names in _found.items()
+    }
+    cpu = time.process_time()
+    said = {
+        "truth": truth,
+        "cpu": cpu - _cpu[0],
+        "wall": (time.monotonic_ns() - _begin[0]) / 1e9,
+        "process_cpu": cpu,
+    }
+    print(json.dumps(said), flush=True)
