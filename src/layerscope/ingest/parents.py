@@ -201,7 +201,7 @@ class TrackNesting:
             waits = ~known & (at == len(parents.rows) - 1)
             if waits.any():
                 self._wait(level - 1, here, waits, batch)
-        self._charge(here, batch)
+        self._charge(level, here, batch)
 
     def _wait(self, level: int, here: _DepthLevel, waits: np.ndarray, batch: _Batch) -> None:
         """The parent of these spans, at `level`, has not ended yet: give it a key."""
@@ -224,20 +224,28 @@ class TrackNesting:
 
     def _find_awaited(self, here: _DepthLevel, rows: np.ndarray, below: int) -> None:
         """The innermost awaited span above the level `below` lies around these spans, if nothing of
-        the batch does. One that had its first child later began later.
+        the batch does.
         """
-        for level in range(below - 1, -1, -1):
-            awaited = self._awaited.get(level)
-            if awaited is None:
-                continue
-            inside = rows & (here.start >= awaited.first_child_ns)
-            around = here.around[inside]
-            here.around[inside] = np.where(around == NONE, _awaited_at(level), around)
+        awaited = self._innermost_awaited(here.start[rows], below)
+        around = here.around[rows]
+        here.around[rows] = np.where(around == NONE, awaited[:, None], around)
 
-    def _charge(self, here: _DepthLevel, batch: _Batch) -> None:
+    def _innermost_awaited(self, start_ns: np.ndarray, below: int) -> np.ndarray:
+        """The code of the innermost awaited span above the level `below` that spans with these
+        starts may lie in: one that had its first child later began later. NONE: there is none.
+        """
+        found = np.full(len(start_ns), NONE, np.int32)
+        for level in range(below):
+            awaited = self._awaited.get(level)
+            if awaited is not None:
+                found[start_ns >= awaited.first_child_ns] = _awaited_at(level)
+        return found
+
+    def _charge(self, level: int, here: _DepthLevel, batch: _Batch) -> None:
         """Take the time of each span from the self time of the nearest span of its layer around it.
 
-        Spans may cross: what it outlives that one by is taken from the next one.
+        Spans may cross: what it outlives that one by is taken from the next one, or from one that
+        has not ended yet.
         """
         layer = batch.layer[here.rows]
         mine = np.arange(len(here.rows))
@@ -256,6 +264,8 @@ class TrackNesting:
             mine, target = mine[outlives], target[outlives]
             from_ns = np.maximum(from_ns[outlives], batch.end[target])
             target = batch.around(target, layer[mine])
+            awaited = self._innermost_awaited(here.start[mine], level)
+            target = np.where(target == NONE, awaited, target)
 
     def _charge_awaited(self, awaited: np.ndarray, layer: np.ndarray, dur_ns: np.ndarray) -> None:
         """Note the time of spans that lie in spans that have not ended yet."""
