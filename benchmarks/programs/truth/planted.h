@@ -37,7 +37,17 @@ static inline void planted_start(const char *seconds) {
     planted_duration = (long long)(1e9 * atof(seconds ? seconds : "2"));
 }
 
-static inline int planted_going(void) {
+/* Some hundreds of microseconds each. */
+static inline __attribute__((always_inline)) double planted_work(double x) {
+    for (int i = 0; i < 100000; i++) x = x * 0.999999 + 1e-6;
+    return x;
+}
+
+/* At times with up to 10 ms of work that nobody judges, so that the turns of a program do not keep
+ * step with the samples of a tool. */
+static NOINLINE int planted_going(void) {
+    if (rand() % 4 == 0)
+        for (int left = rand() % 40; left > 0; left--) planted_sink = planted_work(1);
     return planted_now(CLOCK_MONOTONIC) - planted_begin < planted_duration;
 }
 
@@ -92,12 +102,7 @@ static inline void planted_finish(void) {
     fflush(stdout);
 }
 
-/* Some hundreds of microseconds each. */
-static inline __attribute__((always_inline)) double planted_work(double x) {
-    for (int i = 0; i < 100000; i++) x = x * 0.999999 + 1e-6;
-    return x;
-}
-
+/* Some tens of microseconds each, in the kernel. */
 static inline __attribute__((always_inline)) void planted_kernel(void) {
     static int zero = -1;
     static char block[1 << 20];

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import threading
 import time
@@ -29,7 +30,12 @@ _cpu = [0.0]
 
 
 def going() -> bool:
-    """Whether the program's seconds are not over."""
+    """Whether the program's seconds are not over; at times with up to 10 ms of work that nobody
+    judges, so that the turns of a program do not keep step with the samples of a tool.
+    """
+    if random.random() < 0.25:
+        for _ in range(random.randrange(50)):
+            compute()
     return time.monotonic_ns() - _begin[0] < SECONDS * 1e9
 
 
