@@ -1,19 +1,21 @@
 /* What the kernel does for a thread, where rights allow: a second clock of each thread, which tells nobody by a signal
  * and ticks in the kernel alone. Its records have the functions of the kernel, the registers at its entry and a part of
- * the thread's stack, so the native frames are those of that moment. Frames of Python lie elsewhere. The innermost is
- * told by what the interpreter keeps on the stack (python_function.c). Those around it are what is read when the record
- * is, or what the next sample of the thread has, if that function is among them; else they are left out.
+ * the thread's stack, so the native frames are those of that moment. Frames of Python lie elsewhere. Which function each
+ * C frame of the interpreter ran is told by what the interpreter keeps there (python_function.c). Those around it come
+ * from stacks that the thread had about then (recent_stacks.c); what none of them has is left out.
  *
  * How much CPU time was spent in the kernel is not said by these ticks but by the samples, as in samples.c: the ticks
- * since the sample before share it, and all adds up to the CPU time as it does without them. What no tick fell into
- * has no functions. */
+ * since the sample before share it, and all adds up to the CPU time as it does without them. The two clocks are not in
+ * step, so either waits for the other. What no tick falls into for a second has no functions. */
 #define _GNU_SOURCE
 #include "kernel_time.h"
 
+#include "interpreter_frames.h"
 #include "perf_event.h"
 #include "python_function.h"
 #include "python_stacks.h"
 #include "rate_limit.h"
+#include "recent_stacks.h"
 #include "recording.h"
 #include "thinning.h"
 
@@ -25,22 +27,22 @@
 /* Of ticks that wait for a sample, of each thread; later ones are left out. */
 #define WAITING_MOST 256u
 #define WAITS_MOST_NS 1000000000ull
+/* Who runs a function that nobody has seen yet is mostly seen soon. */
+#define UNKNOWN_WAITS_NS 300000000ull
 #define KERNEL_MOST 128u
-#define WORDS_MOST 4096u
 #define NOT_KNOWN "(function not known)"
-#define INTERPRETER "_PyEval_EvalFrameDefault"
 
 typedef struct sm_kernel_tick kernel_tick;
 struct sm_kernel_tick {
     kernel_tick *next;
     uint64_t at_ns;
     uint32_t how;
-    int natives, kernels, pythons;
-    int is_inside; /* the copy of the stack ends inside of all frames of the interpreter */
-    sm_python_frame inner;   /* the innermost of Python, its code LT_NONE: not known */
+    int natives, kernels, pythons, evals;
     lu_native_frame *native; /* the leaf first, in the same block of memory */
     uint64_t *kernel;        /* the innermost first */
-    sm_python_frame *python; /* with those around `inner`, if there are some */
+    sm_python_frame *python; /* of the whole thread, when the record was read */
+    sm_python_frame *inner;  /* what each C frame of the interpreter ran, the innermost first; LT_NONE: not known */
+    sm_interpreter_words *words; /* by which the first of these can be told; NULL: it is known */
 };
 
 /* To start and stop the clock at a switch costs about 2 us: up to so many in a second are 1 % of a CPU. */
@@ -52,10 +54,10 @@ int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
     a.sample_period = sm.period_ns;
     a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_CALLCHAIN
                   | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
-    a.inherit = a.sample_id_all = a.use_clockid = a.watermark = 1;
+    a.inherit = a.sample_id_all = a.use_clockid = 1;
     a.exclude_user = a.exclude_hv = a.exclude_callchain_user = 1;
     a.clockid = CLOCK_MONOTONIC;
-    a.wakeup_watermark = 0xffffffffu;
+    a.wakeup_events = 1; /* frames of Python are read at once, or they are others */
     a.sample_stack_user = stack_bytes;
     a.sample_regs_user = SM_USER_REGISTERS;
     return sm_perf_event_open(&a, tid, cpu);
@@ -129,74 +131,41 @@ static int take_user(bytes_left *from, uint64_t registers[LF_REGISTERS], lu_stac
     return 0;
 }
 
-static int innermost_interpreter(const sm_process *p, const kernel_tick *tick) {
-    int at = 0;
-    while (at < tick->natives && !lu_space_in_function(p->space, tick->native[at].address, INTERPRETER))
-        at++;
-    return at;
-}
-
-/* What the interpreter may have its next instruction in, of the innermost of its frames: what its callees have saved,
- * the nearest one first, registers that calls preserve, and its own frame. */
-static size_t words_of(const sm_process *p, const kernel_tick *tick, const uint64_t registers[LF_REGISTERS],
-                       const lu_stack_copy *stack, uint64_t into[WORDS_MOST]) {
-    static const int preserved[] = {LF_RBX, LF_RBP, LF_R12, LF_R13, LF_R14, LF_R15};
-    int at = innermost_interpreter(p, tick);
-    size_t count = 0;
-    if (at == tick->natives)
-        return 0;
-    uint64_t begin = at ? tick->native[at - 1].frame : stack->base, end = stack->base + stack->bytes;
-    end = tick->native[at].frame < end ? tick->native[at].frame : end;
-    if (begin < stack->base || begin > end || (begin - stack->base) % 8 || end - stack->base > 8 * (WORDS_MOST - 6))
-        return 0;
-    for (uint64_t place = begin; place > stack->base; place -= 8)
-        memcpy(&into[count++], stack->copy + (place - 8 - stack->base), 8);
-    for (size_t i = 0; i < sizeof preserved / sizeof *preserved; i++)
-        into[count++] = registers[preserved[i]];
-    for (uint64_t place = begin; place + 8 <= end; place += 8)
-        memcpy(&into[count++], stack->copy + (place - stack->base), 8);
-    return count;
-}
-
-/* The frames of Python from that one outwards, among those of a later moment; how many, 0: it is not there. */
-static int outwards(sm_python_frame inner, const sm_python_frame *from, int count, sm_python_frame *into) {
-    for (int i = 0; i < count; i++)
-        if (inner.code != LT_NONE && from[i].code == inner.code) {
-            memcpy(into, from + i, (size_t)(count - i) * sizeof *into);
-            into->place = inner.place | (from[i].place & LF_ENTRY);
-            return count - i;
-        }
-    return 0;
-}
-
-static void find_python(sm_thread *t, kernel_tick *tick, const uint64_t registers[LF_REGISTERS],
-                        const lu_stack_copy *stack) {
-    static uint64_t words[WORDS_MOST];
+static void find_python(sm_thread *t, kernel_tick *tick, const lu_frame_registers *had, const lu_stack_copy *stack) {
     static lu_python_frame raw[LF_SAMPLES_FRAMES_MOST];
-    static sm_python_frame now[LF_SAMPLES_FRAMES_MOST], around[LF_SAMPLES_FRAMES_MOST];
-    size_t count = words_of(t->process, tick, registers, stack, words);
-    tick->is_inside = innermost_interpreter(t->process, tick) == tick->natives;
-    if (!count)
-        return;
-    int frames = sm_python_frames(t, raw, now);
-    tick->inner = sm_python_at(t->process, raw, now, frames, words, count);
-    tick->pythons = outwards(tick->inner, now, frames, around);
-    tick->python = around;
+    static sm_python_frame now[LF_SAMPLES_FRAMES_MOST], inner[SM_FRAMES_MOST];
+    static sm_interpreter_words first;
+    int is_whole, count = sm_python_frames_now(t, raw, now, &is_whole);
+    sm_python_learn(t->process, raw, now, count);
+    tick->pythons = is_whole ? count : 0;
+    tick->python = now;
+    tick->inner = inner;
+    sm_recent_add(t, SM_RECENT_LOOK, now, tick->pythons);
+    tick->evals = sm_interpreted(t, tick->native, had, tick->natives, stack, inner, &first);
+    if (tick->evals && inner[0].code == LT_NONE)
+        tick->words = &first;
 }
 
 static void keep(sm_thread *t, const kernel_tick *found) {
     size_t of_native = (size_t)found->natives * sizeof *found->native,
            of_kernel = (size_t)found->kernels * sizeof *found->kernel,
-           of_python = (size_t)found->pythons * sizeof *found->python;
-    kernel_tick *tick = malloc(sizeof *tick + of_native + of_kernel + of_python), **last = &t->kernel.ticks;
+           of_python = (size_t)found->pythons * sizeof *found->python,
+           of_inner = (size_t)found->evals * sizeof *found->inner, of_words = found->words ? sizeof *found->words : 0;
+    kernel_tick *tick = malloc(sizeof *tick + of_native + of_kernel + of_python + of_inner + of_words);
+    kernel_tick **last = &t->kernel.ticks;
     if (!tick)
         return;
     *tick = *found;
     tick->native = memcpy(tick + 1, found->native, of_native);
     tick->kernel = memcpy(tick->native + tick->natives, found->kernel, of_kernel);
     tick->python = (sm_python_frame *)(tick->kernel + tick->kernels);
+    tick->inner = tick->python + tick->pythons;
     if (of_python)
         memcpy(tick->python, found->python, of_python);
+    if (of_inner)
+        memcpy(tick->inner, found->inner, of_inner);
+    if (of_words)
+        tick->words = memcpy(tick->inner + tick->evals, found->words, of_words);
     while (*last)
         last = &(*last)->next;
     *last = tick;
@@ -205,6 +174,7 @@ static void keep(sm_thread *t, const kernel_tick *found) {
 
 void sm_kernel_take(const void *record) {
     static lu_native_frame native[SM_FRAMES_MOST];
+    static lu_frame_registers had[SM_FRAMES_MOST];
     const struct perf_event_header *header = record;
     bytes_left from = {(const uint8_t *)record + sizeof *header, (const uint8_t *)record + header->size};
     struct {
@@ -220,13 +190,12 @@ void sm_kernel_take(const void *record) {
     if (kernels <= 0 || !t || t->process->pid != (int32_t)id.pid || !t->process->is_sampled
         || t->kernel.count >= WAITING_MOST)
         return;
-    kernel_tick tick = {.at_ns = id.time, .kernels = kernels, .kernel = kernel, .native = native,
-                           .inner = {LT_NONE, 0}};
+    kernel_tick tick = {.at_ns = id.time, .kernels = kernels, .kernel = kernel, .native = native};
     lu_space *space = sm_space(t->process, 0);
     if (space && !take_user(&from, registers, &stack)) {
         uint32_t all = (1u << LF_REGISTERS) - 1;
-        tick.natives = lu_unwind(space, registers, all, &stack, native, SM_FRAMES_MOST, &tick.how);
-        find_python(t, &tick, registers, &stack);
+        tick.natives = lu_unwind_registers(space, registers, all, &stack, native, had, SM_FRAMES_MOST, &tick.how);
+        find_python(t, &tick, had, &stack);
     }
     keep(t, &tick);
 }
@@ -268,10 +237,10 @@ static int common(sm_process *p, const lu_native_frame *native, int count, const
     int same = 0, is_same = 1, at = sample->count - 1;
     *evals = 0;
     for (int i = count - 1; i >= 0; i--) {
-        if (!lu_space_in_function(p->space, native[i].address, INTERPRETER))
+        if (!lu_space_in_function(p->space, native[i].address, SM_INTERPRETER))
             continue;
         ++*evals;
-        while (at >= 0 && !lu_space_in_function(p->space, sample->native[at].address, INTERPRETER))
+        while (at >= 0 && !lu_space_in_function(p->space, sample->native[at].address, SM_INTERPRETER))
             at--;
         is_same = is_same && at >= 0 && sample->native[at--].frame == native[i].frame;
         same += is_same;
@@ -279,79 +248,116 @@ static int common(sm_process *p, const lu_native_frame *native, int count, const
     return same;
 }
 
-/* The frames of Python without the innermost groups, of which `kept` stay. Each ends, at its outermost frame, with
- * LF_ENTRY; they lie the innermost first. */
-static int without_inner(const sm_user_stack *sample, int kept) {
-    int at = sample->frames;
-    for (int groups = 0; at > 0; at--)
-        if (sample->python[at - 1].place & LF_ENTRY && ++groups > kept)
-            break;
-    return at;
-}
-
-static int groups_of(const sm_python_frame *python, int frames) {
+/* The groups of a sample in which each C frame of the interpreter has one, the outermost first; how many. */
+static int groups_of(const sm_user_stack *sample, sm_python_group into[SM_FRAMES_MOST]) {
     int groups = 0;
-    for (int i = 0; i < frames; i++)
-        groups += !!(python[i].place & LF_ENTRY);
+    for (int end = sample->has_fitted ? sample->frames : 0; end > 0 && groups < SM_FRAMES_MOST;) {
+        int begin = sm_python_group_begin(sample->python, end);
+        into[groups++] = (sm_python_group){sample->python + begin, end - begin, 0};
+        end = begin;
+    }
     return groups;
 }
 
-/* The innermost frame of Python in the innermost of `evals` frames of the interpreter. Of those around that one the
- * outermost `same` have the frames of the sample, of those between nothing is known. */
-static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *sample, int evals, int same,
-                 sm_python_frame into[LF_SAMPLES_FRAMES_MOST]) {
+/* Frames of Python as they are put together, the innermost first. */
+typedef struct {
+    sm_python_frame *frames;
+    int count, most;
+} gathered;
+
+static void gather(gathered *g, sm_python_frame frame) {
+    if (g->count < g->most)
+        g->frames[g->count++] = frame;
+}
+
+static void gather_group(gathered *g, const sm_python_group *group, uint32_t place) {
+    for (int i = 0; i < group->count; i++)
+        gather(g, group->frames[i]);
+    if (place != LT_NONE && g->count >= group->count)
+        g->frames[g->count - group->count].place = place | (group->frames->place & LF_ENTRY);
+}
+
+/* A function of which nobody has seen who called it. The sample's C frame may be the same: it began with one function. */
+static void gather_alone(sm_process *p, gathered *g, sm_python_frame inner, const sm_python_group *sample) {
     const sm_code_text unknown = {.process = p->number, .python = p->python, .name = NOT_KNOWN, .file = "",
                                   .lines = (const uint8_t *)"", .name_bytes = sizeof NOT_KNOWN - 1,
                                   .known_as = LT_NONE};
-    int groups = groups_of(sample->python, sample->frames), count = 0;
-    same = same < evals ? same : evals - 1;
-    same = same < groups ? same : groups;
-    int from = without_inner(sample, same);
-    if (evals - same + sample->frames - from > (int)LF_SAMPLES_FRAMES_MOST)
-        return 0;
-    inner.code = inner.code == LT_NONE ? sm_code(&unknown) : inner.code;
-    into[count++] = (sm_python_frame){inner.code, inner.place | LF_ENTRY};
-    while (count < evals - same)
-        into[count++] = (sm_python_frame){LT_NONE, LF_ENTRY};
-    for (int i = from; i < sample->frames; i++)
-        into[count++] = sample->python[i];
-    return count;
-}
-
-static int python_of(sm_process *p, const kernel_tick *tick, const sm_user_stack *sample, int evals, int same,
-                     sm_python_frame into[LF_SAMPLES_FRAMES_MOST]) {
-    if (!evals)
-        return 0;
-    memcpy(into, tick->python, (size_t)tick->pythons * sizeof *into);
-    if (tick->pythons && groups_of(into, tick->pythons) == evals)
-        return tick->pythons;
-    int frames = outwards(tick->inner, sample->python, sample->frames, into);
-    if (frames && groups_of(into, frames) == evals)
-        return frames;
-    if (tick->is_inside && sample->has_fitted && same == evals) {
-        memcpy(into, sample->python, (size_t)sample->frames * sizeof *into);
-        return sample->frames;
+    if (inner.code == LT_NONE && !g->count)
+        inner = (sm_python_frame){sm_code(&unknown), 0};
+    if (!sample || inner.code == sample->frames[sample->count - 1].code) {
+        gather(g, (sm_python_frame){inner.code, inner.place | LF_ENTRY});
+        return;
     }
-    return alone(p, tick->inner, sample, evals, sample->has_fitted ? same : 0, into);
+    gather(g, inner);
+    gather(g, sample->frames[sample->count - 1]);
 }
 
-static uint32_t stack_of(sm_process *p, const kernel_tick *tick, const sm_user_stack *sample) {
+/* The frames of Python of a tick whose native frames are whole: one group for each C frame of the interpreter. */
+static int python_of(const sm_thread *t, const kernel_tick *tick, const lu_native_frame *native, int count,
+                     const sm_user_stack *sample, gathered into) {
+    static sm_python_frame inner[SM_FRAMES_MOST];
+    static sm_python_group around[SM_FRAMES_MOST], of_sample[SM_FRAMES_MOST];
+    int evals, same = common(t->process, native, count, sample, &evals), groups = groups_of(sample, of_sample);
+    same = same < groups ? same : groups;
+    for (int i = 0; i < evals; i++)
+        inner[i] = i < tick->evals ? tick->inner[i] : (sm_python_frame){LT_NONE, 0};
+    sm_recent_around(t, tick->python, tick->pythons, inner, evals, around);
+    for (int i = 0; i < evals; i++) {
+        const sm_python_group *there = evals - 1 - i < same ? &of_sample[evals - 1 - i] : NULL;
+        if (around[i].frames)
+            gather_group(&into, &around[i], inner[i].place);
+        else if (there && i >= tick->evals)
+            gather_group(&into, there, LT_NONE);
+        else
+            gather_alone(t->process, &into, inner[i], there);
+    }
+    return into.count;
+}
+
+/* How many of the outermost frames were the same when the record was read and when the sample was taken. */
+static int stayed(const kernel_tick *tick, const sm_user_stack *sample) {
+    int same = 0;
+    while (same < tick->pythons && same < sample->frames
+           && tick->python[tick->pythons - 1 - same].code == sample->python[sample->frames - 1 - same].code)
+        same++;
+    return same;
+}
+
+/* The same where the outermost native frames are not known. */
+static int python_around(const sm_thread *t, const kernel_tick *tick, const sm_user_stack *sample, gathered into) {
+    int frames = !tick->evals ? 0 : sm_recent_outwards(t, tick->python, tick->pythons, tick->inner, tick->evals,
+                                                       into.frames);
+    if (frames)
+        return frames;
+    if (tick->evals)
+        gather_alone(t->process, &into, tick->inner[0], NULL);
+    else
+        for (int i = stayed(tick, sample); i > 0; i--)
+            gather(&into, sample->python[sample->frames - i]);
+    return into.count;
+}
+
+static uint32_t stack_of(const sm_thread *t, const kernel_tick *tick, const sm_user_stack *sample) {
     static lu_native_frame native[SM_FRAMES_MOST];
     static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
+    gathered into = {python, 0, LF_SAMPLES_FRAMES_MOST};
     uint32_t how, flags = 0;
-    int count = p->space ? whole(tick, sample, native, &how) : 0;
-    if (!count) /* what was around the sample is around it */
+    sm_process *p = t->process;
+    int count = p->space && tick->natives ? whole(tick, sample, native, &how) : 0;
+    if (!tick->natives) /* what was around the sample is around it */
         return with_kernel(sample->stack, tick);
-    int evals, same = common(p, native, count, sample, &evals);
-    int frames = python_of(p, tick, sample, evals, same, python);
-    return with_kernel(sm_join(p, native, count, how, python, frames, &flags), tick);
+    if (count)
+        return with_kernel(sm_join(p, native, count, how, python,
+                                   python_of(t, tick, native, count, sample, into), &flags), tick);
+    int frames = python_around(t, tick, sample, into);
+    return with_kernel(sm_join(p, tick->native, tick->natives, tick->how, python, frames, &flags), tick);
 }
 
 /* --- Their weights --- */
 
-static void drop(sm_thread *t) {
-    kernel_tick *tick = t->kernel.ticks;
-    t->kernel.ticks = tick->next;
+static void drop(sm_thread *t, kernel_tick **at) {
+    kernel_tick *tick = *at;
+    *at = tick->next;
     t->kernel.count--;
     free(tick);
 }
@@ -364,38 +370,73 @@ static void tell(sm_thread *t, const lt_sample *of, uint32_t stack, uint64_t wei
     sm_tell(t, &row);
 }
 
-/* The ticks up to this sample share its time in the kernel, which it then has no more. The two clocks are not in step:
- * a tick may have to wait for the next sample that has some. */
-void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user) {
-    uint32_t left = 0;
-    while (!sample->kernel_ns && t->kernel.ticks && t->kernel.ticks->at_ns + WAITS_MOST_NS < sample->at_ns)
-        drop(t);
-    if (!sample->kernel_ns)
-        return;
-    for (const kernel_tick *tick = t->kernel.ticks; tick && tick->at_ns <= sample->at_ns; tick = tick->next)
-        left++;
-    uint64_t rest_ns = left ? sample->kernel_ns : 0;
-    sample->weight_ns -= rest_ns;
-    sample->kernel_ns -= rest_ns;
-    for (; left; left--) {
-        uint64_t weight_ns = rest_ns / left;
+/* Whether nothing more has to be waited for. */
+static int is_ready(sm_process *p, kernel_tick *tick, uint64_t now_ns) {
+    if (tick->words && tick->inner[0].code == LT_NONE)
+        tick->inner[0] = sm_python_at(p, tick->words, 0);
+    return !tick->words || tick->inner[0].code != LT_NONE || tick->at_ns + UNKNOWN_WAITS_NS < now_ns;
+}
+
+static void share(sm_thread *t, const lt_sample *sample, const sm_user_stack *user, uint32_t ticks, uint64_t rest_ns) {
+    for (kernel_tick **at = &t->kernel.ticks; ticks && *at;) {
+        if (!is_ready(t->process, *at, sample->at_ns)) {
+            at = &(*at)->next;
+            continue;
+        }
+        uint64_t weight_ns = rest_ns / ticks--;
         if (weight_ns)
-            tell(t, sample, stack_of(t->process, t->kernel.ticks, user), weight_ns);
+            tell(t, sample, stack_of(t, *at, user), weight_ns);
         rest_ns -= weight_ns;
-        drop(t);
+        drop(t, at);
     }
+}
+
+/* The ticks up to this sample share its time in the kernel, which it then has no more. Without ticks it is left to those
+ * that come, and they to the time that comes. */
+void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user) {
+    uint32_t ticks = 0;
+    if (!t->kernel.recent && !t->kernel.ticks)
+        return;
+    sm_recent_add(t, SM_RECENT_SAMPLE, user->python, user->has_fitted ? user->frames : 0);
+    if (!t->kernel.owed_ns)
+        t->kernel.owed_from = sample->at_ns;
+    sample->weight_ns -= sample->kernel_ns;
+    t->kernel.owed_ns += sample->kernel_ns;
+    if (sample->kernel_ns)
+        t->kernel.owed_stack = sample->stack;
+    sample->kernel_ns = 0;
+    while (!t->kernel.owed_ns && t->kernel.ticks && t->kernel.ticks->at_ns + WAITS_MOST_NS < sample->at_ns)
+        drop(t, &t->kernel.ticks);
+    if (!t->kernel.owed_ns)
+        return;
+    for (kernel_tick *tick = t->kernel.ticks; tick && tick->at_ns <= sample->at_ns; tick = tick->next)
+        ticks += (uint32_t)is_ready(t->process, tick, sample->at_ns);
+    if (ticks)
+        share(t, sample, user, ticks, t->kernel.owed_ns);
+    else if (t->kernel.owed_from + WAITS_MOST_NS < sample->at_ns)
+        tell(t, sample, t->kernel.owed_stack, t->kernel.owed_ns);
+    else
+        return;
+    t->kernel.owed_ns = 0;
 }
 
 /* No sample comes any more: each tick stands for one period of what is left of the CPU time. */
 void sm_kernel_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
     static const sm_user_stack nothing = {.stack = LT_NONE};
+    uint64_t rest_ns = cpu_ns > t->time.told_ns ? cpu_ns - t->time.told_ns : 0, owed_ns = t->kernel.owed_ns;
     while (t->kernel.ticks) {
-        uint64_t rest_ns = cpu_ns > t->time.told_ns ? cpu_ns - t->time.told_ns : 0;
-        uint64_t weight_ns = rest_ns < sm.period_ns ? rest_ns : sm.period_ns;
+        uint64_t all_ns = rest_ns + owed_ns, weight_ns = all_ns < sm.period_ns ? all_ns : sm.period_ns;
+        uint64_t paid_ns = weight_ns < owed_ns ? weight_ns : owed_ns;
         lt_sample row = sm_sample(t, at_ns, LT_CPU, weight_ns);
         if (weight_ns)
-            tell(t, &row, stack_of(t->process, t->kernel.ticks, &nothing), weight_ns);
-        t->time.told_ns += weight_ns;
-        drop(t);
+            tell(t, &row, stack_of(t, t->kernel.ticks, &nothing), weight_ns);
+        owed_ns -= paid_ns;
+        rest_ns -= weight_ns - paid_ns;
+        t->time.told_ns += weight_ns - paid_ns;
+        drop(t, &t->kernel.ticks);
     }
+    lt_sample row = sm_sample(t, at_ns, LT_CPU, owed_ns);
+    if (owed_ns)
+        tell(t, &row, t->kernel.owed_stack, owed_ns);
+    t->kernel.owed_ns = 0;
 }

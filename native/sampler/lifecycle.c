@@ -11,6 +11,7 @@
 #include "joined_stacks.h"
 #include "procfs.h"
 #include "python_function.h"
+#include "recent_stacks.h"
 #include "recording.h"
 #include "samples.h"
 #include "signalled.h"
@@ -94,6 +95,7 @@ static void finish_thread(sm_thread *t) {
     sm_events_close(t);
     sm_copies_end(t);
     sm_look_end(t);
+    sm_recent_free(t);
     sm_thread_tell(t);
     sm_thread_free(t);
 }

@@ -1,7 +1,8 @@
-/* Which function of Python a thread was in when the kernel looked at it: frames of Python lie where no copy of a stack
- * has them, and change before anybody can read them. But the interpreter has the address of its next instruction in a
- * register that calls preserve, or in its C frame. So an address in the instructions of a code object, in what lies
- * between the leaf and the end of the interpreter's frame, names that code and its line. */
+/* Which function of Python a C frame of the interpreter ran when the kernel looked at it: frames of Python lie where no
+ * copy of a stack has them, and change before anybody can read them. But the interpreter has the address of its next
+ * instruction in a register that calls preserve, or in its C frame. So an address in the instructions of a code object,
+ * in one of these, names that code and its line. What an earlier call has left in the frame may name another: registers
+ * are believed first. */
 #define _GNU_SOURCE
 #include "python_function.h"
 
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #define MOST_CODES 65536u
+#define CALL_BYTES 20u /* of the longest instruction that calls, with its caches */
 
 typedef struct sm_instructions {
     uint64_t first, bytes, code, known_by;
@@ -70,21 +72,69 @@ void sm_python_forget(sm_process *p) {
     p->instructions.count = p->instructions.room = 0;
 }
 
-sm_python_frame sm_python_at(sm_process *p, const lu_python_frame *raw, const sm_python_frame *frames, int count,
-                             const uint64_t *words, size_t words_count) {
-    sm_python_frame found = {LT_NONE, 0};
+void sm_python_learn(sm_process *p, const lu_python_frame *raw, const sm_python_frame *frames, int count) {
     for (int i = 0; i < count; i++)
         learn(p, &raw[i], frames[i].code);
-    for (size_t i = 0; i < words_count; i++) {
-        int64_t at = last_before(p, words[i]);
-        const instructions *one = at < 0 ? NULL : &p->instructions.all[at];
-        /* The first is no next instruction: a code object has it as the beginning of all. */
-        if (!one || words[i] < one->first + 2 || words[i] - one->first > one->bytes)
+}
+
+/* The code whose instructions `word` is in; NULL: none. The first of them is no next one: a code object has it as the
+ * beginning of all. */
+static const instructions *at_word(const sm_process *p, uint64_t word) {
+    int64_t at = last_before(p, word);
+    const instructions *one = at < 0 ? NULL : &p->instructions.all[at];
+    return one && word >= one->first + 2 && word - one->first <= one->bytes ? one : NULL;
+}
+
+static uint32_t votes_for(const sm_python_frame *seen, size_t count, uint32_t code) {
+    uint32_t votes = 0;
+    for (size_t i = 0; i < count; i++)
+        votes += seen[i].code == code;
+    return votes;
+}
+
+/* The code that most of them name, of those that the first `asked` do; LT_NONE: none, or as many name another. */
+static uint32_t most_named(const sm_python_frame *seen, size_t asked, size_t count) {
+    uint32_t best = LT_NONE, votes = 0;
+    for (size_t i = 0; i < asked; i++) {
+        if (seen[i].code == LT_NONE || seen[i].code == best)
             continue;
-        if (found.code != LT_NONE && found.code != one->number)
-            return (sm_python_frame){LT_NONE, 0};
-        if (found.code == LT_NONE)
-            found = (sm_python_frame){one->number, (uint32_t)(words[i] - one->first - 2) & ~1u};
+        uint32_t here = votes_for(seen, count, seen[i].code);
+        if (here >= votes)
+            best = here == votes ? LT_NONE : seen[i].code;
+        votes = here > votes ? here : votes;
     }
-    return found;
+    return best;
+}
+
+/* Compilers keep the next instruction in a register, in a slot of the frame, or in both. Then the slot is the newer one,
+ * if it is not far ahead: else it is of an earlier instruction. */
+static uint32_t place_in(const sm_python_frame *seen, size_t kept, size_t count, uint32_t code) {
+    uint32_t first = LT_NONE, last = 0, ahead = LT_NONE;
+    for (size_t i = 0; i < count; i++) {
+        if (seen[i].code != code)
+            continue;
+        last = seen[i].place > last ? seen[i].place : last;
+        first = i < kept && first == LT_NONE ? seen[i].place : first;
+        for (size_t k = 0; i >= kept && k < kept; k++)
+            if (seen[k].code == code && seen[i].place - seen[k].place <= CALL_BYTES)
+                ahead = seen[i].place;
+    }
+    return ahead != LT_NONE ? ahead : first != LT_NONE ? first : last;
+}
+
+sm_python_frame sm_python_at(const sm_process *p, const sm_interpreter_words *from, uint64_t running) {
+    sm_python_frame seen[SM_PYTHON_WORDS_MOST];
+    size_t hits = 0, kept = 0;
+    uint32_t code = LT_NONE;
+    for (size_t i = 0; i < from->count; i++) {
+        const instructions *one = at_word(p, from->words[i]);
+        if (!one)
+            continue;
+        seen[hits++] = (sm_python_frame){one->number, (uint32_t)(from->words[i] - one->first - 2) & ~1u};
+        kept += i < from->kept;
+        if (one->code == running)
+            code = one->number;
+    }
+    code = code == LT_NONE ? most_named(seen, kept ? kept : hits, hits) : code;
+    return code == LT_NONE ? (sm_python_frame){LT_NONE, 0} : (sm_python_frame){code, place_in(seen, kept, hits, code)};
 }

@@ -5,11 +5,18 @@
 #include "intern.h"
 #include "threads.h"
 
-/* The innermost function of Python by what the interpreter has in its registers and its C frame, which lie in `words`.
- * Its code is LT_NONE if none, or more than one, can be meant. `raw`: frames seen now, whose code is known from
- * now on. */
-sm_python_frame sm_python_at(sm_process *process, const lu_python_frame *raw, const sm_python_frame *frames, int count,
-                             const uint64_t *words, size_t words_count);
+#define SM_PYTHON_WORDS_MOST 160u
+
+/* The frames of Python of a process, seen now: their code is known from now on. */
+void sm_python_learn(sm_process *process, const lu_python_frame *raw, const sm_python_frame *frames, int count);
+/* What a C frame of the interpreter may have its next instruction in: `kept` registers, then what lies in the frame. */
+typedef struct {
+    size_t kept, count;
+    uint64_t words[SM_PYTHON_WORDS_MOST];
+} sm_interpreter_words;
+/* The function that it ran. Its code is LT_NONE if none, or more than one, can be meant, unless one of these has the code
+ * object `running`. */
+sm_python_frame sm_python_at(const sm_process *process, const sm_interpreter_words *words, uint64_t running);
 void sm_python_forget(sm_process *process);
 
 #endif

@@ -27,7 +27,13 @@ static uint32_t new_code(const sm_process *p, const lu_python_frame *frame) {
     return sm_code(&text);
 }
 
-static uint32_t code_of(const sm_process *p, const lu_python_frame *frame) {
+uint32_t sm_python_code(const sm_process *p, lu_python_frame *frame) {
+    uint8_t head[LU_PYTHON_CODE_BYTES];
+    int32_t pid = p->pid;
+    if (!frame->lines && sm_read_memory(&pid, frame->code, head, sizeof head))
+        return LT_NONE;
+    if (!frame->lines)
+        lu_python_known_by(p->python, head, frame);
     uint64_t name = frame->name ^ frame->lines << 20 ^ (uint64_t)(uint32_t)frame->first_line << 40;
     uint32_t *known = sm_known(frame->code ^ (uint64_t)p->number << 48, name);
     if (!known)
@@ -37,20 +43,43 @@ static uint32_t code_of(const sm_process *p, const lu_python_frame *frame) {
     return *known;
 }
 
-/* The frames of the thread as they are now, in both ways; how many. At most LF_SAMPLES_FRAMES_MOST. */
-int sm_python_frames(sm_thread *t, lu_python_frame *frames, sm_python_frame *into) {
+/* The frames of the thread with this state, in both ways; how many, and whether all are there. */
+static int frames_of(const sm_process *p, uint64_t state, lu_python_frame *frames, sm_python_frame *into, int *is_cut) {
+    int32_t pid = p->pid;
+    int count = lu_python_frames(p->python, state, sm_read_memory, &pid, frames, LF_SAMPLES_FRAMES_MOST, is_cut);
+    for (int i = 0; i < count; i++)
+        into[i] = (sm_python_frame){sm_python_code(p, &frames[i]), frames[i].place};
+    return count > 0 ? count : 0;
+}
+
+uint64_t sm_python_state(sm_thread *t) {
     const sm_process *p = t->process;
     int32_t pid = p->pid;
-    int is_cut = 0;
     if (p->python <= LF_PYTHON_UNKNOWN || sm.now_ns < t->no_python_ns + NO_PYTHON_NS)
         return 0;
     uint64_t state = lu_python_thread(p->python, p->python_runtime, t->tid, sm_read_memory, &pid);
-    if (!state) {
+    if (!state)
         t->no_python_ns = sm.now_ns;
+    return state;
+}
+
+/* The frames of the thread as they are now, in both ways; how many. At most LF_SAMPLES_FRAMES_MOST. */
+int sm_python_frames(sm_thread *t, lu_python_frame *frames, sm_python_frame *into) {
+    int is_cut;
+    uint64_t state = sm_python_state(t);
+    return state ? frames_of(t->process, state, frames, into, &is_cut) : 0;
+}
+
+int sm_python_frames_now(sm_thread *t, lu_python_frame *frames, sm_python_frame *into, int *is_whole) {
+    uint32_t python = t->process->python;
+    int32_t pid = t->process->pid;
+    uint64_t state = sm_python_state(t), before[2], after[2];
+    int is_cut = 0;
+    *is_whole = 0;
+    if (!state || lu_python_here(python, state, sm_read_memory, &pid, before))
         return 0;
-    }
-    int count = lu_python_frames(p->python, state, sm_read_memory, &pid, frames, LF_SAMPLES_FRAMES_MOST, &is_cut);
-    for (int i = 0; i < count; i++)
-        into[i] = (sm_python_frame){code_of(p, &frames[i]), frames[i].place};
-    return count > 0 ? count : 0;
+    int count = frames_of(t->process, state, frames, into, &is_cut);
+    if (!is_cut && !lu_python_here(python, state, sm_read_memory, &pid, after))
+        *is_whole = before[0] == after[0] && before[1] == after[1];
+    return count;
 }

@@ -1,6 +1,6 @@
-/* The kernel's rings: three for each CPU, which all threads share that ran on it. One is waited for, it tells of new
- * threads and of ends; another has the switches, who ends waits and what is mapped, the third what the kernel does for
- * threads. These two are only emptied each round.
+/* The kernel's rings: three for each CPU, which all threads share that ran on it. One tells of new threads and of ends,
+ * another what the kernel does for threads; both are waited for. The third has the switches, who ends waits and what is
+ * mapped, and is only emptied each round.
  *
  * The events are dummies that count nothing: a thread that is added has its records written, and by inheritance so have
  * all threads and processes that it begins. Nothing of the kernel is asked for, so no right is needed. Two others, that
@@ -208,10 +208,10 @@ uint32_t sm_rings_full(void) {
 /* --- Waiting --- */
 
 void sm_rings_poll(int epoll_fd) {
-    for (uint32_t i = 0; i < count; i++)
-        if (rings[EACH * i + TASKS].fd >= 0)
-            epoll_ctl(epoll_fd, EPOLL_CTL_ADD, rings[EACH * i + TASKS].fd,
-                      &(struct epoll_event){.events = EPOLLIN, .data.fd = rings[EACH * i + TASKS].fd});
+    for (uint32_t i = 0; i < EACH * count; i++)
+        if (i % EACH != SWITCHES && rings[i].fd >= 0)
+            epoll_ctl(epoll_fd, EPOLL_CTL_ADD, rings[i].fd,
+                      &(struct epoll_event){.events = EPOLLIN, .data.fd = rings[i].fd});
 }
 
 int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd) {

@@ -64,6 +64,9 @@ struct sm_thread {
     struct {
         struct sm_kernel_tick *ticks; /* in the kernel, since the last sample */
         uint32_t count;
+        uint32_t owed_stack;         /* of the sample that was the last to leave time in the kernel to ticks to come */
+        uint64_t owed_ns, owed_from; /* how much that is, and since when */
+        struct sm_recent *recent;    /* recent_stacks.c */
     } kernel; /* kernel_time.c */
     struct {
         uint64_t out_ns, in_ns; /* 0: not */
@@ -143,6 +146,7 @@ struct sm_process {
         struct sm_instructions *all; /* of code objects, by address */
         uint32_t count, room;
     } instructions; /* python_function.c */
+    uint32_t c_frame_distance; /* interpreter_frames.c; 0: not known */
     struct {
         uint64_t seconds, cpu_ns, signals;
     } silence; /* accounts.c: CPU time and no signals */

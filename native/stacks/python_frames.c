@@ -138,6 +138,35 @@ int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointe
     return count;
 }
 
+int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t into[2]) {
+    const layout *l = layout_of(python);
+    if (!l || first_frame(l, thread_state, 0, read, of, &into[0]))
+        return -1;
+    into[1] = 0;
+    return into[0] && read(of, into[0] + l->instruction, &into[1], sizeof into[1]) ? -1 : 0;
+}
+
+int lu_python_c_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t *into, int most) {
+    const layout *l = layout_of(python);
+    int count = 0;
+    if (!l || l->c_frame == NO_C_FRAME)
+        return 0;
+    uint64_t at = follow(read, of, thread_state + l->thread_frame);
+    for (; at && at % 8 == 0 && count < most; at = follow(read, of, at + l->c_frame + 8))
+        into[count++] = at;
+    return count;
+}
+
+uint32_t lu_python_frame_in_c_frame(uint32_t python) {
+    const layout *l = layout_of(python);
+    return l ? l->c_frame : 0;
+}
+
+uint64_t lu_python_code_of(uint32_t python, uint64_t frame, lu_read read, void *of) {
+    const layout *l = layout_of(python);
+    return l && frame % 8 == 0 ? follow(read, of, frame + l->code) : 0;
+}
+
 void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *into) {
     const layout *l = layout_of(python);
     into->name = word_at(code, l->name);

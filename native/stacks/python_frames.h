@@ -25,6 +25,14 @@ int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void 
  * may have been stopped anywhere; 0: it waits. */
 int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
                    lu_python_frame *into, int most, int *cut);
+/* Where the thread is: its innermost frame, and the instruction in it. 0 or -1. */
+int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t into[2]);
+/* The _PyCFrames of a thread of CPython 3.11 or 3.12, the innermost first; how many, at most `most`. */
+int lu_python_c_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t *into, int most);
+/* Where in one of them the address of its innermost frame lies. */
+uint32_t lu_python_frame_in_c_frame(uint32_t python);
+/* The code of the frame at this address; 0: it cannot be read. */
+uint64_t lu_python_code_of(uint32_t python, uint64_t frame, lu_read read, void *of);
 #define LU_PYTHON_CODE_BYTES 144u
 void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *into);
 /* Where the instructions of a code object lie, of which `bytes` has the first LU_PYTHON_CODE_BYTES bytes; how many bytes. */

@@ -67,4 +67,14 @@ enum { LU_UNWOUND_ROOT = 1, /* it came to the first function of the thread */
 int lu_unwind(lu_space *space, const uint64_t registers[LF_REGISTERS], uint32_t known, const lu_stack_copy *stack,
               lu_native_frame *into, int most, uint32_t *how);
 
+/* What a frame had in its registers, those of `known` alone. */
+typedef struct {
+    uint64_t registers[LF_REGISTERS];
+    uint32_t known;
+} lu_frame_registers;
+/* The same, with the registers of each frame. */
+int lu_unwind_registers(lu_space *space, const uint64_t registers[LF_REGISTERS], uint32_t known,
+                        const lu_stack_copy *stack, lu_native_frame *into, lu_frame_registers *had, int most,
+                        uint32_t *how);
+
 #endif

@@ -18,6 +18,7 @@ typedef struct {
     lu_space *space;
     const lu_stack_copy *stack;
     lu_native_frame *into;
+    lu_frame_registers *had; /* of each of these, NULL: nobody asks */
     int most;
     int steps;   /* frames that may still be looked at, attempts included */
     int again;   /* frames of attempts that may still be walked a second time */

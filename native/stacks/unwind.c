@@ -6,7 +6,13 @@
 
 int lu_unwind(lu_space *space, const uint64_t registers[LF_REGISTERS], uint32_t known, const lu_stack_copy *stack,
               lu_native_frame *into, int most, uint32_t *how) {
-    lu_walk walk = {.space = space, .stack = stack, .into = into, .most = most, .steps = LU_STEPS_MOST,
+    return lu_unwind_registers(space, registers, known, stack, into, NULL, most, how);
+}
+
+int lu_unwind_registers(lu_space *space, const uint64_t registers[LF_REGISTERS], uint32_t known,
+                        const lu_stack_copy *stack, lu_native_frame *into, lu_frame_registers *had, int most,
+                        uint32_t *how) {
+    lu_walk walk = {.space = space, .stack = stack, .into = into, .had = had, .most = most, .steps = LU_STEPS_MOST,
                     .again = LU_STEPS_MOST, .words = LU_WORDS_MOST};
     lu_state state = {.known = known, .exact = true};
     *how = 0;

@@ -4,6 +4,7 @@
 #include "frame_pointer.h"
 #include "jumps.h"
 
+#include <string.h>
 
 /* Whether the function that begins at `function` can return here: behind a CALL, or at the code to which the kernel
  * sends a handler back. After a repair the CALL must have led to that function. */
@@ -56,6 +57,10 @@ lu_walked lu_walk_on(lu_walk *walk, lu_state *state, int at, const lu_row **last
         const lu_mapping *m = lu_space_mapping(walk->space, address);
         walk->nowhere |= !m;
         walk->into[at] = (lu_native_frame){address, sp};
+        if (walk->had) {
+            memcpy(walk->had[at].registers, state->registers, sizeof state->registers);
+            walk->had[at].known = state->known;
+        }
         const lu_row *row = m && m->object ? lu_row_at(m->object, address - m->bias) : NULL;
         if (!row && !is_entry(m, address) && lu_walk_framed(walk, state, &walk->into[at].frame))
             continue;
