@@ -4,6 +4,8 @@ this boot.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ _NAME = _DIGITS + 3
 _CODE = np.frombuffer(b"tTwW", np.uint8)
 _VALUES = np.full(256, 255, np.uint8)
 _VALUES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-_BYTES_MOST = 1 << 28  # it has some megabytes
+_PIECE_BYTES, _PIECES_MOST = 1 << 20, 256  # it has some megabytes
 
 
 class KernelTable:
@@ -63,7 +65,10 @@ class KernelTable:
 def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(_BYTES_MOST)
+            # In pieces: to read all at once needs memory for as much as it may be, not for as much
+            # as it is.
+            pieces = islice(iter(partial(file.read, _PIECE_BYTES), b""), _PIECES_MOST)
+            return b"".join(pieces)
     except OSError:
         return b""
 
