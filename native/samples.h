@@ -16,7 +16,11 @@
 #define LF_SAMPLES_BYTES (4u << 20) /* header and ring */
 /* Of one thread's stack, from its stack pointer on. */
 #define LF_SAMPLES_STACK_MOST (192u << 10)
-#define LF_SAMPLES_FRAMES_MOST 512u
+/* Of frames of Python: of a deeper stack the innermost and the outermost are there, with LF_BETWEEN in the place of the
+ * others. Of one that is deeper than LF_WALKED_FRAMES_MOST the innermost alone are there. */
+#define LF_SAMPLES_FRAMES_MOST 2560u
+#define LF_OUTERMOST_FRAMES 256u
+#define LF_WALKED_FRAMES_MOST 16384u
 
 /* Threads that may be sent the signal of samples: a table by thread number, in which one takes the first free place of
  * those that are meant for it. One for whom there is none is not signalled. */
@@ -86,6 +90,7 @@ typedef struct {
     uint32_t place; /* index of the instruction in bytes; LF_ENTRY: a C frame of the interpreter begins with it */
 } lf_sample_frame;
 #define LF_ENTRY 0x80000000u
+#define LF_BETWEEN 0xfffffffeu /* as a code: so many frames as `place` says are left out here */
 
 /* The order of `registers`. */
 enum { LF_RAX, LF_RDX, LF_RCX, LF_RBX, LF_RSI, LF_RDI, LF_RBP, LF_RSP, LF_R8, LF_R9, LF_R10, LF_R11, LF_R12, LF_R13,

@@ -54,22 +54,25 @@ static void take_registers(uint64_t into[LF_REGISTERS], const ucontext_t *contex
 static int take_frames(ls_sampled_process *process, ls_scratch *s, uint16_t *flags) {
     int is_known = can_read && ls_python.version > LF_PYTHON_UNKNOWN;
     uint64_t state = is_known ? (uint64_t)(uintptr_t)ls_python.thread_state() : 0, at = s->stack_at;
-    int cut = 0, most = (int)LF_SAMPLES_FRAMES_MOST;
-    int walked = state ? lu_python_walk(ls_python.version, state, at, ls_read_here, s, s->found, most, &cut) : 0;
+    lu_python_left_out left_out = {0};
+    int most = (int)LF_SAMPLES_FRAMES_MOST - 1, used = 0;
+    int walked = state ? lu_python_walk(ls_python.version, state, at, ls_read_here, s, s->found, most, &left_out) : 0;
     walked = walked < 0 ? 0 : walked;
     int count = ls_read_codes(s, ls_python.version, walked);
     for (int i = 0; i < count; i++) {
+        if (left_out.between && i == left_out.behind)
+            s->frames[used++] = (lf_sample_frame){LF_BETWEEN, (uint32_t)left_out.between};
         int64_t number = ls_samples_code(process, s, &s->found[i]);
         if (number == LS_NUMBER_NO_ROOM)
             return LS_NUMBER_NO_ROOM;
         if (number == LS_NUMBER_NO_CODE)
             count = i;
         else
-            s->frames[i] = (lf_sample_frame){(uint32_t)number, s->found[i].place};
+            s->frames[used++] = (lf_sample_frame){(uint32_t)number, s->found[i].place};
     }
-    if (cut || count < walked)
+    if (left_out.is_cut || count < walked)
         *flags |= LF_SAMPLE_FRAMES_CUT;
-    return count;
+    return used;
 }
 
 /* All but the head of the record of a sample whose stack and frames lie in the scratch. */

@@ -73,9 +73,10 @@ enum {
     LT_PYTHON = 1, /* of: the code, address: index of the instruction in bytes */
     LT_JIT = 2,    /* of: the process, address: where it ran; no file has it */
     LT_KERNEL = 3, /* time in the kernel, address: where; 0: nothing more is known */
-    LT_CUT = 4,    /* the outermost frames are not known */
+    LT_CUT = 4,    /* the outermost frames are not known; of LT_CUT_BETWEEN: some are left out here */
     LT_MADE = 5,   /* of: the lt_made, address: in it */
 };
+enum { LT_CUT_OUTER = 0, LT_CUT_BETWEEN = 1 };
 typedef struct {
     uint32_t frame, kind, of;
     uint32_t flags; /* 1: `address` is a return address less one */

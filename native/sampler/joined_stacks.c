@@ -83,7 +83,9 @@ static void place_group(growing *g, python_stack *python) {
         const sm_python_frame *frame = &python->frames[python->at - 1];
         if (!is_first && frame->place & LF_ENTRY)
             break;
-        if (frame->code != LT_NONE)
+        if (frame->code == LF_BETWEEN)
+            push(g, sm_frame(LT_CUT, LT_CUT_BETWEEN, 0, 0));
+        else if (frame->code != LT_NONE)
             push(g, sm_frame(LT_PYTHON, frame->code, frame->place & ~LF_ENTRY, 0));
         python->at--;
     }
@@ -94,6 +96,13 @@ static int groups_of(const sm_python_frame *python, int frames) {
     for (int i = 0; i < frames; i++)
         groups += !!(python[i].place & LF_ENTRY);
     return groups;
+}
+
+static int has_left_out(const sm_python_frame *python, int frames) {
+    for (int i = 0; i < frames; i++)
+        if (python[i].code == LF_BETWEEN)
+            return 1;
+    return 0;
 }
 
 /* Marks the C frames that groups replace, and returns how many groups lie outside of all; -1: they do not fit. */
@@ -131,7 +140,7 @@ uint32_t sm_join(sm_process *p, const lu_native_frame *native, int count, uint32
     if (sm_is_full())
         return LT_NONE;
     if (frames)
-        outside = match(p, native, count, how, groups, is_cut, replaced);
+        outside = match(p, native, count, how, groups, is_cut || has_left_out(python, frames), replaced);
     if (frames && outside < 0)
         *flags |= LT_NO_SPLICE;
     if (!(how & LU_UNWOUND_ROOT) || is_cut)

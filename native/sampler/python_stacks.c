@@ -5,6 +5,8 @@
 #include "procfs.h"
 #include "recording.h"
 
+#include <string.h>
+
 #define TEXT_BYTES 1024u
 #define LINES_BYTES (64u << 10)
 /* A thread without a state of Python may get one later. */
@@ -43,13 +45,44 @@ uint32_t sm_python_code(const sm_process *p, lu_python_frame *frame) {
     return *known;
 }
 
+/* Frames lie side by side: a page is read at once. */
+#define PAGE_BYTES 4096u
+typedef struct {
+    int32_t pid;
+    uint64_t page;
+    uint8_t bytes[PAGE_BYTES];
+} pages;
+
+static int read_pages(void *from, uint64_t address, void *into, size_t bytes) {
+    pages *of = from;
+    uint64_t page = address & ~(uint64_t)(PAGE_BYTES - 1);
+    if (!page || bytes > PAGE_BYTES - (address - page))
+        return sm_read_memory(&of->pid, address, into, bytes);
+    if (of->page != page && sm_read_memory(&of->pid, page, of->bytes, PAGE_BYTES)) {
+        of->page = 0;
+        return -1;
+    }
+    of->page = page;
+    memcpy(into, of->bytes + (address - page), bytes);
+    return 0;
+}
+
 /* The frames of the thread with this state, in both ways; how many, and whether all are there. */
 static int frames_of(const sm_process *p, uint64_t state, lu_python_frame *frames, sm_python_frame *into, int *is_cut) {
-    int32_t pid = p->pid;
-    int count = lu_python_frames(p->python, state, sm_read_memory, &pid, frames, LF_SAMPLES_FRAMES_MOST, is_cut);
+    lu_python_left_out left_out;
+    pages of = {.pid = p->pid};
+    int count = lu_python_frames(p->python, state, read_pages, &of, frames, LF_SAMPLES_FRAMES_MOST - 1, &left_out);
     for (int i = 0; i < count; i++)
         into[i] = (sm_python_frame){sm_python_code(p, &frames[i]), frames[i].place};
-    return count > 0 ? count : 0;
+    *is_cut = left_out.is_cut;
+    if (count <= 0 || !left_out.between)
+        return count > 0 ? count : 0;
+    size_t outer = (size_t)(count - left_out.behind);
+    memmove(&into[left_out.behind + 1], &into[left_out.behind], outer * sizeof *into);
+    memmove(&frames[left_out.behind + 1], &frames[left_out.behind], outer * sizeof *frames);
+    into[left_out.behind] = (sm_python_frame){LF_BETWEEN, (uint32_t)left_out.between};
+    frames[left_out.behind] = frames[left_out.behind - 1];
+    return count + 1;
 }
 
 uint64_t sm_python_state(sm_thread *t) {

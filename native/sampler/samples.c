@@ -44,6 +44,8 @@ static int keep_code(sm_process *p, uint32_t code, uint32_t number) {
 
 /* The code that a process knows by this number. The sampler before us may have been told of it: the reader has it. */
 static uint32_t code_of(sm_process *p, uint32_t code) {
+    if (code == LF_BETWEEN)
+        return code;
     if (code < p->codes.room && p->codes.numbers[code] != LT_NONE)
         return p->codes.numbers[code];
     if (!sm.generation)

@@ -72,76 +72,145 @@ static int is_shim(const layout *l, const uint8_t *frame) {
 
 static int is_entry(const layout *l, const uint8_t *frame) { return l->is_entry && frame[l->is_entry]; }
 
-/* Whether the frames of a _PyCFrame end where those of the one before it begin. */
-static int is_filled_in(const layout *l, uint64_t c_frame, lu_read read, void *of) {
-    uint64_t words[2], before, frame;
-    if (read(of, c_frame + l->c_frame, words, sizeof words) || read(of, words[1] + l->c_frame, &before, sizeof before))
-        return 0;
-    frame = words[0];
-    for (uint32_t i = 0; i < LF_SAMPLES_FRAMES_MOST && frame && frame % 8 == 0; i++) {
-        uint8_t bytes[FRAME_BYTES];
-        if (read(of, frame, bytes, sizeof bytes))
-            return 0;
-        frame = word_at(bytes, l->previous);
-        if (is_shim(l, bytes) || is_entry(l, bytes))
-            return frame == before;
-    }
-    return 0;
+/* The innermost frame of a thread, and where the frames of its C frame have to end. */
+typedef struct {
+    uint64_t frame, c_frame, end;
+    int is_checked; /* `end` is known, and they may end elsewhere */
+} beginning;
+
+/* Of this _PyCFrame. -1: it cannot be read. */
+static int begin_at(const layout *l, uint64_t c_frame, lu_read read, void *of, beginning *into) {
+    uint64_t words[2];
+    if (read(of, c_frame + l->c_frame, words, sizeof words))
+        return -1;
+    *into = (beginning){words[0], c_frame, 0, 1};
+    return read(of, words[1] + l->c_frame, &into->end, sizeof into->end) ? -1 : 0;
 }
 
-/* The innermost frame of a thread. -1: it is not known.
+/* -1: it is not known.
  *
  * In 3.11 and 3.12 a C frame of the interpreter names its _PyCFrame to the thread before it has filled it in. When that
- * may be so, at `stack_pointer`, what is there is compared; the one before it may be found, in what is there already or
- * still from the last time. */
-static int first_frame(const layout *l, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
-                       uint64_t *frame) {
-    uint64_t at, c_frame;
+ * may be so, at `stack_pointer`, its frames have to end where those of the one before it begin. Else the one before it
+ * may be found, in what is there already or still from the last time. */
+static int begin_walk(const layout *l, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
+                      beginning *into) {
+    uint64_t at;
     if (read(of, thread_state + l->thread_frame, &at, sizeof at))
         return -1;
-    *frame = c_frame = at;
+    *into = (beginning){at, 0, 0, 0};
     if (l->c_frame == NO_C_FRAME)
         return 0;
-    int may_be_new = stack_pointer && c_frame >= stack_pointer && c_frame - stack_pointer < INTERPRETER_BYTES;
-    if (may_be_new && !is_filled_in(l, c_frame, read, of)
-        && (read(of, c_frame + l->c_frame + 8, &c_frame, sizeof c_frame) || !is_filled_in(l, c_frame, read, of)))
-        return -1;
-    return read(of, c_frame + l->c_frame, frame, sizeof *frame);
+    into->c_frame = at;
+    int may_be_new = stack_pointer && at >= stack_pointer && at - stack_pointer < INTERPRETER_BYTES;
+    if (may_be_new && !begin_at(l, at, read, of, into))
+        return 0;
+    *into = (beginning){0, at, 0, may_be_new};
+    return may_be_new ? 0 : read(of, at + l->c_frame, &into->frame, sizeof into->frame);
 }
 
-int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
-                   lu_python_frame *into, int most, int *cut) {
-    const layout *l = layout_of(python);
-    uint64_t at;
-    *cut = 1;
-    if (!l || !thread_state || first_frame(l, thread_state, stack_pointer, read, of, &at))
-        return -1;
-    *cut = 0;
-    int count = 0, between = 0;
+/* The frames of a walk: the innermost from the beginning of `into` on, the outermost in turns behind them. */
+typedef struct {
+    lu_python_frame *into, *last;
+    int inner, outer, count; /* how many there is room for; all so far */
+} kept_frames;
+
+static void keep_frame(kept_frames *k, lu_python_frame frame) {
+    int at = k->count < k->inner ? k->count : k->inner + (k->count - k->inner) % k->outer;
+    k->last = &k->into[at];
+    *k->last = frame;
+    k->count++;
+}
+
+static void reverse(lu_python_frame *frames, int from, int to) {
+    for (; from < --to; from++) {
+        lu_python_frame swapped = frames[from];
+        frames[from] = frames[to], frames[to] = swapped;
+    }
+}
+
+/* Puts them in order; how many there are, and how many are left out behind the first `inner`. */
+static int finish_frames(const kept_frames *k, int *between) {
+    int most = k->inner + k->outer;
+    *between = k->count > most ? k->count - most : 0;
+    if (!*between)
+        return k->count;
+    int turned = (k->count - k->inner) % k->outer;
+    reverse(k->into, k->inner, k->inner + turned);
+    reverse(k->into, k->inner + turned, most);
+    reverse(k->into, k->inner, most);
+    return most;
+}
+
+enum { WALKED, WALK_CUT, WALK_WRONG }; /* wrong: the C frame was not filled in */
+
+static int walk_from(const layout *l, const beginning *begin, lu_read read, void *of, kept_frames *into) {
+    int between = 0, is_checked = begin->is_checked;
+    uint64_t at = begin->frame;
+    if (!at && is_checked)
+        return WALK_WRONG;
     while (at) {
         uint8_t frame[FRAME_BYTES];
         /* Not more frames of the C stack than of Python, but for the innermost: what is read changes meanwhile. */
-        *cut = count == most || between > count + 1 || at % 8 || read(of, at, frame, sizeof frame);
-        if (*cut)
-            break;
+        if (into->count == (int)LF_WALKED_FRAMES_MOST || between > into->count + 1 || at % 8
+            || read(of, at, frame, sizeof frame))
+            return is_checked ? WALK_WRONG : WALK_CUT;
         at = word_at(frame, l->previous);
+        int ends = is_shim(l, frame) || is_entry(l, frame);
+        if (is_checked && ((ends && at != begin->end) || (!ends && !at)))
+            return WALK_WRONG;
+        is_checked = is_checked && !ends;
         if (is_shim(l, frame)) {
             between++;
-            if (count)
-                into[count - 1].place |= LF_ENTRY;
+            if (into->count)
+                into->last->place |= LF_ENTRY;
             continue;
         }
         uint64_t code = word_at(frame, l->code);
         uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LF_ENTRY : 0);
-        into[count++] = (lu_python_frame){.code = code, .place = place};
+        keep_frame(into, (lu_python_frame){.code = code, .place = place});
     }
-    return count;
+    return WALKED;
+}
+
+/* In 3.11 and 3.12: the frames of the _PyCFrame before. */
+static int walk_from_before(const layout *l, const beginning *begin, lu_read read, void *of, kept_frames *into) {
+    beginning before;
+    uint64_t c_frame;
+    into->count = 0;
+    if (read(of, begin->c_frame + l->c_frame + 8, &c_frame, sizeof c_frame) || begin_at(l, c_frame, read, of, &before))
+        return WALK_WRONG;
+    return walk_from(l, &before, read, of, into);
+}
+
+int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
+                   lu_python_frame *into, int most, lu_python_left_out *left_out) {
+    const layout *l = layout_of(python);
+    int outer = most > 2 * (int)LF_OUTERMOST_FRAMES ? (int)LF_OUTERMOST_FRAMES : most / 2;
+    kept_frames kept = {into, NULL, most - outer, outer, 0};
+    beginning begin;
+    *left_out = (lu_python_left_out){.is_cut = 1};
+    if (!l || !thread_state || most < 2 || begin_walk(l, thread_state, stack_pointer, read, of, &begin))
+        return -1;
+    int outcome = walk_from(l, &begin, read, of, &kept);
+    if (outcome == WALK_WRONG)
+        outcome = walk_from_before(l, &begin, read, of, &kept);
+    if (outcome == WALK_WRONG)
+        return -1;
+    left_out->is_cut = outcome == WALK_CUT;
+    int count = finish_frames(&kept, &left_out->between);
+    left_out->behind = left_out->between ? kept.inner : count;
+    if (!left_out->is_cut || !left_out->between)
+        return count;
+    left_out->between = 0; /* those behind are not the outermost */
+    return kept.inner;
 }
 
 int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t into[2]) {
     const layout *l = layout_of(python);
-    if (!l || first_frame(l, thread_state, 0, read, of, &into[0]))
+    beginning begin;
+    if (!l || begin_walk(l, thread_state, 0, read, of, &begin))
         return -1;
+    into[0] = begin.frame;
     into[1] = 0;
     return into[0] && read(of, into[0] + l->instruction, &into[1], sizeof into[1]) ? -1 : 0;
 }
@@ -189,8 +258,8 @@ static const lu_python_frame *known_among(const lu_python_frame *frames, int i) 
 }
 
 int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, lu_python_frame *into, int most,
-                     int *cut) {
-    int count = lu_python_walk(python, thread_state, 0, read, of, into, most, cut);
+                     lu_python_left_out *left_out) {
+    int count = lu_python_walk(python, thread_state, 0, read, of, into, most, left_out);
     for (int i = 0; i < count; i++) {
         const lu_python_frame *same = known_among(into, i);
         uint8_t code[LU_PYTHON_CODE_BYTES];
@@ -199,7 +268,7 @@ int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void 
             into[i].lines = same->lines;
             into[i].first_line = same->first_line;
         } else if (read(of, into[i].code, code, sizeof code)) {
-            *cut = 1;
+            *left_out = (lu_python_left_out){.behind = i, .is_cut = 1};
             return i;
         } else
             lu_python_known_by(python, code, &into[i]);

@@ -16,15 +16,20 @@ typedef struct {
     uint32_t place; /* as lf_sample_frame has it */
 } lu_python_frame;
 
-/* The frames of the thread with this PyThreadState, the innermost first; how many, -1 if nothing could be read.
- * `*cut` is set if there are more than `most`. */
+/* What there is no room for: `between` frames behind the first `behind` ones, and those outside of all if `is_cut`. */
+typedef struct {
+    int between, behind, is_cut;
+} lu_python_left_out;
+
+/* The frames of the thread with this PyThreadState, the innermost first; how many, at most `most`, -1 if nothing could
+ * be read. */
 int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, lu_python_frame *into, int most,
-                     int *cut);
+                     lu_python_left_out *left_out);
 /* The same in two steps, for a reader that reads many places at once: the frames with `code` and `place` alone, and what
  * their code objects are known by, of the first LU_PYTHON_CODE_BYTES bytes of each. `stack_pointer`: of a thread that
  * may have been stopped anywhere; 0: it waits. */
 int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
-                   lu_python_frame *into, int most, int *cut);
+                   lu_python_frame *into, int most, lu_python_left_out *left_out);
 /* Where the thread is: its innermost frame, and the instruction in it. 0 or -1. */
 int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t into[2]);
 /* The _PyCFrames of a thread of CPython 3.11 or 3.12, the innermost first; how many, at most `most`. */

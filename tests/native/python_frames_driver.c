@@ -70,10 +70,10 @@ static int read_other(void *pid, uint64_t address, void *into, size_t bytes) {
 
 static void print_frames(pid_t pid, uint32_t python, uint64_t runtime, int32_t tid) {
     lu_python_frame frames[64];
-    int cut;
+    lu_python_left_out left_out;
     uint64_t state = lu_python_thread(python, runtime, tid, read_other, &pid);
-    int count = lu_python_frames(python, state, read_other, &pid, frames, 64, &cut);
-    printf("%d %d %d\n", tid, count, cut);
+    int count = lu_python_frames(python, state, read_other, &pid, frames, 64, &left_out);
+    printf("%d %d %d %d\n", tid, count, left_out.is_cut, left_out.between);
     for (int i = 0; i < count; i++) {
         uint64_t file, name, lines;
         int32_t first_line;
@@ -109,12 +109,13 @@ static int read_noise(void *state, uint64_t address, void *into, size_t bytes) {
 static void make_noise(uint64_t seed, int rounds) {
     static lu_python_frame frames[512];
     static char text[1024];
-    int cut, most = 0;
+    lu_python_left_out left_out;
+    int most = 0;
     for (int i = 0; i < rounds; i++) {
         uint32_t python = 10u + (uint32_t)i % 5;
         uint64_t at = seed << 8;
-        int count = lu_python_walk(python, at, i & 1 ? at - 64 : 0, read_noise, &seed, frames, 512, &cut);
-        count = count > most ? count : lu_python_frames(python, at, read_noise, &seed, frames, 512, &cut);
+        int count = lu_python_walk(python, at, i & 1 ? at - 64 : 0, read_noise, &seed, frames, 512, &left_out);
+        count = count > most ? count : lu_python_frames(python, at, read_noise, &seed, frames, 512, &left_out);
         most = count > most ? count : most;
         if (lu_python_text(python, at, read_noise, &seed, text, sizeof text) > (int)sizeof text
             || lu_python_bytes(python, at, read_noise, &seed, (uint8_t *)text, sizeof text) > (int)sizeof text)

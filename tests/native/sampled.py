@@ -37,6 +37,7 @@ CODE = struct.Struct("<IiIIII")
 KIND_PAD, KIND_STACK, KIND_CODE, KIND_MADE = 0, 1, 2, 3
 STACK_CUT, FRAMES_CUT, STACK_NONE, TIMER = 1, 2, 4, 8
 ENTRY = 1 << 31
+BETWEEN = 0xFFFFFFFE
 RSP, RIP = 7, 16
 MAGIC = 0x5053534C
 MORE_CODE = "(more code than is kept)"
@@ -55,10 +56,15 @@ class Code:
         """The line of the instruction at `place`, as CPython finds it: its notation is the same in
         3.11 to 3.13.
         """
+        if self == LEFT_OUT:
+            return None
         code = (lambda: None).__code__.replace(
             co_firstlineno=self.first_line, co_linetable=self.lines
         )
         return next((line for start, end, line in code.co_lines() if start <= place < end), None)
+
+
+LEFT_OUT = Code("", "", 0, b"")  # its place says how many frames are left out
 
 
 @dataclass
@@ -140,8 +146,13 @@ class Area:
         at += (8 * frames + 15) // 16 * 16
         stack = self.memory[at : at + stack_bytes]
         assert end - 16 < at + stack_bytes <= end
+        assert all(code in self.codes or code == BETWEEN for code in words[::2])
         found = [
-            (self.codes[words[2 * i]], words[2 * i + 1] % ENTRY, words[2 * i + 1] >= ENTRY)
+            (
+                self.codes.get(words[2 * i], LEFT_OUT),
+                words[2 * i + 1] % ENTRY,
+                words[2 * i + 1] >= ENTRY,
+            )
             for i in range(frames)
         ]
         self.samples.append(

@@ -97,8 +97,8 @@ def test_frames_of_threads_that_wait(
     process.communicate("\n", timeout=TIMEOUT_S)
     door.close()
     for tid, frames in threads:
-        number, count, cut = map(int, told.pop(0).split())
-        assert (number, count, cut) == (tid, len(frames), 0)
+        number, count, is_cut, left_out = map(int, told.pop(0).split())
+        assert (number, count, is_cut, left_out) == (tid, len(frames), 0, 0)
         entries = []
         for frame in frames:
             name, file, first_line, place, is_entry, lines = told.pop(0).split("|")
@@ -115,7 +115,7 @@ def test_a_thread_that_python_does_not_know_has_no_frames(reader: Path) -> None:
     told = subprocess.check_output(
         [str(reader), "read", "1", "11", "0", "5"], text=True, timeout=TIMEOUT_S
     )
-    assert told == "5 -1 1\n"
+    assert told == "5 -1 1 0\n"
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import pytest
 from tests.native.door import Door
 from tests.native.sampled import (
     FRAMES_CUT,
+    LEFT_OUT,
     MORE_CODE,
     Area,
     Code,
@@ -226,19 +227,31 @@ def test_with_and_without_the_lock_of_python(run: Run) -> None:
     sampled.check()
 
 
-def test_deep_recursion_is_cut_at_the_outside(run: Run) -> None:
+@pytest.mark.parametrize("calls", [2000, 6000])
+def test_deep_recursion_keeps_both_ends(run: Run, calls: int) -> None:
     sampled = run(
-        """
+        f"""
+        import sys
+
         def recursive(n):
             return recursive(n - 1) if n else tick()
 
-        recursive(700)
+        sys.setrecursionlimit(10_000)
+        recursive({calls})
         """
     )
     (sample,) = sampled.samples
-    assert len(sample.frames) == 512
-    assert sample.flags & FRAMES_CUT
-    assert sample.python() == [tuple(frame) for frame in sampled.ticks[0][2][:512]]
+    frames = [tuple(frame) for frame in sampled.ticks[0][2]]
+    places = [i for i, (code, _, _) in enumerate(sample.frames) if code == LEFT_OUT]
+    if calls == 2000:
+        assert (places, sample.python()) == ([], frames)
+    else:
+        inner, outer = places[0], len(sample.frames) - places[0] - 1
+        assert len(sample.frames) == 2560
+        assert sample.frames[inner][1] == len(frames) - inner - outer
+        assert sample.python()[:inner] == frames[:inner]
+        assert sample.python()[inner + 1 :] == frames[-outer:]
+    assert not sample.flags & FRAMES_CUT
 
 
 def test_code_that_is_gone_leaves_its_name_to_nobody(run: Run) -> None:

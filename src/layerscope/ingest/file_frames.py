@@ -18,6 +18,7 @@ from layerscope.ingest.frames import (
     CUT,
     JIT,
     KERNEL,
+    LEFT_OUT,
     NATIVE,
     OF_KERNEL,
     PYTHON,
@@ -88,7 +89,8 @@ class FileFrames(Struct):
             ]
         if kind == sampler_file.KERNEL:
             return self._kernel(addresses)
-        return [self.frames.once(NATIVE, CUT, "")] * len(addresses)
+        cut = LEFT_OUT if of == sampler_file.CUT_BETWEEN else CUT
+        return [self.frames.once(NATIVE, cut, "")] * len(addresses)
 
     def _kernel(self, addresses: np.ndarray) -> list[int]:
         boot = self.file.settings.get("boot", "")

@@ -87,6 +87,7 @@ MADE_CODE = np.dtype(
     ]
 )
 NATIVE, PYTHON, JIT, KERNEL, CUT, MADE = range(6)
+CUT_BETWEEN = 1  # `of` a frame CUT: it stands for frames between others, else for the outer ones
 FRAME = np.dtype(
     [("frame", "<u4"), ("kind", "<u4"), ("of", "<u4"), ("flags", "<u4"), ("address", "<u8")]
 )

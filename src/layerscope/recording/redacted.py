@@ -445,7 +445,7 @@ def _frames(data: pa.Table, codes: _Codes, by_program: pa.Array) -> pa.Table:
         [bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()], pa.bool_()
     )
     known_object = pa.array([found is not None for found in matched], pa.bool_())
-    nobody_s = re.compile(r"\[outer frames not known\]")
+    nobody_s = re.compile(r"\[outer frames not known\]|\[frames left out\]")
     is_jit = pc.and_(pc.equal(layer, "native"), pc.fill_null(pc.equal(where, "[jit]"), False))
     of_program = pc.is_in(data["name"].cast(pa.string()), value_set=by_program)
     data = _named(
