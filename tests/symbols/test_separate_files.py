@@ -135,7 +135,8 @@ def test_packed_symbols_that_are_damaged_or_unpack_to_too_much(whole: Path, tmp_
         packed = tmp_path / "packed"
         shutil.copy(stripped, packed)
         output(tool("objcopy"), f"--add-section=.gnu_debugdata={tmp_path / 'mini.xz'}", str(packed))
-        assert ask(packed, addresses).name == ask(stripped, addresses).name
+        named = [name.replace("packed+", "stripped+") for name in ask(packed, addresses).name]
+        assert named == ask(stripped, addresses).name
 
 
 def test_openmp_of_a_wheel_has_names_of_its_barriers(program_python: str) -> None:
