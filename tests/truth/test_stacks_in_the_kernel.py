@@ -35,10 +35,13 @@ def inclusive_ns(folder: Path) -> dict[str, int]:
 
 
 @once_in_three  # what else the machine does takes ticks away
-def test_time_in_the_kernel_stays_with_its_callers(program_python: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["kernel_callers.py", "short_calls.py"])
+def test_time_in_the_kernel_stays_with_its_callers(
+    program_python: str, tmp_path: Path, program: str
+) -> None:
     folder = Path(tempfile.mkdtemp(dir=tmp_path))  # of each attempt one of its own
     words = ("run", "-q", "-o", "recording", "--rate", "199", "--", program_python)
-    done = layerscope(*words, str(PROGRAMS / "kernel_callers.py"), cwd=folder)
+    done = layerscope(*words, str(PROGRAMS / program), cwd=folder)
     assert done.returncode == 0, done.stderr
     used_ns = json.loads(done.stdout)
     found_ns = inclusive_ns(folder)
