@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,13 @@ pytestmark = [
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 SIGMAS = 4
+PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+
+
+@pytest.fixture(autouse=True)
+def _may_look_into_the_kernel() -> None:
+    if os.geteuid() and int(PARANOID.read_text()) > 1:
+        pytest.skip(f"only root may look into the kernel ({PARANOID} is above 1)")
 
 
 def inclusive_ns(folder: Path) -> dict[str, int]:
