@@ -31,6 +31,8 @@
 /* Whoever has the agent hands its area over in the first 20 ms of its CPU time. */
 #define LEAST_CPU_NS 20000000ull
 #define LEAST_AGE_NS 50000000ull
+/* Of one that hardly uses any CPU time: how it waits is then what there is to know. */
+#define WAITING_AGE_NS 300000000ull
 /* Of a thread that is in no table yet: one that shall be gets there before it does anything else. */
 #define LEAST_OF_THREAD_NS 5000000ull
 #define MOST_PAGES 64u
@@ -367,7 +369,7 @@ static int is_due(sm_process *p) {
     uint64_t used = 0;
     for (const sm_thread *t = p->threads; t; t = t->next)
         used += sm_cpu_ns_at(t, sm.now_ns) - t->time.before_ns;
-    return used >= LEAST_CPU_NS;
+    return used >= LEAST_CPU_NS || sm.now_ns >= p->start_ns + WAITING_AGE_NS;
 }
 
 /* --- Threads of processes that answer to the signal, which may not be sent it themselves (signalled.c) --- */

@@ -104,3 +104,25 @@ def test_a_worker_of_a_stripped_runtime_waits_at_the_barrier_while_its_team_work
     seconds = {row["state"]: int(row["ns"]) / 1e9 for row in waits}
     assert 0.6 < seconds["barrier"] < 1.4
     assert 0.3 < seconds["pool"] < 0.9
+
+
+@once_in_three
+def test_a_program_that_hardly_uses_a_cpu_has_its_waits(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler (tried gcc)")
+    source = tmp_path / "sleeps.c"
+    source.write_text(
+        "#include <time.h>\n"
+        "int main(void) { struct timespec nap = {0, 50000000};\n"
+        "for (int i = 0; i < 30; i++) nanosleep(&nap, 0); return 0; }\n"
+    )
+    program = tmp_path / "sleeps"
+    subprocess.run([compiler, "-O1", "-o", str(program), str(source)], check=True, timeout=120)
+
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    done = layerscope("run", "-o", "recording", "--", str(program), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    recorded = Recorded(open_run(folder / "recording.layerscope"), 0, done.stdout, done.stderr)
+    slept_ns = recorded.value("SELECT sum(weight_ns) FROM samples WHERE state = 'sleep'")
+    assert 1.2e9 < slept_ns < 2.5e9
