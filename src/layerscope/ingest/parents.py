@@ -261,6 +261,8 @@ class TrackNesting:
             until_ns = np.minimum(here.end[mine], batch.end[target])
             np.subtract.at(batch.out.self_ns, target, np.maximum(until_ns - from_ns, 0))
             outlives = here.end[mine] > batch.end[target]
+            if not outlives.any():
+                return
             mine, target = mine[outlives], target[outlives]
             from_ns = np.maximum(from_ns[outlives], batch.end[target])
             target = batch.around(target, layer[mine])

@@ -46,13 +46,10 @@ def marked_weights(graph: Graph) -> dict[str, int]:
     tree, frames = graph.upright, graph.frames
     if not len(tree):
         return {}
-    marks = [mark_of(frame) for frame in frames]
     levels = by_level(tree.parent)
     own = tree.own[:, 0]
-    is_cut = np.array([mark == UNKNOWN for mark in marks])[tree.frame]
-    spins = np.array([mark == SPINNING for mark in marks])[tree.frame]
-    in_kernel = np.array([frame.layer == KERNEL for frame in frames])[tree.frame]
-    of_spinning = with_kernel(tree.parent, spins, in_kernel, levels)
+    is_cut = np.array([mark_of(frame) == UNKNOWN for frame in frames])[tree.frame]
+    of_spinning = spinning(frames, tree.parent, tree.frame, levels)
     found = {
         SPINNING: int(own[of_spinning].sum()),
         UNKNOWN: int(own[nearest(tree.parent, is_cut, levels) >= 0].sum()),
@@ -60,8 +57,12 @@ def marked_weights(graph: Graph) -> dict[str, int]:
     return {mark: weight for mark, weight in found.items() if weight}
 
 
-def with_kernel(up: Ints, chosen: Bools, in_kernel: Bools, levels: list[Ints]) -> Bools:
-    """Those chosen, and what they do in the kernel."""
+def spinning(frames: list[StackFrame], up: Ints, frame: Ints, levels: list[Ints]) -> Bools:
+    """Of each stack, with callers `up`, whether it ends in a function that spins, or in what that
+    does in the kernel.
+    """
+    spins = np.array([mark_of(one) == SPINNING for one in frames])[frame]
+    in_kernel = np.array([one.layer == KERNEL for one in frames])[frame]
     outside = nearest(up, ~in_kernel, levels)
-    is_there: Bools = (outside >= 0) & np.append(chosen, False)[outside]
+    is_there: Bools = (outside >= 0) & np.append(spins, False)[outside]
     return is_there

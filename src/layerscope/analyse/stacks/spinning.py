@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerscope.analyse.columns import has_name
-from layerscope.analyse.stacks.frames import KERNEL, FrameTable
-from layerscope.analyse.stacks.marked import SPINNING, mark_of, with_kernel
+from layerscope.analyse.stacks.frames import FrameTable
+from layerscope.analyse.stacks.marked import spinning
 from layerscope.analyse.stacks.sample_reader import read_stacks
 from layerscope.analyse.stacks.tree import by_level
 
@@ -28,9 +28,7 @@ def spinning_share(reader: Reader) -> float | None:
     whole_ns = int(weight_ns.sum())
     if not whole_ns or not len(stacks.up):
         return None
-    marks = [mark_of(frame) for frame in frames.all()]
-    spins = np.array([mark == SPINNING for mark in marks])[stacks.frame]
-    of_spinning = with_kernel(stacks.up, spins, stacks.layer == KERNEL, by_level(stacks.up))
+    of_spinning = spinning(frames.all(), stacks.up, stacks.frame, by_level(stacks.up))
     place = stacks.place(columns["stack"][is_cpu].astype(np.int64))
     is_there = np.append(of_spinning, False)[place]
     return float(weight_ns[is_there].sum()) / whole_ns
