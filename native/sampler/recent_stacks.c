@@ -3,7 +3,7 @@
  * taken from a stack that has the same function in the same C frame, counted from the outermost; at the same instruction
  * if there is one. What was there when the tick was read, mostly soon, is asked first, then what other looks have found, the
  * newest first. Stacks of samples are those of time outside of the kernel, in which the same function may have other
- * callers: they are asked last. */
+ * callers, and of which the instruction says nothing: they are asked last, and the newest is taken. */
 #define _GNU_SOURCE
 #include "recent_stacks.h"
 
@@ -11,8 +11,6 @@
 #include <string.h>
 
 #define STACKS_MOST 32u
-/* A stack that is deeper is not kept: in a recursion one frame tells little of where it is. */
-#define KEPT_FRAMES 1024
 /* Of a place, in bytes: the two ways to tell it differ by the length of an instruction. */
 #define NEAR_BYTES 24u
 
@@ -56,7 +54,7 @@ static recent *first_of(stacks *r, uint64_t hash) {
 }
 
 void sm_recent_add(sm_thread *t, int kind, const sm_python_frame *frames, int count) {
-    if (count <= 0 || count > KEPT_FRAMES || !(frames[count - 1].place & LF_ENTRY))
+    if (count <= 0 || !(frames[count - 1].place & LF_ENTRY))
         return;
     if (!t->kernel.recent)
         t->kernel.recent = calloc(1, sizeof *t->kernel.recent);
@@ -121,9 +119,15 @@ static void around_one(const recent *r, const sm_python_frame *inner, int evals,
     }
 }
 
-static void around_in(const stacks *from, const sm_python_frame *inner, int evals, sm_python_group *into) {
-    for (uint32_t s = 0; s < from->count; s++)
-        around_one(&from->stacks[s], inner, evals, into);
+static void around_in(const stacks *from, int kind, const sm_python_frame *inner, int evals, sm_python_group *into) {
+    static sm_python_frame missing[SM_RECENT_EVALS_MOST];
+    memcpy(missing, inner, (size_t)evals * sizeof *inner);
+    for (uint32_t s = 0; s < from->count; s++) {
+        around_one(&from->stacks[s], missing, evals, into);
+        for (int i = 0; i < evals; i++)
+            if (kind == SM_RECENT_SAMPLE && into[i].frames)
+                missing[i].code = LT_NONE;
+    }
 }
 
 void sm_recent_around(const sm_thread *t, const sm_python_frame *look, int look_count, const sm_python_frame *inner,
@@ -135,7 +139,7 @@ void sm_recent_around(const sm_thread *t, const sm_python_frame *look, int look_
     around_one(&own, inner, evals, into);
     for (int kind = 0; t->kernel.recent && kind < SM_RECENT_KINDS; kind++) {
         memset(found, 0, (size_t)evals * sizeof *found);
-        around_in(&t->kernel.recent->of[kind], inner, evals, found);
+        around_in(&t->kernel.recent->of[kind], kind, inner, evals, found);
         for (int i = 0; i < evals; i++)
             if (!into[i].frames)
                 into[i] = found[i];

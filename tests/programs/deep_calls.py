@@ -6,7 +6,7 @@ import json
 import sys
 import time
 
-SECONDS = 0.5
+SECONDS = 1.0
 
 
 def innermost() -> None:

@@ -47,7 +47,7 @@ def test_deep_stacks_keep_both_ends(program_python: str, tmp_path: Path) -> None
     found = {row["name"]: row for row in recorded.rows(BELOW)}
     assert found.keys() == used_ns.keys()
     for name, row in found.items():
-        assert abs(row["ns"] / used_ns[name] - 1) < 0.1
+        assert abs(row["ns"] / used_ns[name] - 1) < 0.15
         assert row["innermost_ns"] > 0.95 * row["ns"]
     # At least 2,000 calls are whole; of more, one frame stands for those between.
     left_out_ns = {name: row["left_out_ns"] for name, row in found.items()}
