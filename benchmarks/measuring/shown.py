@@ -101,7 +101,7 @@ def plain(name: str) -> str:
     `A::operator()` stays.
     """
     name = _without(name.strip().removesuffix(" const"), "(", ")")
-    return _without(name, "<", ">") or name
+    return _without(name, "<", ">").strip() or name
 
 
 def _without(name: str, opening: str, closing: str) -> str:

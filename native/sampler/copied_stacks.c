@@ -32,7 +32,7 @@
 #define LEAST_CPU_NS 20000000ull
 #define LEAST_AGE_NS 50000000ull
 /* Of one that hardly uses any CPU time: how it waits is then what there is to know. */
-#define WAITING_AGE_NS 300000000ull
+#define WAITING_AGE_NS 100000000ull
 /* Of a thread that is in no table yet: one that shall be gets there before it does anything else. */
 #define LEAST_OF_THREAD_NS 5000000ull
 #define MOST_PAGES 64u

@@ -38,6 +38,12 @@ uint64_t sm_cpu_ns(const sm_thread *t) {
     return t->account.row.run_ns;
 }
 
+/* What a thread that has ended used after its last sample was most likely there, if it is what lies between two. */
+static uint32_t stack_of_rest(const sm_thread *t, uint64_t rest_ns) {
+    int is_part_of_period = t->end_ns && t->sampled.last_ns && 2 * rest_ns < 3 * sm.period_ns;
+    return is_part_of_period ? t->sampled.last_stack : LT_NONE;
+}
+
 /* CPU time up to `cpu_ns` that no sample stands for has no stack. */
 void sm_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
     int is_base = !t->time.has_base && !t->since_birth;
@@ -47,6 +53,7 @@ void sm_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
         return;
     lt_sample row = sm_sample(t, at_ns, LT_CPU, cpu_ns - t->time.told_ns);
     row.flags = is_base ? LT_BEFORE : 0;
+    row.stack = stack_of_rest(t, row.weight_ns);
     sm_tell(t, &row);
     t->time.told_ns = cpu_ns;
 }

@@ -23,6 +23,8 @@
  * half a read from a fast disk: programs that map what they read make thousands of major faults a second. */
 #define MINOR_PERIOD 509u
 #define MAJOR_PERIOD 17u
+#define FIRST_TICKS 8u
+#define LEAST_PERIOD_NS 1000000ull
 
 static int open_event(int32_t tid, uint64_t config, uint64_t period) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = config};
@@ -74,9 +76,19 @@ static void say_missed(const sm_thread *t, int failed) {
                    t->process->pid, strerror(-failed));
 }
 
+/* A thread ticks several times in its first period, until its first sample is taken: else of one that is over by then
+ * none of its time would have a stack. By chance, so that threads that do the same are not seen at the same place. */
+static uint64_t first_period(void) {
+    static uint64_t state = 1;
+    uint64_t least_ns = sm.period_ns / FIRST_TICKS > LEAST_PERIOD_NS ? sm.period_ns / FIRST_TICKS : LEAST_PERIOD_NS;
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return least_ns < sm.period_ns / 2 ? least_ns + (state >> 33) % least_ns : sm.period_ns;
+}
+
 void sm_events_open(sm_thread *t) {
+    t->sampled.has_first_period = 1;
     for (int i = 0; i < SM_EVENTS; i++) {
-        t->events[i] = open_event(t->tid, sm_events_config(i), sm_events_period(i));
+        t->events[i] = open_event(t->tid, sm_events_config(i), i == SM_CPU ? first_period() : sm_events_period(i));
         if (t->events[i] >= 0)
             continue;
         if (i == SM_CPU)
@@ -90,7 +102,8 @@ void sm_events_open(sm_thread *t) {
 }
 
 /* Its clock ticks at the rate of now; what it has counted stays. */
-void sm_events_new_rate(const sm_thread *t) {
+void sm_events_new_rate(sm_thread *t) {
+    t->sampled.has_first_period = 0;
     if (t->events[SM_CPU] >= 0)
         ioctl(t->events[SM_CPU], PERF_EVENT_IOC_PERIOD, &sm.period_ns);
 }

@@ -150,6 +150,7 @@ static void weigh(sm_thread *t, const lf_sample *sample, lt_sample *row) {
     }
     t->sampled.lost_before = lost;
     t->sampled.last_ns = sample->at_ns;
+    t->sampled.last_stack = row->stack;
     uint64_t ticks = (passed + period_ns / 2) / period_ns;
     row->weight_ns = passed;
     if (sample->event == SM_COPIED(SM_CPU))
@@ -194,6 +195,8 @@ void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
         row.count = (uint32_t)sm_events_period(event);
     else
         weigh(t, sample, &row);
+    if (!fault && t->sampled.has_first_period)
+        sm_events_new_rate(t);
     if (!fault)
         sm_kernel_share(t, &row, &user);
     sm_tell(t, &row);

@@ -7,6 +7,7 @@
 #include "procfs.h"
 #include "recording.h"
 #include "rings.h"
+#include "waits.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,13 +30,18 @@ static void scan_thread(int32_t pid, int32_t tid, void *of) {
     sm_process *p = of;
     sm_thread *t = sm_thread_at(tid, sm.now_ns);
     char name[32] = "";
-    if (t && !t->end_ns && t->process == p)
+    if (t && !t->end_ns && t->process == p) {
+        sm_waits_found(t);
         return;
+    }
     int bytes = sm_proc(name, sizeof name, "/proc/%d/task/%d/comm", pid, tid);
     uint64_t at_ns = tid == pid ? p->start_ns : sm.generation ? sm_started_ns(pid, tid) : sm.now_ns;
     name[strcspn(name, "\n")] = 0;
-    if (bytes >= 0 && at_ns && !is_leaving(pid, tid))
-        sm_thread_found(p, tid, at_ns, name);
+    if (bytes < 0 || !at_ns || is_leaving(pid, tid))
+        return;
+    t = sm_thread_found(p, tid, at_ns, name);
+    if (t)
+        sm_waits_found(t);
 }
 
 static void scan_children(int32_t pid, int32_t tid, void *of) {

@@ -63,14 +63,16 @@ void sm_signalled_end(const sm_thread *t) {
         sm_area_forget(t->process->area, t->tid);
 }
 
-/* What it has used until now has no stack, or one that the kernel has copied. */
+/* What it has used until now has no stack, or one that the kernel has copied. For what a new one has used its first
+ * sample stands, too. */
 static void begin_late(sm_thread *t) {
     uint64_t none;
     sm_copies_end(t);
     sm_events_open(t);
     t->time.base_ns = sm_ran_ns(t->process->pid, t->tid, &none, &none);
     t->sampled.lost_before = sm_lost_samples(t);
-    sm_rest(t, sm.now_ns, t->time.base_ns);
+    if (!t->since_birth || t->time.base_ns >= sm.period_ns)
+        sm_rest(t, sm.now_ns, t->time.base_ns);
 }
 
 /* Its samples do not come any more. */

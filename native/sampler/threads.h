@@ -60,6 +60,8 @@ struct sm_thread {
         uint64_t lost_before; /* samples of its process, when its last one came */
         int64_t over_ns;      /* CPU time that copies leave for the kernel */
         uint64_t last_ns;     /* when the last one of its clock was made */
+        uint32_t last_stack;
+        int has_first_period; /* its clock ticks at its first period, which is shorter: events.c */
     } sampled;                /* samples.c */
     struct {
         struct sm_kernel_tick *ticks; /* in the kernel, since the last sample */

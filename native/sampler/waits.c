@@ -22,6 +22,7 @@
 #include "wait_stacks.h"
 #include "wakeups.h"
 
+#include <string.h>
 
 /* Looks take at most one part in a hundred of the time, and save up for so long. */
 #define LOOK_SHARE 100u
@@ -147,6 +148,20 @@ void sm_switched_last(sm_thread *t, uint64_t at_ns) {
     if (t->wait.in_ns && t->wait.in_ns < at_ns && !t->wait.out_ns)
         t->time.ran_ns += at_ns - t->wait.in_ns;
     t->wait.in_ns = 0;
+}
+
+/* A thread that is followed, and of which no switch is known. If it waits, its switches may be all before it was
+ * followed, and the next one ends a wait that began by now at the latest. */
+void sm_waits_found(sm_thread *t) {
+    char text[256];
+    if (!sm.has_switches || t->wait.in_ns || t->wait.out_ns)
+        return;
+    const char *at = sm_stat(text, sizeof text, t->process->pid, t->tid);
+    if (!at || !strchr("SD", at[1]))
+        return;
+    t->wait.is_preempted = 0;
+    t->wait.looked = SM_NOT_LOOKED;
+    t->wait.out_ns = sm.now_ns;
 }
 
 /* Switches are missing: what goes on may have ended long ago. */

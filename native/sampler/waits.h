@@ -6,6 +6,7 @@
 
 void sm_switched(sm_thread *thread, uint64_t at_ns, uint32_t cpu, int is_out, int is_preempted);
 void sm_switched_last(sm_thread *thread, uint64_t at_ns);
+void sm_waits_found(sm_thread *thread);
 void sm_waits_lost(void);
 void sm_waits_tick(void);
 void sm_waits_each_second(int is_last);

@@ -493,3 +493,26 @@ def test_an_operator_has_the_same_line_in_both_tables() -> None:
         ("aten::add", "net.py:2", 1), ("aten::add", "train.py:12", 1), ("aten::exp", "net.py:2", 1),
         ("aten::mm", "net.py:4", 1), ("aten::never", "not known", 1), ("loss", "train.py:99", 1),
     ]  # fmt: skip
+
+
+def test_calls_of_an_operator_from_several_lines_are_divided_as_its_samples_are() -> None:
+    recording = Recording()
+    for call in range(8):
+        recording.add_span("aten::add", call * S, (4 + call % 2) * MS)
+    for line, samples in ((5, 3), (9, 1)):
+        stack = recording.add_stack(f"python <module> train.py:{line}", "operators aten::add")
+        for _ in range(samples):
+            recording.add_sample(stack)
+
+    result = result_of(recording, "operators", "line")
+    found = [
+        (row["line"], row["count"], row["total_ns"], row["avg_ns"], row["max_ns"])
+        for row in rows(recording, "operators", "line")
+    ]
+    assert found == [
+        ("train.py:5", 6, 27 * MS, 4_500_000, 5 * MS),
+        ("train.py:9", 2, 9 * MS, 4_500_000, 5 * MS),
+    ]
+    assert any("several lines" in note for note in result.notes)
+    [plain] = rows(recording, "operators")
+    assert (plain["count"], plain["line"]) == (8, "train.py:5")

@@ -20,6 +20,10 @@ void sm_tell(sm_thread *t, const lt_sample *row) {
 }
 sm_process *sm_processes(void) { return NULL; }
 int sm_look_at(sm_thread *t, sm_look *look) { return (void)t, (void)look, SM_NOT_LOOKED; }
+const char *sm_stat(char *into, size_t room, int32_t pid, int32_t tid) {
+    (void)into, (void)room, (void)pid, (void)tid;
+    return NULL;
+}
 uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches) {
     return (void)pid, (void)tid, *delay_ns = *dispatches = 0;
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -139,12 +139,14 @@ def _at(values: Ints, places: Ints) -> Ints:
     return found
 
 
-def lines_of_operators(reader: Reader) -> dict[OperatorInModule, str]:
-    """By operator and path of the module it ran in the line of Python, `file:line`, that most of
-    its samples of CPU time were called from. The path may be OUTSIDE or ANYWHERE.
+def lines_of_operators(reader: Reader) -> dict[OperatorInModule, dict[str, int]]:
+    """By operator and path of the module it ran in the lines of Python, `file:line`, that its
+    samples of CPU time were called from, with their CPU time in ns. The path may be OUTSIDE or
+    ANYWHERE.
 
-    That line is the innermost one around the operator that is the program's own, not of a library;
-    of a library where there is none. Operators that were in no sample below a line have none.
+    Such a line is the innermost one around the operator that is the program's own, not of a
+    library; of a library where there is none. Operators that were in no sample below a line have
+    none.
     """
     if not reader.has("samples"):
         return {}
@@ -165,7 +167,7 @@ def lines_of_operators(reader: Reader) -> dict[OperatorInModule, str]:
     modules = _at(tree.frame, module[calls])
     lines = tree.frame[line[calls]]
     rows = np.stack([operators, modules, lines], axis=1)
-    return _most(frames.all(), rows, tree.totals()[calls])
+    return _by_call(frames.all(), rows, tree.totals()[calls])
 
 
 def _tree_of_cpu_time(reader: Reader, frames: FrameTable) -> FrameTree:
@@ -183,41 +185,20 @@ def _tree_of_cpu_time(reader: Reader, frames: FrameTable) -> FrameTree:
     return tree
 
 
-def _most(every: list[StackFrame], rows: Ints, weights: Ints) -> dict[OperatorInModule, str]:
-    """By operator and module the line with the most weight, of `rows` of the frames of these
-    three.
-    """
+def _by_call(
+    every: list[StackFrame], rows: Ints, weights: Ints
+) -> dict[OperatorInModule, dict[str, int]]:
+    """By operator and module the time of each line, of `rows` of the frames of these three."""
     known, at = np.unique(rows, axis=0, return_inverse=True)
     sums = summed(len(known), at.ravel(), weights)
-    lines_of: dict[OperatorInModule, _LineTotals] = defaultdict(_LineTotals)
-    for row, (samples, time_ns) in zip(known.tolist(), sums.tolist(), strict=True):
+    times_of: dict[OperatorInModule, Counter[str]] = defaultdict(Counter)
+    for row, (_, time_ns) in zip(known.tolist(), sums.tolist(), strict=True):
         operator, module, line = row
         name = every[operator].name
-        place = every[line].place
         path = every[module].name if module != NONE else OUTSIDE
         for key in ((name, path), (name, ANYWHERE)):
-            lines_of[key].add(place, samples, time_ns)
-    return {key: lines.heaviest() for key, lines in lines_of.items()}
-
-
-@dataclass(slots=True)
-class _LineTotals:
-    """Number of samples and time of lines."""
-
-    samples: Counter[str] = field(default_factory=Counter)
-    time_ns: Counter[str] = field(default_factory=Counter)
-
-    def add(self, line: str, samples: int, time_ns: int) -> None:
-        """Add samples of a line."""
-        self.samples[line] += samples
-        self.time_ns[line] += time_ns
-
-    def heaviest(self) -> str:
-        """The line with most samples; of equal ones that with most time, then the last by name."""
-        most = max(self.samples.values())
-        lines = sorted(line for line, number in self.samples.items() if number == most)
-        # Of equal ones `max` takes the first.
-        return max(reversed(lines), key=self.time_ns.__getitem__)
+            times_of[key][every[line].place] += time_ns
+    return {key: dict(times_ns) for key, times_ns in times_of.items()}
 
 
 def named(frames: list[StackFrame], numbers: Ints, none: str) -> list[str]:

@@ -18,9 +18,11 @@ MKL, with a column of its own: own_ns is self_ns without the primitives that the
 on its own thread. How long each primitive took is in the table primitives. Where a long run was
 thinned, every number but min_ns and max_ns counts a kept call as often as its weight says.
 
-The line of a range is the one that opened it. Of an operator it is the one that most of its samples
-in the same module were called from; where there are none, the one that first called the module, and
-outside of modules the one of its samples elsewhere.
+The line of a range is the one that opened it. Of an operator it is the one that its samples in the
+same module were called from; where there are none, the one that first called the module, and
+outside of modules the one of its samples elsewhere. Where the samples name several lines, count,
+total_ns and self_ns of --by line are divided among them as the CPU time of the samples is, and a
+line has the durations of all of these calls.
 """
 
 from __future__ import annotations
@@ -101,28 +103,48 @@ _JOINS = {
               JOIN bits ON asked & (1::UHUGEINT << code) <> 0::UHUGEINT
             GROUP BY asked) USING (asked)""",
 }
-# The line that calls come from, by name and module. `sampled_lines` are those of
-# `lines_of_operators`.
-_LINES = f"""known_lines AS MATERIALIZED (
-        SELECT pairs.*, coalesce(here.line, modules.line, anywhere.line) AS known_line
-        FROM (
-            SELECT name, coalesce(module, -1) AS module_key, line AS opened_by,
-              sum(self_ns * weight) AS spent_ns
-            FROM spans WHERE layer = 'operators' GROUP BY ALL
-        ) pairs
-        LEFT JOIN modules ON module = module_key
-        LEFT JOIN sampled_lines here ON here.called = name AND here.path = coalesce(modules.path,
-          '{OUTSIDE_MODULES}')
-        LEFT JOIN sampled_lines anywhere ON anywhere.called = name AND anywhere.path = '{ANYWHERE}'
+# The lines that calls come from, by name and module, and which part of them. `sampled_lines` are
+# those of `lines_of_operators`.
+_LINES = f"""pairs AS MATERIALIZED (
+        SELECT name, coalesce(module, -1) AS module_key, line AS opened_by,
+          sum(self_ns * weight) AS spent_ns
+        FROM spans WHERE layer = 'operators' GROUP BY ALL
+    ),
+    called AS (
+        SELECT DISTINCT name, module_key, coalesce(path, '{OUTSIDE_MODULES}') AS path,
+          modules.line AS module_line
+        FROM pairs LEFT JOIN modules ON module = module_key
+    ),
+    candidates AS (
+        SELECT name, module_key, sampled.line, part, 1 AS choice
+        FROM called JOIN sampled_lines sampled ON sampled.called = name AND
+          sampled.path = called.path
+        UNION ALL SELECT name, module_key, module_line, 1, 2 FROM called
+        WHERE module_line IS NOT NULL
+        UNION ALL SELECT name, module_key, sampled.line, part, 3
+        FROM called JOIN sampled_lines sampled ON sampled.called = name AND
+          sampled.path = '{ANYWHERE}'
+    ),
+    known_lines AS MATERIALIZED (
+        SELECT name, module_key, line AS known_line, part FROM candidates
+        QUALIFY choice = min(choice) OVER (PARTITION BY name, module_key)
     )"""
-_OF_CALL = """LEFT JOIN (SELECT DISTINCT name, module_key, known_line FROM known_lines) known
-            ON known.name = spans.name AND known.module_key = coalesce(spans.module, -1)"""
+_OF_CALL = """LEFT JOIN known_lines known ON spans.line IS NULL AND known.name = spans.name
+            AND known.module_key = coalesce(spans.module, -1)"""
 _MOST_LINES = f"""WITH {_LINES}
     SELECT name AS called, arg_max(line, (line_ns, line)) AS mostly FROM (
-        SELECT name, coalesce(opened_by, known_line) AS line, sum(spent_ns) AS line_ns
-        FROM known_lines GROUP BY ALL
+        SELECT name, coalesce(opened_by, known_line) AS line,
+          sum(spent_ns * CASE WHEN opened_by IS NULL THEN coalesce(part, 1) ELSE 1 END) AS line_ns
+        FROM pairs LEFT JOIN known_lines USING (name, module_key) GROUP BY ALL
     ) WHERE line IS NOT NULL GROUP BY name"""
+_MOST_LINES_OF_CALL, _LEAST_PART = 8, 0.02
 _SHAPES = "LEFT JOIN shape_texts USING (args)"
+_DIVIDED_NOTE = (
+    "Some operators were called from several lines: count, total_ns and self_ns of each are "
+    "estimates, in proportion to the CPU time of its samples."
+)
+# Of calls whose weight is not a whole number.
+_DIVIDED = 2
 # What an operator asked for is a set of bits, one for each kind and implementation; beyond so many
 # they share the last.
 _MOST_BITS = 127
@@ -157,8 +179,8 @@ _LOSSY_NOTE = (
 )
 _QUERY = """
     WITH {before} calls AS (
-        SELECT spans.* EXCLUDE (module, line), coalesce(spans.module, -1) AS module_key,
-               {line} AS line {column}
+        SELECT spans.* EXCLUDE (module, line, weight), coalesce(spans.module, -1) AS module_key,
+               {line} AS line, {weight} AS weight {column}
         FROM spans {texts} WHERE layer = 'operators'
     ),
     percentiles AS ({percentiles}),
@@ -171,7 +193,8 @@ _QUERY = """
                  AS max_ns {sums}
         FROM calls GROUP BY {keys}
     )
-    SELECT * {words}, round(mean_ns) AS avg_ns,
+    SELECT * REPLACE (round(count) AS count, round(total_ns) AS total_ns, round(self_ns) AS self_ns)
+           {words}, round(mean_ns) AS avg_ns,
            self_ns / greatest(sum(self_ns) OVER (), 1) AS self_share,
            total_ns / greatest(sum(self_ns) OVER (), 1) AS total_share
     FROM sums LEFT JOIN percentiles USING ({keys}) {join}"""
@@ -190,13 +213,13 @@ def build(reader: Reader, by: str | None = None) -> Result:
         )
         return _result(reader, by, query, (*notes, _LOSSY_NOTE if lost else _EXACT_NOTE))
     column, sums, texts, before, line = "", "", "", "", "spans.line"
+    weight_of_call = "spans.weight"
     if by == "line":
         _register_lines(reader)
-        before, texts, line = (
-            f"{_LINES},",
-            _OF_CALL,
-            f"coalesce(spans.line, known_line, '{NO_LINE}')",
-        )
+        before, texts = f"{_LINES},", _OF_CALL
+        line = f"coalesce(spans.line, known_line, '{NO_LINE}')"
+        weight, weight_of_call = _DIVIDED, "spans.weight * coalesce(part, 1)"
+        notes = (*notes, *_note_of_divided(reader))
     elif by == "shape":
         column, texts = f", coalesce(shape, '{NO_TENSORS}') AS shape", _SHAPES
         reader.connection().register("shape_texts", shape_texts(reader))
@@ -208,6 +231,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
         keys=_KEYS[by],
         join=_JOINS.get(by or "", ""),
         line=line,
+        weight=weight_of_call,
         percentiles=percentiles(_KEYS[by], weight),
         column=column,
         sums=sums,
@@ -238,15 +262,32 @@ def _result(reader: Reader, by: str | None, query: str, notes: tuple[str, ...]) 
 
 def _register_lines(reader: Reader) -> bool:
     """Make `sampled_lines` known to questions; whether there are any."""
-    lines = lines_of_operators(reader)
-    called, path = [operator for operator, _ in lines], [path for _, path in lines]
-    text = pa.string()
-    known = pa.table(
-        [pa.array(column, text) for column in (called, path, list(lines.values()))],
-        names=["called", "path", "line"],
-    )
-    reader.connection().register("sampled_lines", known)
-    return bool(lines)
+    rows = []
+    for (operator, path), times_ns in lines_of_operators(reader).items():
+        whole_ns = sum(times_ns.values())
+        parts = _parts(times_ns, whole_ns)
+        rows += [(operator, path, line, part) for line, part in parts.items()]
+    names = ["called", "path", "line", "part"]
+    types = [pa.string(), pa.string(), pa.string(), pa.float64()]
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
+    reader.connection().register("sampled_lines", pa.table(arrays, names=names))
+    return bool(rows)
+
+
+def _note_of_divided(reader: Reader) -> tuple[str, ...]:
+    rows = reader.query("SELECT count(*) AS divided FROM sampled_lines WHERE part < 1").to_pylist()
+    return (_DIVIDED_NOTE,) if rows[0]["divided"] else ()
+
+
+def _parts(times_ns: dict[str, int], whole_ns: int) -> dict[str, float]:
+    """Which part of the time each line has. Those with next to none are left out: each line costs
+    a row for each call.
+    """
+    heaviest = sorted(times_ns, key=lambda line: (-times_ns[line], line))[:_MOST_LINES_OF_CALL]
+    chosen = [line for line in heaviest if times_ns[line] >= _LEAST_PART * whole_ns]
+    chosen_ns = sum(times_ns[line] for line in chosen)
+    return {line: times_ns[line] / chosen_ns if chosen_ns else 1.0 for line in chosen}
 
 
 def _extremes(reader: Reader) -> tuple[int, int]:

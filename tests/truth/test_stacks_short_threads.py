@@ -1,0 +1,42 @@
+"""Threads that are over before a period of samples is have stacks, too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from layerscope.ingest.open import open_run
+from tests.recorded import Recorded, layerscope
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("native_agent", "perf_events"),
+]
+
+PROGRAM = Path(__file__).resolve().parent.parent / "programs" / "short_threads.py"
+BELOW = """
+    WITH RECURSIVE above(stack, ancestor) AS (
+        SELECT stack, stack FROM stacks
+        UNION ALL SELECT above.stack, s.parent FROM above JOIN stacks s ON s.stack = above.ancestor
+        WHERE s.parent IS NOT NULL
+    )
+    SELECT name, sum(weight_ns)::BIGINT AS ns FROM samples JOIN above USING (stack)
+      JOIN stacks s ON s.stack = above.ancestor JOIN frames USING (frame)
+    WHERE samples.kind = 'cpu' AND name IN ('one', 'other') GROUP BY 1
+"""
+
+
+def test_threads_of_a_few_milliseconds_have_stacks(program_python: str, tmp_path: Path) -> None:
+    words = ("run", "-q", "-o", "recording", "--", program_python, str(PROGRAM))
+    done = layerscope(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    used_ns = json.loads(done.stdout)
+    recorded = Recorded(open_run(tmp_path / "recording.layerscope"), 0, done.stdout, done.stderr)
+
+    found = {row["name"]: row["ns"] for row in recorded.rows(BELOW)}
+    # A period is 10 ms: without more samples at the beginning of a thread half of it is not known.
+    assert 0.75 < found["one"] / used_ns["one"] < 1.15
+    assert 0.75 < found["other"] / used_ns["other"] < 1.15
