@@ -4,7 +4,7 @@
  * is longer than a round is seen so and has a row of its own (LT_EXACT). A shorter one is seen by chance, which is in
  * proportion to how long it is: each one that was seen stands for the same part of the sum of those that were short,
  * and so they add up exactly for each thread and second. What was never seen has a row without a stack. Threads that
- * could have run (LT_PREEMPTED) are not looked at.
+ * could have run (LT_PREEMPTED) are not looked at: they were about where their last sample was.
  *
  * A wait that goes on for more than a second is told in parts that follow each other (LT_UNFINISHED: there is more, or
  * it was the end), so that what is told is never far behind.
@@ -70,6 +70,19 @@ static void add(sm_thread *t, sm_pool *pool, uint64_t at_ns, uint64_t ns, const 
         pool->looks[pool->seen++] = *look;
 }
 
+/* Where a thread was that could have run: about where its last sample was. Those of one place are one row. */
+static void add_preempted(sm_thread *t, uint64_t at_ns, uint64_t ns) {
+    sm_pool *pool = &t->wait.preempted;
+    uint32_t stack = t->sampled.last_ns ? t->sampled.last_stack : LT_NONE;
+    if (pool->waits && (pool->seen ? pool->looks[0].stack : LT_NONE) != stack)
+        tell_pool(t, pool, LT_PREEMPTED);
+    add(t, pool, at_ns, ns, NULL);
+    if (stack == LT_NONE)
+        return;
+    pool->looks[0] = (sm_look){pool->first_ns, stack, -2, LT_NO_FILE, LT_NONE};
+    pool->seen = 1;
+}
+
 /* --- Switches --- */
 
 static void ended(sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
@@ -77,7 +90,7 @@ static void ended(sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
     t->wait.look.at_ns = from_ns;
     t->wait.look.waker = sm_waker_of(t, from_ns, until_ns);
     if (t->wait.is_preempted)
-        add(t, &t->wait.preempted, from_ns, ns, NULL);
+        add_preempted(t, from_ns, ns);
     else if (t->wait.looked == SM_LOOKED && ns >= SM_TICK_NS)
         row(t, &t->wait.look, ns, 1, LT_EXACT);
     else

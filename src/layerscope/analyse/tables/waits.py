@@ -8,7 +8,8 @@ thread       name and id of the thread
 function     that of the line; without Python the innermost native function that is none of the C
              and C++ libraries
 line         innermost line of Python of the program's own, of a library if there is none
-symbol       the native function that it waited in
+symbol       the native function that it waited in; none of one that could have run, of which
+             function and line are those of its sample before
 count        number of waits that were sampled
 total_ns     how long they took, added up
 share        total_ns as a fraction of all waits that are not idle; none for those that are
@@ -99,6 +100,7 @@ TOP = 30
 EMPTY = "No waits were recorded. " + sample_reader.EMPTY.partition(". ")[2]
 NEXT = "layerscope flame --kind offcpu"
 IDLE = "idle"
+PREEMPTED = "preempted"
 # What the columns of wakers are wanted of.
 _ENDED = {"waker": "ended_by", "waker_line": "ended_at"}
 NO_LINE = "outside Python"
@@ -164,11 +166,13 @@ def build(reader: Reader, by: str | None = None) -> Result:
 
 
 def _folded(name: str, by: str | None) -> str:
-    """A column of the waits, in which idle ones are not told apart unless they are asked for."""
+    """A column of the waits, in which what makes no difference is left out unless it is asked for."""
     if by == "idle" or name == by:
         return name
     if name == "state":
         return f"CASE WHEN idle THEN '{IDLE}' ELSE state END AS state"
+    if name == "symbol":
+        return f"CASE WHEN NOT idle AND state <> '{PREEMPTED}' THEN symbol END AS symbol"
     return f"CASE WHEN NOT idle THEN {name} END AS {name}"
 
 
