@@ -1,9 +1,10 @@
 """Programs whose times are known (`programs/truth`): how one is built and run, and what it says.
 
 A program is one file. Its first lines can say, in comments, how it is built (`build: COMMAND`) and
-run (`run: COMMAND`); {source}, {out}, {folder}, {script}, {include}, {site}, {python} and {seconds}
-stand for the file, the binary, a folder of its own, the text between `/* python` and `*/`, the
-folders with Python.h and of site-packages, the program's Python, and how long it works.
+run (`run: COMMAND`), and that it runs in another way, too (`also: WORD`): that is a program of its
+own, NAME_WORD. {source}, {out}, {folder}, {script}, {include}, {site}, {python} and {seconds} stand
+for the file, the binary, a folder of its own, the text between `/* python` and `*/`, the folders
+with Python.h and of site-packages, the program's Python, and how long it works.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from measuring.runs import PROGRAMS, BenchmarkError, Setting, execute
@@ -53,8 +55,19 @@ class PlantedProgram:
 
 def names() -> list[str]:
     """Every program."""
+    return sorted(name for file in sources() for name in names_of(file))
+
+
+def sources() -> list[Path]:
+    """Every file with a program."""
     files = (file for file in FOLDER.iterdir() if file.suffix in (".py", ".c", ".cpp"))
-    return sorted(file.stem for file in files if file.stem != SHARED)
+    return sorted(file for file in files if file.stem != SHARED)
+
+
+def names_of(source: Path) -> list[str]:
+    """The programs of a file: one, or two."""
+    also = header(source.read_text(encoding="utf-8"), "also")
+    return [source.stem, f"{source.stem}_{also}"] if also else [source.stem]
 
 
 def header(text: str, word: str) -> str:
@@ -66,7 +79,7 @@ def header(text: str, word: str) -> str:
 
 def prepare(setting: Setting, name: str, seconds: float) -> PlantedProgram:
     """Build a program in a folder of its own."""
-    source = next(file for file in FOLDER.iterdir() if file.stem == name)
+    source = next(file for file in sources() if name in names_of(file))
     text = source.read_text(encoding="utf-8")
     folder = setting.folder / "truth" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,11 +97,12 @@ def prepare(setting: Setting, name: str, seconds: float) -> PlantedProgram:
         "include": path_of(setting, "include"),
         "site": path_of(setting, "purelib"),
         "seconds": f"{seconds:g}",
+        "also": name[len(source.stem) + 1 :],
     }
     build = header(text, "build")
     if build:
         compile_it([*filled(build, places), f"-I{FOLDER}"])
-    how = "{out} {seconds}" if build else "{python} {source} {seconds}"
+    how = "{out} {seconds}" if build else "{python} {source} {seconds} {also}"
     command = filled(header(text, "run") or how, places)
     file = script.name if embedded else source.name
     return PlantedProgram(name, file, command, command[0] == setting.program)

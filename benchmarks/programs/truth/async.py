@@ -1,4 +1,6 @@
-"""Coroutines that await each other, computing."""
+"""Coroutines that await each other."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import planted
 async def worker() -> None:
     """Works."""
     for _ in range(planted.BATCH // 4):
-        planted.compute()  # line: work
+        planted.work()  # line: work
 
 
 async def outer() -> None:

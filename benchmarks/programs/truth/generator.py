@@ -1,4 +1,6 @@
-"""A `for` over a generator, computing."""
+"""A `for` over a generator."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import planted
 def blocks() -> Iterator[object]:
     """Works at each turn."""
     for _ in range(planted.BATCH):
-        yield planted.compute()  # line: work
+        yield planted.work()  # line: work
 
 
 def consume() -> None:

@@ -1,4 +1,6 @@
-"""A generator expression in a built-in function, computing."""
+"""A generator expression in a built-in function."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import planted
 
 def worker(_: int) -> int:
     """Works."""
-    planted.compute()  # line: work
+    planted.work()  # line: work
     return 1
 
 

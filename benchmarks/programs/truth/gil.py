@@ -17,9 +17,10 @@ def burn() -> int:
 
 def one() -> None:
     """A thread."""
-    while planted.going():
-        with planted.Wait(wait="gil", wait_function="one"), planted.Cpu(function="burn"):
-            burn()
+    with planted.Wait(wait="gil", wait_function="burn|going"):
+        while planted.going():
+            with planted.Cpu(function="burn"):
+                burn()
 
 
 def main() -> None:

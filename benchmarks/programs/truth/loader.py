@@ -1,4 +1,6 @@
-"""A loader whose __next__ fetches items by __getitem__, computing."""
+"""A loader whose __next__ fetches items by __getitem__."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ class Items:
 
     def __getitem__(self, index: int) -> int:
         """Work."""
-        planted.compute()  # line: work
+        planted.work()  # line: work
         return index
 
 

@@ -1,4 +1,6 @@
-"""`map` over a function, computing."""
+"""`map` over a function."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import planted
 
 def worker(_: int) -> object:
     """Works."""
-    return planted.compute()  # line: work
+    return planted.work()  # line: work
 
 
 def consume() -> None:

@@ -1,4 +1,6 @@
-"""A key function that `sorted` calls, a closure below a method, computing."""
+"""A key function that `sorted` calls, a closure below a method."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ class Source:
         """Work through a closure."""
 
         def key(_: int) -> int:
-            planted.compute()  # line: work
+            planted.work()  # line: work
             return 1
 
         sorted(range(planted.BATCH), key=key)  # line: turn

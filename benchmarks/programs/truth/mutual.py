@@ -1,4 +1,6 @@
-"""Two functions that call each other, computing."""
+"""Two functions that call each other."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ DEPTH = 40
 def even(level: int) -> None:
     """Works, then the other."""
     for _ in range(3):
-        planted.compute()  # line: even
+        planted.work()  # line: even
     if level:
         odd(level - 1)
 
 
 def odd(level: int) -> None:
     """Works a third of it, then the other."""
-    planted.compute()  # line: odd
+    planted.work()  # line: odd
     if level:
         even(level - 1)
 

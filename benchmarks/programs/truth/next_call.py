@@ -1,4 +1,6 @@
-"""`next` of a generator, computing."""
+"""`next` of a generator."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import planted
 def blocks() -> Iterator[object]:
     """Works at each turn."""
     while True:
-        yield planted.compute()  # line: work
+        yield planted.work()  # line: work
 
 
 def consume() -> None:

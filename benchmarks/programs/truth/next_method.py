@@ -1,4 +1,6 @@
-"""A `for` over an object with __next__, computing."""
+"""A `for` over an object with __next__."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ class Blocks:
         if not self.left:
             raise StopIteration
         self.left -= 1
-        return planted.compute()  # line: work
+        return planted.work()  # line: work
 
 
 def consume() -> None:

@@ -1,4 +1,6 @@
-"""Calls of a plain function, computing."""
+"""Calls of a plain function."""
+
+# also: kernel
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import planted
 def worker() -> None:
     """Works."""
     for _ in range(planted.BATCH):
-        planted.compute()  # line: work
+        planted.work()  # line: work
 
 
 def after() -> None:

@@ -21,6 +21,8 @@ BATCH = 40
 # Some 200 us each: one in the kernel alone, one in C alone. Neither has a function of Python.
 kernel = partial(os.getrandom, 1 << 16)
 compute = partial(sum, range(12_000))
+# What the program judges: a program that says `also: kernel` is run with the other one, too.
+work = kernel if sys.argv[2:] == ["kernel"] else compute
 
 _found: dict[str, dict[str, int]] = {}
 _lock = threading.Lock()

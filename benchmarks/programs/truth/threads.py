@@ -1,5 +1,7 @@
 """Threads in turns: each has a function of its own, and none waits for the GIL."""
 
+# also: kernel
+
 from __future__ import annotations
 
 import threading
@@ -11,14 +13,14 @@ def first() -> None:
     """Works three quarters of it."""
     with planted.Cpu(function="first", line="first"):
         for _ in range(3 * planted.BATCH):
-            planted.compute()  # line: first
+            planted.work()  # line: first
 
 
 def second() -> None:
     """Works a quarter of it."""
     with planted.Cpu(function="second", line="second"):
         for _ in range(planted.BATCH):
-            planted.compute()  # line: second
+            planted.work()  # line: second
 
 
 def main() -> None:

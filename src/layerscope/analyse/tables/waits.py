@@ -166,7 +166,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
 
 
 def _folded(name: str, by: str | None) -> str:
-    """A column of the waits, in which what makes no difference is left out unless it is asked for."""
+    """A column of the waits, without what makes no difference, unless that is asked for."""
     if by == "idle" or name == by:
         return name
     if name == "state":
