@@ -165,6 +165,8 @@ def test_every_option_reaches_the_picture(folder: Path, capsys: pytest.CaptureFi
             ["-o", "x.png"],
             "'x.png' names no format. The extension chooses it: .folded, .html, .speedscope.json, .svg",
         ),
+        (["--flip"], "--flip turns a picture over. Add -o FILE.svg or -o FILE.html"),
+        (["--flip", "-o", "x.folded"], "--flip turns a picture over. Add -o FILE.svg"),
         (["-o", "no/x.svg"], "no/x.svg lies in a folder that does not exist"),
         (
             ["--diff", "nothing"],

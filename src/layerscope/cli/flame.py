@@ -83,6 +83,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the innermost frames first, and in them what called them",
     )
     parser.add_argument(
+        "--flip",
+        action="store_true",
+        help="the outermost frames at the bottom of the picture, not at its top",
+    )
+    parser.add_argument(
         "--diff", metavar="OTHER", help="compare with an earlier recording: red grew, blue shrank"
     )
     parser.add_argument(
@@ -123,6 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
     format_ = format_of(arguments.output) if arguments.output else None
     if arguments.output:
         _check_place(arguments.output, arguments.force)
+    if arguments.flip and not (format_ and format_.IS_CUT):
+        raise UsageError("--flip turns a picture over. Add -o FILE.svg or -o FILE.html")
     path = find_run(arguments.run_name)
     if not (arguments.json if format_ is None else not format_.IS_CUT):
         from layerscope.analyse.stacks.flame_layout import THINNEST
@@ -136,6 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
             shlex.join(reader.run.info.command),
             _chosen(arguments),
             graph.notes,
+            arguments.flip,
         )
         if arguments.output:
             _write_file(reader, picture, path, arguments)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A flame graph with what is written around it: its title, the program, what was chosen, and
-    what is missing.
+    what is missing. is_flipped: the outermost frames are at the bottom.
     """
 
     graph: Graph
@@ -37,6 +37,7 @@ class Picture:
     command: str
     chosen: str
     notes: tuple[str, ...]
+    is_flipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

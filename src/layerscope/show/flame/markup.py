@@ -1,8 +1,8 @@
 """A flame graph as SVG: what can be seen without its script, and the data and the script that make
 it answer.
 
-The outermost frames are at the top. The script (`viewer.js`) lays the frames out again for the
-width of the window.
+The outermost frames are at the top, or flipped at the bottom. The script (`viewer.js`) lays the
+frames out again for the width of the window.
 """
 
 from __future__ import annotations
@@ -104,8 +104,7 @@ def what_is_gone(graph: Graph) -> list[str]:
 def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
     """The element `svg`; `is_file`: it is a file of its own, with styles and script inside."""
     notes = sentences(picture, drawn)
-    rows = int(drawn.depth.max(initial=-1)) + 2
-    below_px = TOP_PX + rows * ROW_PX
+    below_px = TOP_PX + _rows(drawn) * ROW_PX
     height = below_px + 14 + _NOTE_PX * len(notes)
     title = _text(picture.title)
     about = _text(_about(picture))
@@ -123,14 +122,13 @@ def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
         f'<foreignObject id="tools" x="10" y="54" width="{WIDTH_PX - 20}" '
         'height="30"></foreignObject>',
         _key(picture.graph, drawn),
-        *_frames(picture.graph, drawn),
+        *_frames(picture, drawn),
         *(
             '<text class="about" x="10" '
             f'y="{below_px + 20 + _NOTE_PX * place}">{_text(note)}</text>'
             for place, note in enumerate(notes)
         ),
-        '<script id="flame-data" '
-        f'type="application/json">{data(picture.graph, drawn, height)}</script>',
+        f'<script id="flame-data" type="application/json">{data(picture, drawn, height)}</script>',
         f"<script><![CDATA[\n{read('viewer.js')}]]></script>" if is_file else "",
         "</svg>",
     ]
@@ -148,8 +146,9 @@ def as_json(value: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def data(graph: Graph, drawn: Drawn, height: int) -> str:
+def data(picture: Picture, drawn: Drawn, height: int) -> str:
     """What the script knows, as JSON. The first node is the whole."""
+    graph = picture.graph
     used, at = np.unique(drawn.frame, return_inverse=True)
     count = int(graph.tree.whole()[1])
     nodes = {
@@ -169,6 +168,8 @@ def data(graph: Graph, drawn: Drawn, height: int) -> str:
         "height": height,
         "row": ROW_PX,
         "top": TOP_PX,
+        "rows": _rows(drawn),
+        "flipped": picture.is_flipped,
         "nodes": nodes,
         "frames": [_ALL, *(_frame(graph, frame) for frame in used.tolist())],
     }
@@ -224,10 +225,24 @@ def _text(words: str) -> str:
     return escape(printable(words))
 
 
-def _frames(graph: Graph, drawn: Drawn) -> list[str]:
+def _rows(drawn: Drawn) -> int:
+    """How many rows the picture has, with that of the whole."""
+    return int(drawn.depth.max(initial=-1)) + 2
+
+
+def _tops(picture: Picture, drawn: Drawn) -> list[int]:
+    """Where the row of the whole begins, and that of each depth."""
+    rows = range(_rows(drawn))
+    in_order = reversed(rows) if picture.is_flipped else rows
+    return [TOP_PX + row * ROW_PX for row in in_order]
+
+
+def _frames(picture: Picture, drawn: Drawn) -> list[str]:
+    graph = picture.graph
     scale = WIDTH_PX / max(drawn.whole, 1)
-    rects = [f'<rect class="other" x="0" y="{TOP_PX}" width="{WIDTH_PX}" height="{ROW_PX}"/>']
-    texts = [f'<text x="4" y="{TOP_PX + ROW_PX - 5}">{ALL}</text>']
+    tops = _tops(picture, drawn)
+    rects = [f'<rect class="other" x="0" y="{tops[0]}" width="{WIDTH_PX}" height="{ROW_PX}"/>']
+    texts = [f'<text x="4" y="{tops[0] + ROW_PX - 5}">{ALL}</text>']
     for place, (x, px, depth, frame) in enumerate(
         zip(
             (drawn.start * scale).tolist(),
@@ -237,7 +252,7 @@ def _frames(graph: Graph, drawn: Drawn) -> list[str]:
             strict=True,
         )
     ):
-        y = TOP_PX + (depth + 1) * ROW_PX
+        y = tops[depth + 1]
         name = colour_class(graph, drawn, place)
         rects.append(
             f'<rect class="{name}" x="{x:.2f}" y="{y}" width="{px:.2f}" height="{ROW_PX}"/>'

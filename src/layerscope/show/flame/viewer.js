@@ -15,6 +15,7 @@
   for (let i = 1; i < size; i++) children[parent[i]].push(i);
   for (const below of children) below.sort((a, b) => start[a] - start[b]);
   const end = i => start[i] + total[i];
+  const top = i => TOP + (data.flipped ? data.rows - 1 - depth[i] : depth[i]) * ROW;
   let width = data.width, zoomed = 0, chosen = 0, hits = null, letter = 7.25, waiting = 0;
 
   // ---- words ----
@@ -84,7 +85,7 @@
       if (words) {
         if (!texts[i]) {
           texts[i] = labels.appendChild(document.createElementNS(SVG, "text"));
-          texts[i].setAttribute("y", TOP + depth[i] * ROW + ROW - 5);
+          texts[i].setAttribute("y", top(i) + ROW - 5);
           if (hits && hits.has(i)) texts[i].classList.add("hit");
         }
         texts[i].setAttribute("x", (x + 4).toFixed(2));
@@ -230,7 +231,9 @@
     hideTip();
   }
   frames.addEventListener("keydown", event => {
-    const go = { ArrowDown: children[chosen].find(shown), ArrowUp: parent[chosen], ArrowLeft: beside(chosen, -1), ArrowRight: beside(chosen, 1), Home: 0 }[event.key];
+    const inwards = children[chosen].find(shown), outwards = parent[chosen];
+    const [down, up] = data.flipped ? [outwards, inwards] : [inwards, outwards];
+    const go = { ArrowDown: down, ArrowUp: up, ArrowLeft: beside(chosen, -1), ArrowRight: beside(chosen, 1), Home: 0 }[event.key];
     if (event.key === "Enter" || event.key === " ") zoom(chosen);
     else if (!event.key.startsWith("Arrow") && event.key !== "Home") return;
     else if (go !== undefined && go >= 0) {
@@ -263,5 +266,6 @@
   choose(0, false);
   fit();
   window.addEventListener("resize", fit);
+  if (data.flipped) rects[0].scrollIntoView({ block: "nearest" });
   svg.classList.add("ready");
 })();
