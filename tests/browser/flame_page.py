@@ -18,13 +18,23 @@ SHOWN = """
     const data = JSON.parse(document.querySelector('#flame-data').textContent);
     return [...document.querySelectorAll('#frames rect')].map((rect, i) => {
         const box = rect.getBoundingClientRect();
-        return {label: data.frames[data.nodes.frame[i]].label, total: data.nodes.total[i], x: box.x, y: box.y,
+        rect.dispatchEvent(new MouseEvent('mousemove', {bubbles: true}));
+        const label = document.querySelector('#flame-tip b').textContent;
+        document.querySelector('#frames').dispatchEvent(new MouseEvent('mouseleave'));
+        return {label, total: data.nodes.total[i], x: box.x, y: box.y,
                 width: box.width, height: box.height, shown: getComputedStyle(rect).display !== 'none',
                 hit: rect.classList.contains('hit'), fill: getComputedStyle(rect).fill};
     });"""
 TIP = """
     const tip = document.querySelector('#flame-tip');
     return tip.parentElement.style.display === 'none' ? null : tip.innerText;"""
+# The middles of the visible frames.
+BOXES = """
+    return [...document.querySelectorAll('#frames rect')].filter(
+        rect => getComputedStyle(rect).display !== 'none').map(rect => {
+            const box = rect.getBoundingClientRect();
+            return [box.x + box.width / 2, box.y + box.height / 2];
+        });"""
 FOUND = "return document.querySelector('.found').textContent"
 FOCUSED = "return document.activeElement.getAttribute('aria-label')"
 # Texts that lie in no frame.
@@ -54,6 +64,16 @@ def made() -> Recording:
 def shown(page: chromium.Page) -> dict[str, Any]:
     """The visible frames by label (which are unique here)."""
     return {frame["label"]: frame for frame in page.run(SHOWN) if frame["shown"]}
+
+
+def said_of_all(page: chromium.Page) -> list[list[str]]:
+    """What the tooltips of all frames say, which the mouse goes over one after the other."""
+    boxes = page.run(BOXES)
+    said = []
+    for x, y in boxes:
+        page.mouse(x, y)
+        said.append(page.run(TIP).splitlines())
+    return said
 
 
 def point(page: chromium.Page, label: str, click: bool = False) -> None:

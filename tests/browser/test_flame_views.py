@@ -4,14 +4,41 @@ without a window.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 
+from layerscope import cli
 from tests.browser import chromium
-from tests.browser.flame_page import FILES, FOCUSED, OUTSIDE, point, shown
+from tests.browser.flame_page import (
+    BOXES,
+    FILES,
+    FOCUSED,
+    FOUND,
+    OUTSIDE,
+    TEXTS,
+    point,
+    said_of_all,
+    search,
+    shown,
+)
+from tests.recordings import MS, Recording
 
 pytestmark = pytest.mark.slow
+ROW_PX = 18
+# Label and place of the visible frames.
+FRAMES = """
+    return [...document.querySelectorAll('#frames rect')].filter(
+        rect => getComputedStyle(rect).display !== 'none').map(rect => {
+            rect.dispatchEvent(new MouseEvent('mousemove', {bubbles: true}));
+            return [document.querySelector('#flame-tip b').textContent, rect.getBoundingClientRect().y];
+        });"""
+BUTTON = """
+    const button = [...document.querySelectorAll('.flame-tools button')].find(
+        button => button.textContent === 'callers and callees').getBoundingClientRect();
+    return [button.x + 5, button.y + 5];"""
 
 
 @FILES
@@ -31,3 +58,144 @@ def test_a_flipped_picture_grows_from_the_bottom(
     assert page.run(FOCUSED).startswith("convolution; ")
     page.keys("ArrowDown", "ArrowDown")
     assert page.run(FOCUSED).startswith("Net; ")
+
+
+def called_from_many_places() -> Recording:
+    """`work` is called by two functions and by itself; it calls `helper` and native code."""
+    recording = Recording()
+    a = ("python main m.py:1", "python a m.py:2")
+    b = ("python main m.py:1", "python b m.py:3")
+    work = "python work m.py:4"
+    for stack, weight in (
+        ((*a, work), 10),
+        ((*a, work, "native gemm libmkl.so"), 20),
+        ((*a, work, "python helper m.py:5", "native read libc.so"), 30),
+        ((*b, work, "python again m.py:6", work, "python helper m.py:5"), 100),
+        ((work,), 5),
+        ((*b, "python helper m.py:5"), 900),
+    ):
+        recording.add_sample(recording.add_stack(*stack), weight * MS)
+    return recording
+
+
+def sums(page: chromium.Page, called: str) -> tuple[dict[str, int], dict[str, int]]:
+    """What the view says of its callers and its callees: ms of the function by frame, of those
+    beside it.
+    """
+    frames = page.run(FRAMES)
+    (middle,) = [y for label, y in frames if label == called]
+    said = said_of_all(page)
+    found: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    for (label, y), lines in zip(frames, said, strict=True):
+        if abs(y - middle) == ROW_PX:
+            time = re.match(rf"([\d.]+) ms of {re.escape(called)}: ", lines[2])
+            assert time
+            found[y > middle][label.partition(" ")[0]] = round(float(time[1]))
+    return found
+
+
+def table(capsys: pytest.CaptureFixture[str], name: str, direction: str) -> dict[str, int]:
+    """ms by function, of those that `layerscope table functions` gives."""
+    assert cli.main(["table", "functions", "train", f"--{direction}", name, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    columns = [column["name"] for column in answer["columns"]]
+    rows = [dict(zip(columns, row, strict=True)) for row in answer["rows"]]
+    nobody = ("itself", "where its thread began")
+    return {row["name"]: row["total_ns"] // MS for row in rows if row["name"] not in nobody}
+
+
+@FILES
+@pytest.mark.parametrize("inverted", [(), ("--invert",)], ids=["upright", "inverted"])
+@pytest.mark.parametrize("name", ["work", "helper", "a", "again"])
+def test_callers_and_callees_are_those_of_the_tables(
+    page: chromium.Page,
+    picture: Any,
+    suffix: str,
+    inverted: tuple[str, ...],
+    name: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    recording = called_from_many_places()
+    page.open(picture(suffix, "--layers", "python", *inverted, recording=recording))
+
+    point_at_first(page, f"{name} (m.py)")
+    page.keys("s")
+
+    callers, callees = sums(page, f"{name} (m.py)")
+    assert callers == table(capsys, name, "callers")
+    assert callees == table(capsys, name, "callees")
+
+
+def point_at_first(page: chromium.Page, label: str) -> None:
+    """Click the first frame that is called so."""
+    x, y = next(
+        box
+        for box, lines in zip(page.run(BOXES), said_of_all(page), strict=True)
+        if lines[0] == label
+    )
+    page.mouse(x, y, click=True)
+
+
+@FILES
+def test_escape_leads_back_to_what_was_shown(
+    page: chromium.Page, picture: Any, suffix: str
+) -> None:
+    page.open(picture(suffix, recording=called_from_many_places()))
+    point(page, "b (m.py)", click=True)
+    before = shown(page)
+    button = page.run(BUTTON)
+    page.mouse(*button, click=True)
+
+    assert page.run(FOUND) == "b (m.py): 1.00 s in 1 place, callers above, callees below"
+    assert page.run(OUTSIDE) == []
+    labels = sorted(label for label, _ in page.run(FRAMES))
+    callees = ["again (m.py)", "helper (m.py)", "helper (m.py)", "work (m.py)", "work (m.py)"]
+    assert labels == sorted(["b (m.py)", "main (m.py)", *callees])
+    page.keys("ArrowUp")
+    assert page.run(FOCUSED).startswith("main (m.py); python · m.py; 1.00 s of b (m.py): 100.0 %")
+    page.keys("ArrowDown", "ArrowDown", "s")
+    assert page.run(FOUND).startswith("helper (m.py): 1.03 s in 3 places")
+    page.keys("Escape")
+    assert shown(page) == before
+    assert page.run(FOCUSED).startswith("b (m.py); ")
+    page.keys("Escape")
+    assert len(shown(page)) > len(before)
+
+
+def test_the_table_of_the_page_chooses_a_function(page: chromium.Page, picture: Any) -> None:
+    page.open(picture(".html", recording=called_from_many_places()))
+    row = page.run(
+        "const b = document.querySelector('#heaviest td button').getBoundingClientRect(); return [b.x, b.y]"
+    )
+    page.mouse(row[0] + 5, row[1] + 5, click=True)
+    page.keys("s")
+
+    assert page.run(FOUND).startswith("helper (m.py): 1.03 s in 3 places")
+    search(page, "main")
+    assert page.run(FOUND) == "3 frames"  # main > a > work, main > b > work, main > b
+    assert "helper (m.py)" in page.run(TEXTS)
+
+
+def test_the_callers_of_a_comparison_say_what_changed(
+    page: chromium.Page, picture: Any, tmp_path: Any
+) -> None:
+    before, after = Recording(), Recording()
+    for recording, loading in ((before, 10), (after, 40)):
+        for caller, count in (("a", loading), ("b", 100)):
+            stack = recording.add_stack(f"python {caller} m.py:1", "python load data.py:3")
+            for _ in range(count):
+                recording.add_sample(stack, 10 * MS)
+    before.write(tmp_path / "before.layerscope")
+    page.open(picture(".svg", "--diff", "before", recording=after))
+
+    point_at_first(page, "load (data.py)")
+    page.keys("s")
+
+    red, green, blue = (
+        int(part) for part in shown(page)["a (m.py)"]["fill"].strip("rgb()").split(",")
+    )
+    assert red > max(green, blue) + 60
+    said = {lines[0]: lines for lines in said_of_all(page)}
+    assert "per run: 400 ms, before 100 ms, +300 ms (+300.0 %)" in said["a (m.py)"]
+    assert "per run: 1.40 s, before 1.10 s, +300 ms (+27.3 %)" in said["load (data.py)"]
+    assert said["b (m.py)"][-1] == "no more than chance or nothing"

@@ -26,7 +26,7 @@ THINNEST_PX = 0.1
 THINNEST = THINNEST_PX / WIDTH_PX
 MOST_DRAWN = 10_000
 # How sure it is that a change is more than the chance of sampling: 95 %.
-_SURE = 1.96
+SURE = 1.96
 _MOST_ROWS = 1000
 
 
@@ -38,8 +38,8 @@ class Drawn:
     node: place in the tree of the graph. parent: place among the drawn, NONE. start: where it
     begins, 0 to `whole`. count: number of samples. left_out: frames in drawn ones that are not
     drawn themselves, nor what they hold; each is thinner than `thinnest_px` of WIDTH_PX. change,
-    sure: where two recordings are compared, change of the weight per step (or second), and whether
-    it is more than chance; else empty.
+    sure, count_before: where two recordings are compared, change of the weight per step (or
+    second), whether it is more than chance, and the number of samples before; else empty.
     """
 
     node: Ints
@@ -55,6 +55,7 @@ class Drawn:
     thinnest_px: float
     change: NDArray[np.float64]
     sure: Bools
+    count_before: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def draw(graph: Graph) -> Drawn:
         max(THINNEST_PX, least * WIDTH_PX / max(whole, 1)),
         change,
         sure,
+        np.zeros(0, np.int64) if graph.compared is None else totals[kept, 3],
     )
 
 
@@ -126,7 +128,7 @@ def _changes(graph: Graph, totals: Ints) -> tuple[NDArray[np.float64], Bools]:
     error = np.hypot(
         now / np.sqrt(np.maximum(totals[:, 1], 1)), before / np.sqrt(np.maximum(totals[:, 3], 1))
     )
-    return change, np.abs(change) > _SURE * error
+    return change, np.abs(change) > SURE * error
 
 
 def vanished(graph: Graph) -> list[Vanished]:

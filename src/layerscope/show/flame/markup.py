@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.analyse.result import NS
-from layerscope.analyse.stacks.flame_layout import WIDTH_PX, Drawn, vanished
+from layerscope.analyse.stacks.flame_layout import SURE, WIDTH_PX, Drawn, vanished
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, WORDS, mark_of, marked_weights
@@ -123,13 +123,15 @@ def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
         'height="30"></foreignObject>',
         _key(picture.graph, drawn),
         *_frames(picture, drawn),
+        '<g id="notes">',
         *(
             '<text class="about" x="10" '
             f'y="{below_px + 20 + _NOTE_PX * place}">{_text(note)}</text>'
             for place, note in enumerate(notes)
         ),
+        "</g>",
         f'<script id="flame-data" type="application/json">{data(picture, drawn, height)}</script>',
-        f"<script><![CDATA[\n{read('viewer.js')}]]></script>" if is_file else "",
+        f"<script><![CDATA[\n{script()}]]></script>" if is_file else "",
         "</svg>",
     ]
     return "\n".join(part for part in parts if part)
@@ -138,6 +140,11 @@ def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
 def read(name: str) -> str:
     """A file beside this one."""
     return (files("layerscope.show.flame") / name).read_text(encoding="utf-8")
+
+
+def script() -> str:
+    """What makes the picture answer."""
+    return read("sandwich.js") + read("viewer.js")
 
 
 def as_json(value: Any) -> str:
@@ -164,6 +171,8 @@ def data(picture: Picture, drawn: Drawn, height: int) -> str:
         "unit": graph.unit,
         "whole": drawn.whole,
         "sampled": graph.is_sampled,
+        "inverted": graph.is_inverted,
+        "left_out": drawn.left_out,
         "width": WIDTH_PX,
         "height": height,
         "row": ROW_PX,
@@ -176,9 +185,16 @@ def data(picture: Picture, drawn: Drawn, height: int) -> str:
     if graph.compared is not None:
         of_all = graph.tree.whole()
         change = of_all[0] / graph.compared.units - of_all[2] / graph.compared.units_before
-        made["compared"] = {"per": graph.compared.per, "units": graph.compared.units}
+        made["compared"] = {
+            "per": graph.compared.per,
+            "units": graph.compared.units,
+            "units_before": graph.compared.units_before,
+            "steps": _STEPS,
+            "sure": SURE,
+        }
         nodes["change"] = [float(change), *drawn.change.tolist()]
         nodes["sure"] = [1, *drawn.sure.astype(int).tolist()]
+        nodes["count_before"] = [int(of_all[3]), *drawn.count_before.tolist()]
     return as_json(made)
 
 
