@@ -78,6 +78,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--idle", action="store_true", help="with the waits of threads of pools that have no work"
     )
     parser.add_argument(
+        "--imports",
+        action="store_true",
+        help="with what imports of libraries ran; else each is one frame",
+    )
+    parser.add_argument(
         "--invert",
         action="store_true",
         help="the innermost frames first, and in them what called them",
@@ -182,6 +187,7 @@ def _look(arguments: argparse.Namespace) -> Look:
         arguments.invert,
         by=arguments.by if arguments.by in BY else None,
         per=arguments.per,
+        has_imports=arguments.imports,
     )
 
 

@@ -18,8 +18,16 @@ from layerscope.analyse.result import COUNT, NS
 from layerscope.analyse.stacks import sample_reader, spans
 from layerscope.analyse.stacks.compared import Compared, how_compared
 from layerscope.analyse.stacks.frame_filter import folded
-from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, FrameTable, StackFrame, told_apart
+from layerscope.analyse.stacks.frames import (
+    NO_LINE,
+    OTHER,
+    PYTHON,
+    FrameTable,
+    StackFrame,
+    told_apart,
+)
 from layerscope.analyse.stacks.groups import STEP, Groups
+from layerscope.analyse.stacks.imports import NOTE, with_imports_as_one
 from layerscope.analyse.stacks.innermost import functions
 from layerscope.analyse.stacks.openmp_workers import as_workers
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
@@ -80,6 +88,16 @@ class Look:
     # Two recordings are compared for each of these: `compared.PER`. None: a step, where both have
     # some, else the run.
     per: str | None = None
+    # What imports of libraries ran has frames of its own.
+    has_imports: bool = False
+
+    @property
+    def folds_imports(self) -> bool:
+        """Whether an import is one frame: not where all frames are asked for, or none of Python."""
+        if self.has_imports or self.kind in spans.KINDS:
+            return False
+        is_all = self.layers is not None and len(self.layers) == OTHER
+        return not is_all and (self.layers is None or PYTHON in self.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +190,11 @@ def _graph(
         lines = _hot_lines(frames, function, frame, added_up(up, own[:, :1], levels)[:, 0])
         frame = function[frame]
     frame = as_workers(up, frame, frames)
+    if look.folds_imports:
+        up, frame, own, has_imports = with_imports_as_one(up, frame, own, frames, levels)
+        if has_imports:
+            notes = (*notes, NOTE)
+            levels = by_level(up)
     up, frame, own = folded(up, frame, own, frames, look.layers, levels)
     del levels
     upright, _ = merged(up, frame, own, len(frames))
