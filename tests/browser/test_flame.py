@@ -209,8 +209,6 @@ def test_a_comparison_is_red_where_it_grew(
             recording.add_step(number, number * 100 * MS, (10 * MS, 0, 0, 0, 0))
         for number in range(loading):
             recording.add_sample(stacks[1], 10 * MS, step=number)
-    gone = before.add_stack(*MAIN, "python old data.py:9")
-    before.add_sample(gone, 500 * MS, step=3)
     before.write(tmp_path / "before.layerscope")
     page.open(picture(".svg", "--diff", "before", recording=after))
 
@@ -223,10 +221,6 @@ def test_a_comparison_is_red_where_it_grew(
     assert max(grey) - min(grey) < 12
     point(page, "load (data.py)")
     assert "per step: 4.00 ms, before 1.00 ms, +3.00 ms (+300.0 %)" in page.run(TIP)
-    texts = page.run(
-        "return [...document.querySelectorAll('.about')].map(text => text.textContent)"
-    )
-    assert "Gone: main (train.py) > old (data.py), 5.00 ms per step before." in texts
 
 
 @FILES

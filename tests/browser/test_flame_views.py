@@ -19,6 +19,7 @@ from tests.browser.flame_page import (
     FOUND,
     OUTSIDE,
     TEXTS,
+    TIP,
     point,
     said_of_all,
     search,
@@ -199,3 +200,82 @@ def test_the_callers_of_a_comparison_say_what_changed(
     assert "per run: 400 ms, before 100 ms, +300 ms (+300.0 %)" in said["a (m.py)"]
     assert "per run: 1.40 s, before 1.10 s, +300 ms (+27.3 %)" in said["load (data.py)"]
     assert said["b (m.py)"][-1] == "no more than chance or nothing"
+
+
+@pytest.fixture
+def with_gone(picture: Any, tmp_path: Any) -> Any:
+    """Makes a comparison in which `old` and what it called are gone from below `main`: 60 and 40 ms
+    in two functions.
+    """
+
+    def make(suffix: str, *options: str) -> str:
+        before, after = Recording(), Recording()
+        main = "python main m.py:1"
+        for recording in (before, after):
+            for _ in range(50):
+                recording.add_sample(recording.add_stack(main, "python work m.py:2"), 2 * MS)
+        for name, weight in (("parse", 60), ("read", 40)):
+            stack = before.add_stack(main, "python old m.py:3", f"python {name} m.py:4")
+            before.add_sample(stack, weight * MS)
+        before.write(tmp_path / "before.layerscope")
+        return str(picture(suffix, "--diff", "before", *options, recording=after))
+
+    return make
+
+
+@FILES
+@pytest.mark.parametrize("options", [(), ("--flip",)], ids=["plain", "flipped"])
+def test_what_is_gone_stands_where_it_was_and_says_what_it_took(
+    page: chromium.Page, with_gone: Any, suffix: str, options: tuple[str, ...]
+) -> None:
+    page.open(with_gone(suffix, *options))
+
+    frames = shown(page)
+    assert set(frames) == {"all", "main (m.py)", "work (m.py)", "old (m.py)"}
+    main, old = frames["main (m.py)"], frames["old (m.py)"]
+    assert frames["work (m.py)"]["width"] == main["width"]
+    assert old["width"] == pytest.approx(6, abs=0.1)
+    assert old["x"] + old["width"] == pytest.approx(main["x"] + main["width"], abs=0.1)
+    assert old["y"] == frames["work (m.py)"]["y"]
+    assert "hatch-gone" in old["fill"]
+    point(page, "old (m.py)")
+    assert page.run(TIP).splitlines()[:3] == [
+        "old (m.py)",
+        "python · m.py",
+        "gone: 100 ms per run before, nothing now",
+    ]
+
+
+@FILES
+def test_a_click_on_what_is_gone_shows_what_was_in_it(
+    page: chromium.Page, with_gone: Any, suffix: str
+) -> None:
+    page.open(with_gone(suffix))
+    before = shown(page)
+
+    point(page, "old (m.py)", click=True)
+
+    frames = shown(page)
+    assert set(frames) == {"all", "main (m.py)", "old (m.py)", "parse (m.py)", "read (m.py)"}
+    full = frames["all"]["width"]
+    assert frames["old (m.py)"]["width"] == pytest.approx(full, abs=1)
+    assert frames["parse (m.py)"]["width"] == pytest.approx(0.6 * full, abs=1)
+    assert frames["read (m.py)"]["x"] == pytest.approx(
+        frames["parse (m.py)"]["x"] + 0.6 * full, abs=1
+    )
+    assert page.run(OUTSIDE) == []
+    page.keys("Escape")
+    assert shown(page) == before
+
+
+@FILES
+def test_what_is_gone_is_found(page: chromium.Page, with_gone: Any, suffix: str) -> None:
+    page.open(with_gone(suffix))
+
+    search(page, "parse")
+
+    assert page.run(FOUND) == "0.0 % · 0 ns · 1 frame · gone: 60.0 ms per run"
+    assert [label for label, frame in shown(page).items() if frame["hit"]] == ["old (m.py)"]
+    page.keys("Escape")
+    search(page, "/old|work/")
+    assert page.run(FOUND) == "100.0 % · 100 ms · 2 frames · gone: 100 ms per run"

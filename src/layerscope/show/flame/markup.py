@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.analyse.result import NS
-from layerscope.analyse.stacks.flame_layout import SURE, WIDTH_PX, Drawn, vanished
+from layerscope.analyse.stacks.flame_layout import SURE, WIDTH_PX, Drawn
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, WORDS, mark_of, marked_weights
@@ -32,7 +32,10 @@ _NOTE_PX = 17
 _LETTER_PX = 7.25
 _FEWEST_LETTERS = 3
 _LINE_LETTERS = 150
-_VANISHED = 5
+# A frame that is gone has no width of its own: it is as wide as this, but all of them together no
+# more than a quarter of their caller.
+_GONE_PX, _LEAST_GONE_PX = 6, 2
+_GONE_PART = 0.25
 # Parts of the larger weight by which a frame changed, for the four steps of colour.
 _STEPS = (0.1, 0.25, 0.5)
 ALL = "all"
@@ -42,7 +45,12 @@ _HATCHES = "".join(
     f'<pattern id="hatch-{mark}" patternUnits="userSpaceOnUse" width="7" height="7" '
     f'patternTransform="rotate({angle})"><rect class="{layer}" width="7" height="7"/>'
     '<rect class="stripe" width="2" height="7"/></pattern>'
-    for mark, layer, angle in ((SPINNING, "native", 45), (UNKNOWN, "other", -45))
+    for mark, layer, angle in (
+        (SPINNING, "native", 45),
+        (UNKNOWN, "other", -45),
+        ("gone", "shrank4", -45),
+        ("gone-same", "same", -45),
+    )
 )
 # What the whole is, and what it was counted in.
 _WHOLE = {
@@ -86,19 +94,11 @@ def sentences(picture: Picture, drawn: Drawn) -> list[str]:
             f"Red grew, blue shrank per {per}; grey: no change, or none beyond the chance of "
             "sampling."
         )
-    return [*said, *what_is_gone(graph), *picture.notes]
-
-
-def what_is_gone(graph: Graph) -> list[str]:
-    """Of a comparison, the frames that only the recording before has."""
-    gone = vanished(graph)
-    said = []
-    for one in gone[:_VANISHED]:
-        path = " > ".join(graph.frames[frame].label for frame in one.path[-2:])
-        said.append(f"Gone: {path}, {amount(graph, one.weight)} per {one.per} before.")
-    if len(gone) > _VANISHED:
-        said.append(f"{len(gone) - _VANISHED:,} more frames are gone.")
-    return said
+        if drawn.is_gone.any():
+            said.append(
+                "Hatched: gone, which only the recording before has; click it for what it was."
+            )
+    return [*said, *picture.notes]
 
 
 def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
@@ -195,6 +195,9 @@ def data(picture: Picture, drawn: Drawn, height: int) -> str:
         nodes["change"] = [float(change), *drawn.change.tolist()]
         nodes["sure"] = [1, *drawn.sure.astype(int).tolist()]
         nodes["count_before"] = [int(of_all[3]), *drawn.count_before.tolist()]
+        nodes["gone"] = [0, *drawn.is_gone.astype(int).tolist()]
+        nodes["before"] = [0, *drawn.before.tolist()]
+        made["gone"] = {"px": _GONE_PX, "least": _LEAST_GONE_PX, "part": _GONE_PART}
     return as_json(made)
 
 
@@ -204,6 +207,8 @@ def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
         frame = graph.frames[int(drawn.frame[place])]
         mark = mark_of(frame)
         return f"{LAYERS[frame.layer]} {mark}" if mark else LAYERS[frame.layer]
+    if drawn.is_gone[place]:
+        return "shrank4 gone" if drawn.sure[place] else "same gone"
     change = float(drawn.change[place])
     if not drawn.sure[place] or not change:
         return "same"
@@ -255,19 +260,11 @@ def _tops(picture: Picture, drawn: Drawn) -> list[int]:
 
 def _frames(picture: Picture, drawn: Drawn) -> list[str]:
     graph = picture.graph
-    scale = WIDTH_PX / max(drawn.whole, 1)
     tops = _tops(picture, drawn)
     rects = [f'<rect class="other" x="0" y="{tops[0]}" width="{WIDTH_PX}" height="{ROW_PX}"/>']
     texts = [f'<text x="4" y="{tops[0] + ROW_PX - 5}">{ALL}</text>']
-    for place, (x, px, depth, frame) in enumerate(
-        zip(
-            (drawn.start * scale).tolist(),
-            (drawn.total * scale).tolist(),
-            drawn.depth.tolist(),
-            drawn.frame.tolist(),
-            strict=True,
-        )
-    ):
+    rows = zip(*_widths(drawn), drawn.depth.tolist(), drawn.frame.tolist(), strict=True)
+    for place, (x, px, depth, frame) in enumerate(rows):
         y = tops[depth + 1]
         name = colour_class(graph, drawn, place)
         rects.append(
@@ -287,6 +284,27 @@ def _frames(picture: Picture, drawn: Drawn) -> list[str]:
     ]
 
 
+def _widths(drawn: Drawn) -> tuple[list[float], list[float]]:
+    """Where each frame begins and how wide it is, in px. What is gone stands at the end of its
+    caller.
+    """
+    scale = WIDTH_PX / max(drawn.whole, 1)
+    starts = (drawn.start * scale).tolist()
+    widths = (drawn.total * scale).tolist()
+    gone_in: dict[int, list[int]] = {}
+    for place in np.flatnonzero(drawn.is_gone).tolist():
+        caller = int(drawn.parent[place])
+        if caller < 0 or not drawn.is_gone[caller]:
+            gone_in.setdefault(caller, []).append(place)
+    for caller, places in gone_in.items():
+        begin, width = (starts[caller], widths[caller]) if caller >= 0 else (0, WIDTH_PX)
+        each = min(_GONE_PX, _GONE_PART * width / len(places))
+        for number, place in enumerate(places):
+            starts[place] = begin + width - each * (len(places) - number)
+            widths[place] = each if each >= _LEAST_GONE_PX else 0
+    return starts, widths
+
+
 def _key(graph: Graph, drawn: Drawn) -> str:
     """What the colours mean."""
     if graph.compared is None:
@@ -299,6 +317,7 @@ def _key(graph: Graph, drawn: Drawn) -> str:
             ("same", "no change"),
             ("grew2", ""),
             ("grew4", "grew"),
+            *([("gone", "gone")] if drawn.is_gone.any() else []),
         ]
     parts, x = [], 10
     for name, words in named:

@@ -6,12 +6,15 @@
   const svg = document.getElementById("layerscope-flame");
   const data = JSON.parse(svg.querySelector("#flame-data").textContent);
   const picture = { ...data.nodes, row: data.nodes.depth, rows: data.rows, rects: [...svg.querySelectorAll("#frames rect")] };
-  let { parent, start, total, own, count, frame, depth, row, rows, rects } = picture, side = null;
+  let { parent, start, total, own, count, frame, depth, row, rows, rects, gone = null } = picture, side = null;
   const frames = svg.querySelector("#frames"), labels = svg.querySelector("#labels"), notes = svg.querySelector("#notes");
   const whole = data.whole || 1, samples = data.nodes.count[0], ROW = data.row, TOP = data.top;
   const SVG = "http://www.w3.org/2000/svg", XHTML = "http://www.w3.org/1999/xhtml";
   const isPage = svg !== document.documentElement;
-  const end = i => start[i] + total[i];
+  // What only the recording before has is laid out by its weight there.
+  const isGone = i => Boolean(gone && gone[i]);
+  const weight = i => isGone(i) ? shownTree.before[i] : total[i];
+  const end = i => start[i] + weight(i);
   const top = i => TOP + (data.flipped ? rows - 1 - row[i] : row[i]) * ROW;
   let shownTree = picture, size = 0, texts = [], children = [], number = new Map();
   let width = data.width, height = data.height, zoomed = 0, chosen = 0, hits = null, letter = 7.25, waiting = 0, left = null;
@@ -36,6 +39,11 @@
   function lines(i) {
     const { place, layer, hot } = about(i), said = [];
     said.push(layer + (place ? " · " + place : ""));
+    if (isGone(i)) {
+      said.push(`gone: ${amount(-shownTree.change[i])} per ${data.compared.per} before, nothing now`);
+      if (!shownTree.sure[i]) said.push("no more than chance or nothing");
+      return said;
+    }
     if (side && i) said.push(`${amount(total[i])} of ${name(0)}: ${percent(total[i] / total[0])} of its time, ${percent(total[i] / whole)} of all`);
     else said.push(`${amount(total[i])}, ${percent(total[i] / whole)} of all` + (!side && i && zoomed && total[i] <= total[zoomed] ? `, ${percent(total[i] / total[zoomed])} of what is shown` : "") + `; its own ${amount(own[i])}`);
     if (data.sampled && (i || side)) {
@@ -59,12 +67,12 @@
     rects[chosen].classList.remove("chosen");
     if (shownTree !== tree) frames.replaceChildren(...tree.rects);
     for (const text of texts) if (text) text.remove();
-    ({ parent, start, total, own, count, frame, depth, row, rows, rects, side = null } = shownTree = tree);
+    ({ parent, start, total, own, count, frame, depth, row, rows, rects, side = null, gone = null } = shownTree = tree);
     size = rects.length;
     texts = new Array(size).fill(null);
     children = Array.from({ length: size }, () => []);
     for (let i = 1; i < size; i++) children[parent[i]].push(i);
-    for (const below of children) below.sort((a, b) => start[a] - start[b]);
+    for (const below of children) below.sort((a, b) => isGone(a) - isGone(b) || start[a] - start[b]);
     number = new Map(rects.map((rect, i) => [rect, i]));
     const more = (rows - data.rows) * ROW;
     height = data.height + more;
@@ -122,11 +130,6 @@
   }
 
   // ---- places ----
-  const isAround = i => depth[i] < depth[zoomed] && start[i] <= start[zoomed] && end(i) >= end(zoomed) && isAbove(i, zoomed);
-  function isAbove(i, j) {
-    while (j > i) j = parent[j];
-    return j === i;
-  }
   // The longest form of a label that there is room for; the shortest is cut.
   function fitted(i, px) {
     const room = Math.floor((px - 6) / letter);
@@ -136,12 +139,17 @@
     return forms.find(words => words.length <= room) || shortest.slice(0, room - 1) + "…";
   }
   function layout() {
-    const scale = width / (total[zoomed] || 1), from = start[zoomed];
+    const scale = width / (weight(zoomed) || 1), from = start[zoomed], ofGone = isGone(zoomed);
+    const above = new Set(), begins = new Array(size).fill(0), widths = new Array(size).fill(0);
+    for (let i = parent[zoomed]; i >= 0; i = parent[i]) above.add(i);
     for (let i = 0; i < size; i++) {
-      const around = depth[i] < depth[zoomed] && isAround(i);
-      const inside = depth[i] >= depth[zoomed] && (!zoomed || !side || side[i] === side[zoomed]) && start[i] >= from && end(i) <= end(zoomed) && (depth[i] > depth[zoomed] || i === zoomed);
-      const px = around ? width : total[i] * scale, x = around ? 0 : (start[i] - from) * scale;
-      const rect = rects[i], shown = around || (inside && px >= 0.1);
+      const around = above.has(i);
+      const inside = isGone(i) === ofGone && depth[i] >= depth[zoomed] && (!zoomed || !side || side[i] === side[zoomed]) && start[i] >= from && end(i) <= end(zoomed) && (depth[i] > depth[zoomed] || i === zoomed);
+      let px = around ? width : weight(i) * scale, x = around ? 0 : (start[i] - from) * scale;
+      let shown = around || (inside && px >= 0.1);
+      if (isGone(i) && !ofGone) [x, px, shown] = atTheEnd(i, begins, widths);
+      if (inside) [begins[i], widths[i]] = [x, px];
+      const rect = rects[i];
       rect.style.display = shown ? "" : "none";
       rect.classList.toggle("around", around);
       const words = shown ? fitted(i, px) : "";
@@ -162,6 +170,13 @@
         texts[i] = null;
       }
     }
+  }
+  // What is gone stands at the end of its caller, where that is shown.
+  function atTheEnd(i, begins, widths) {
+    const { px, least, part } = data.gone, caller = parent[i];
+    if (isGone(caller)) return [0, 0, false];
+    const all = children[caller].filter(isGone), each = Math.min(px, part * widths[caller] / all.length);
+    return [begins[caller] + widths[caller] - each * (all.length - all.indexOf(i)), each, each >= least];
   }
   function fit() {
     const there = isPage ? svg.parentElement.clientWidth : document.documentElement.clientWidth || window.innerWidth;
@@ -190,7 +205,7 @@
   function search(words) {
     const matches = words ? matcher(words) : null;
     hits = matches ? new Set() : null;
-    let covered = 0;
+    let covered = 0, coveredGone = 0;
     const inHit = new Array(size).fill(false), known = new Map();
     for (let i = 1; i < size && matches; i++) {
       if (!known.has(frame[i])) known.set(frame[i], matches(about(i).label) || matches(about(i).place));
@@ -198,17 +213,22 @@
       if (!known.get(frame[i])) continue;
       hits.add(i);
       if (!inHit[i]) covered += total[i];
+      if (!inHit[i] && isGone(i)) coveredGone -= shownTree.change[i];
       inHit[i] = true;
     }
     svg.classList.toggle("searched", Boolean(hits));
+    // What is gone can be seen where the outermost of it is.
+    const seen = new Set(hits || []);
+    for (const hit of hits || []) for (let i = hit; isGone(i); i = parent[i]) seen.add(i);
     for (let i = 0; i < size; i++) {
-      const hit = Boolean(hits && hits.has(i));
+      const hit = seen.has(i);
       rects[i].classList.toggle("hit", hit);
       if (texts[i]) texts[i].classList.toggle("hit", hit);
     }
     // Callers and callees are of the same time: it is not counted twice.
+    const lost = coveredGone ? ` · gone: ${amount(coveredGone)} per ${data.compared.per}` : "";
     const share = side ? "" : `${percent(covered / whole)} · ${amount(covered)} · `;
-    found.textContent = words && !matches ? "no regular expression" : hits ? share + counted(hits.size, "frame") : side ? ofSandwich() : "";
+    found.textContent = words && !matches ? "no regular expression" : hits ? share + counted(hits.size, "frame") + lost : side ? ofSandwich() : "";
     svg.dataset.searched = words;
     reset.disabled = zoomed === 0 && !hits && !side;
   }
