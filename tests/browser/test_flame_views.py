@@ -59,6 +59,10 @@ def test_a_flipped_picture_grows_from_the_bottom(
     assert page.run(FOCUSED).startswith("convolution; ")
     page.keys("ArrowDown", "ArrowDown")
     assert page.run(FOCUSED).startswith("Net; ")
+    page.keys("s")
+    assert page.run(FOUND) == "Net: 250 ms in 1 place, callees above, callers below"
+    assert shown(page)["convolution"]["y"] < shown(page)["Net"]["y"]
+    assert shown(page)["Net"]["y"] < shown(page)["main (train.py)"]["y"]
 
 
 def called_from_many_places() -> Recording:

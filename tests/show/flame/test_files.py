@@ -248,6 +248,24 @@ def test_colours_of_a_comparison_say_how_much() -> None:
     )
 
 
+def test_what_is_gone_is_drawn_without_the_script_too() -> None:
+    old = ("python main m.py:1", "python old m.py:2")
+    before = sampled((MAIN, 10), (old, 30 * MS), ((*old, "python inner m.py:3"), 30 * MS))
+    graph = compared(sampled((old[:1], 30 * MS), (MAIN, 30 * MS)), before)
+    root, data = read_svg(written(graph, ".svg"))
+
+    frames = next(group for group in root.iter(f"{SVG}g") if group.get("id") == "frames")
+    rects = {
+        data["frames"][number]["label"]: rect
+        for number, rect in zip(data["nodes"]["frame"], frames, strict=True)
+    }
+    main, gone = rects["main (m.py)"], rects["old (m.py)"]
+    assert str(gone.get("class")).endswith(" gone")
+    assert float(gone.get("width", 0)) == 6
+    assert float(gone.get("x", 0)) == float(main.get("x", 0)) + float(main.get("width", 0)) - 6
+    assert rects["inner (m.py)"].get("width") == "0.00"
+
+
 def text_of(graph: Graph, width: int | None = None, chosen: str = "") -> str:
     return terminal_tree.text(
         Picture(graph, "CPU time: train", "python train.py", chosen, ("a note",)),

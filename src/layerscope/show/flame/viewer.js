@@ -234,7 +234,8 @@
   }
   function ofSandwich() {
     const thin = data.left_out ? "; without frames too thin to be drawn" : "";
-    return `${name(0)}: ${amount(total[0])} in ${counted(shownTree.places, "place")}, callers above, callees below${thin}`;
+    const [above, below] = data.flipped ? ["callees", "callers"] : ["callers", "callees"];
+    return `${name(0)}: ${amount(total[0])} in ${counted(shownTree.places, "place")}, ${above} above, ${below} below${thin}`;
   }
 
   // ---- tools and tooltip ----
