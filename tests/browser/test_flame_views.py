@@ -5,12 +5,16 @@ without a window.
 from __future__ import annotations
 
 import json
+import random
 import re
 from typing import Any
 
 import pytest
 
 from layerscope import cli
+from layerscope.analyse.stacks import callers
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.browser import chromium
 from tests.browser.flame_page import (
     BOXES,
@@ -36,6 +40,17 @@ FRAMES = """
             rect.dispatchEvent(new MouseEvent('mousemove', {bubbles: true}));
             return [document.querySelector('#flame-tip b').textContent, rect.getBoundingClientRect().y];
         });"""
+# By function the sums of what is next to it on each side, and its own.
+SANDWICHES = """
+    const data = JSON.parse(document.querySelector('#flame-data').textContent), found = {};
+    for (let frame = 1; frame < data.frames.length; frame++) {
+        const tree = sandwich(data.nodes, frame), sides = {total: tree.total[0], '1': {}, '-1': {}};
+        tree.frame.forEach((other, i) => {
+            if (tree.depth[i] === 1) sides[tree.side[i]][data.frames[other].label.split(' ')[0]] = tree.total[i];
+        });
+        found[data.frames[frame].label.split(' ')[0]] = sides;
+    }
+    return found;"""
 BUTTON = """
     const button = [...document.querySelectorAll('.flame-tools button')].find(
         button => button.textContent === 'callers and callees').getBoundingClientRect();
@@ -126,9 +141,34 @@ def test_callers_and_callees_are_those_of_the_tables(
     point_at_first(page, f"{name} (m.py)")
     page.keys("s")
 
-    callers, callees = sums(page, f"{name} (m.py)")
-    assert callers == table(capsys, name, "callers")
-    assert callees == table(capsys, name, "callees")
+    above, below = sums(page, f"{name} (m.py)")
+    assert above == table(capsys, name, "callers")
+    assert below == table(capsys, name, "callees")
+
+
+@pytest.mark.parametrize("inverted", [(), ("--invert",)], ids=["upright", "inverted"])
+def test_every_function_of_random_stacks_has_the_sums_of_the_tables(
+    page: chromium.Page, picture: Any, inverted: tuple[str, ...], tmp_path: Any
+) -> None:
+    chance = random.Random(7)
+    recording = Recording()
+    for _ in range(60):
+        stack = [f"python f{chance.randrange(6)} m.py:1" for _ in range(chance.randrange(1, 9))]
+        recording.add_sample(recording.add_stack(*stack), chance.randrange(1, 1000) * MS)
+    page.open(picture(".svg", "--layers", "python", *inverted, recording=recording))
+
+    found = page.run(SANDWICHES)
+
+    with Reader(Run.open(tmp_path / "train.layerscope")) as reader:
+        for name, sides in found.items():
+            around, inside = ("callees", "callers") if inverted else ("callers", "callees")
+            for direction, side in ((around, sides["-1"]), (inside, sides["1"])):
+                rows = callers.build(reader, "functions", name, direction).data.to_pylist()
+                wanted = {row["name"]: row["total_ns"] for row in rows}
+                rest = wanted.pop("itself", 0) + wanted.pop("where its thread began", 0)
+                assert side == wanted
+                assert sides["total"] == sum(wanted.values()) + rest
+    assert len(found) == 6
 
 
 def point_at_first(page: chromium.Page, label: str) -> None:
