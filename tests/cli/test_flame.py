@@ -165,6 +165,8 @@ def test_every_option_reaches_the_picture(folder: Path, capsys: pytest.CaptureFi
             ["-o", "x.png"],
             "'x.png' names no format. The extension chooses it: .folded, .html, .speedscope.json, .svg",
         ),
+        (["--flip"], "--flip turns a picture over. Add -o FILE.svg or -o FILE.html"),
+        (["--flip", "-o", "x.folded"], "--flip turns a picture over. Add -o FILE.svg"),
         (["-o", "no/x.svg"], "no/x.svg lies in a folder that does not exist"),
         (
             ["--diff", "nothing"],
@@ -181,6 +183,23 @@ def test_a_wrong_command_line_is_one_sentence_and_status_125(
     error = capsys.readouterr().err
     assert error.startswith(f"layerscope: {sentence}")
     assert error.count("\n") == 1
+
+
+def test_threads_have_a_frame_each_unless_that_is_declined(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = made()
+    loader = recording.add_thread(recording.process, 102, "loader")
+    recording.add_sample(recording.add_stack("python load a.py:1"), 20 * MS, track=loader)
+    recording.write(folder / "threads.layerscope")
+
+    def outermost(*words: str) -> set[str]:
+        return {row[4] for row in asked(capsys, "threads", *words)["rows"] if row[1] is None}
+
+    assert outermost() == {"python 100", "loader 102"}
+    assert outermost("--by", "none") == {"<module>", "load"}
+    assert outermost("--by", "line") == {"<module>", "load"}
+    assert outermost("--by", "state") == {"running"}
 
 
 def test_a_recording_without_samples_says_how_to_make_one(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from layerscope.show.flame import Picture
 
 _KINDS = ("cpu", "offcpu", "wall", "operators", "primitives", "pagefaults")
-_LINE = "line"
+_LINE, _NOTHING = "line", "none"
 _LAYERS = "python, modules, operators, ranges, primitives, native, kernel, waits or all"
 
 
@@ -78,9 +78,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--idle", action="store_true", help="with the waits of threads of pools that have no work"
     )
     parser.add_argument(
+        "--imports",
+        action="store_true",
+        help="with what imports of libraries ran; else each is one frame",
+    )
+    parser.add_argument(
         "--invert",
         action="store_true",
         help="the innermost frames first, and in them what called them",
+    )
+    parser.add_argument(
+        "--flip",
+        action="store_true",
+        help="the outermost frames at the bottom of the picture, not at its top",
     )
     parser.add_argument(
         "--diff", metavar="OTHER", help="compare with an earlier recording: red grew, blue shrank"
@@ -94,8 +104,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         metavar="WHAT",
-        help="thread, process, rank or step: a frame around all for each; line: frames are lines "
-        "of Python",
+        help="thread, process, rank or step: a frame around all for each; state: one each for "
+        "running, spinning and waiting; line: frames are lines of Python; none (thread where "
+        "several threads had 10 %% of the CPU time or more each, else none)",
     )
     parser.add_argument("--title", metavar="TEXT", help="title of the picture")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
@@ -123,6 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
     format_ = format_of(arguments.output) if arguments.output else None
     if arguments.output:
         _check_place(arguments.output, arguments.force)
+    if arguments.flip and not (format_ and format_.IS_CUT):
+        raise UsageError("--flip turns a picture over. Add -o FILE.svg or -o FILE.html")
     path = find_run(arguments.run_name)
     if not (arguments.json if format_ is None else not format_.IS_CUT):
         from layerscope.analyse.stacks.flame_layout import THINNEST
@@ -136,6 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
             shlex.join(reader.run.info.command),
             _chosen(arguments),
             graph.notes,
+            arguments.flip,
         )
         if arguments.output:
             _write_file(reader, picture, path, arguments)
@@ -153,15 +167,16 @@ def _look(arguments: argparse.Namespace) -> Look:
     """What the options ask for; UsageError for what there is not."""
     from layerscope.analyse.stacks.frame_filter import layers_called
     from layerscope.analyse.stacks.graphs import Look
-    from layerscope.analyse.stacks.groups import BY
+    from layerscope.analyse.stacks.groups import AUTO, BY
 
     if arguments.kind not in _KINDS:
         meant = did_you_mean(arguments.kind, _KINDS)
         raise UsageError(
             f"there is no kind {arguments.kind!r}.{meant} The kinds are {', '.join(_KINDS)}"
         )
-    if arguments.by not in (None, _LINE, *BY):
-        possible = ", ".join((*BY, _LINE))
+    possible_by = (*BY, _LINE, _NOTHING)
+    if arguments.by not in (None, *possible_by):
+        possible = ", ".join(possible_by)
         raise UsageError(
             f"a flame graph cannot be shown by {arguments.by!r}. Possible here: {possible}"
         )
@@ -172,8 +187,9 @@ def _look(arguments: argparse.Namespace) -> Look:
         layers_called(arguments.layers),
         arguments.by == _LINE,
         arguments.invert,
-        by=arguments.by if arguments.by in BY else None,
+        by=AUTO if arguments.by is None else arguments.by if arguments.by in BY else None,
         per=arguments.per,
+        has_imports=arguments.imports,
     )
 
 

@@ -15,16 +15,15 @@ from msgspec import Struct, field
 
 from layerscope.host import clock
 from layerscope.ingest.frames import (
-    CUT,
     JIT,
     KERNEL,
-    LEFT_OUT,
     NATIVE,
     OF_KERNEL,
     PYTHON,
     FrameNames,
     Meaning,
 )
+from layerscope.model.sample_tables import CUT, LEFT_OUT
 from layerscope.rawfile import jit_maps, sampler_file
 from layerscope.sources.raw.stacks import SampledFile
 

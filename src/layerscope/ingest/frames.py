@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 PYTHON, NATIVE, OF_KERNEL = map(FRAME_LAYERS.index, ("python", "native", "kernel"))
 _OF_SPAN = np.array([FRAME_LAYERS.index(layer) for layer in SPAN_LAYERS])
 _NONE = -1
-JIT, CUT, KERNEL = "[jit]", "[outer frames not known]", "[kernel]"
-LEFT_OUT = "[frames left out]"  # of a stack that is too deep, between the outer and the inner ones
+JIT, KERNEL = "[jit]", "[kernel]"
 # Where threads begin: operators of C++ programs lie inside of these.
 _BEGINS = re.compile(
     r"^(_start|__libc_start_main.*|__libc_start_call_main|main|__?clone3?|start_thread|execute_native_thread_routine|"

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from layerscope.model.table import Column, Table
 
+# Frames in place of those that nobody knows: of callers, and of what a stack that is too deep has
+# between its outer and its inner ones.
+CUT, LEFT_OUT = "[outer frames not known]", "[frames left out]"
+
 FRAMES = Table(
     "frames",
     "What stacks are made of: functions and lines of Python, modules, operators, primitives, "

@@ -52,19 +52,52 @@ def test_a_comparison_is_per_measured_step() -> None:
     assert graph.whole == 110
     found = changes(graph)
     assert (found["f (a.py)"], found["new (a.py)"]) == (100 / 2 - 120 / 4, 5)
-    (gone,) = flame_layout.vanished(graph)
-    assert [graph.frames[frame].label for frame in gone.path] == [
-        "<module> (train.py)",
-        "main (train.py)",
-        "old (a.py)",
-    ]
-    assert (gone.weight, gone.per) == (2.0, "step")
+    made = flame_layout.draw(graph)
+    (gone,) = np.flatnonzero(made.is_gone).tolist()
+    assert graph.frames[int(made.frame[gone])].label == "old (a.py)"
+    assert graph.frames[int(made.frame[made.parent[gone]])].label == "main (train.py)"
+    assert (made.total[gone], made.change[gone], made.before[gone]) == (0, -2.0, 8)
     changed = {graph.frames[one.frame].label: one.change for one in flame_layout.heaviest(graph)}
     assert list(changed.items())[:3] == [
         ("f (a.py)", 20.0),
         ("new (a.py)", 5.0),
         ("old (a.py)", -2.0),
     ]
+
+
+def test_what_is_gone_is_laid_out_by_its_weight_before() -> None:
+    outer = ("python main m.py:1", "python old m.py:2")
+    before = sampled(
+        (outer, 10),
+        ((*outer, "python small m.py:3"), 30),
+        ((*outer, "python large m.py:4", "python inner m.py:5"), 60),
+        (("python main m.py:1", "python stays m.py:6"), 1),
+        (("python other m.py:7",), 200),
+    )
+    after = sampled((("python main m.py:1", "python stays m.py:6"), 5))
+
+    graph = compared(after, before)
+
+    made = flame_layout.draw(graph)
+    found = {
+        graph.frames[int(made.frame[place])].name: (int(made.start[place]), int(made.before[place]))
+        for place in np.flatnonzero(made.is_gone).tolist()
+    }
+    assert found == {
+        "other": (0, 200), "old": (200, 100), "large": (200, 60), "inner": (200, 60), "small": (260, 30),
+    }  # fmt: skip
+    assert made.whole == 5
+    assert (made.parent < np.arange(len(made.parent))).all()
+
+
+def test_what_is_gone_is_cut_where_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flame_layout, "_MOST_GONE", 5)
+    before = sampled(*((("python main m.py:1", f"python f{n} m.py:2"), 10 + n) for n in range(9)))
+
+    graph = compared(sampled((("python main m.py:1",), 1)), before)
+
+    made = flame_layout.draw(graph)
+    assert sorted(made.before[made.is_gone].tolist()) == [15, 16, 17, 18]
 
 
 def test_without_steps_runs_are_compared_by_what_they_took_in_all() -> None:
@@ -227,7 +260,7 @@ def test_nothing_changed_between_a_recording_and_itself() -> None:
 
     assert not made.change.any()
     assert not made.sure.any()
-    assert flame_layout.vanished(graph) == []
+    assert not made.is_gone.any()
     assert (graph.tree.own[:, :2] == graph.tree.own[:, 2:]).all()
 
 

@@ -8,11 +8,11 @@ from layerscope.analyse.stacks import weights
 from layerscope.analyse.stacks.frames import NATIVE, PYTHON, StackFrame
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, mark_of, marked_weights
 from layerscope.analyse.stacks.spinning import spinning_share
-from layerscope.ingest.frames import CUT
 from layerscope.model.layers import WAITS
+from layerscope.model.sample_tables import CUT, LEFT_OUT
 from layerscope.show import resource_lines
 from layerscope.tune import why
-from tests.analyse.stacks.made import graph_of, opened, sampled
+from tests.analyse.stacks.made import graph_of, opened, sampled, stacks_of
 from tests.recordings import Recording
 
 
@@ -44,6 +44,17 @@ def test_spinning_is_what_no_function_in_it_has_and_the_kernel_for_it() -> None:
 
 def test_callers_that_are_not_known_are_marked() -> None:
     assert mark_of(StackFrame(NATIVE, CUT)) == UNKNOWN
+
+
+def test_frames_that_are_left_out_are_marked_and_shown_between_the_others() -> None:
+    stack = ("python f a.py:1", f"native {LEFT_OUT}", "python g a.py:2")
+    recording = sampled((("python f a.py:1",), 1), (stack, 10))
+    recording.rows["frames"][1].update(name=LEFT_OUT, object=None)
+
+    graph = graph_of(recording)
+
+    assert stacks_of(graph) == {"f (a.py)": 1, f"f (a.py) > {LEFT_OUT} > g (a.py)": 10}
+    assert marked_weights(graph) == {UNKNOWN: 10}
 
 
 def test_a_graph_without_marks_has_no_sums() -> None:

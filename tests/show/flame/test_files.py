@@ -102,7 +102,7 @@ def test_every_sentence_of_a_picture_survives_odd_characters(suffix: str) -> Non
     [svg] = re.findall(r"<svg.*</svg>", stream.getvalue().decode(), re.DOTALL)
     root, _ = read_svg(svg.encode())
     said = [text.text or "" for text in root.iter(f"{SVG}text")]
-    assert any(text.startswith("Gone: odd\\x01\\ufffe<b> (x.py), ") for text in said)
+    assert any(text.startswith("Hatched: gone, which only the recording before") for text in said)
     assert any(
         text.startswith("command\\x01\\ud800\\ufffe& · ") and "chosen\\x01" in text for text in said
     )
@@ -248,6 +248,24 @@ def test_colours_of_a_comparison_say_how_much() -> None:
     )
 
 
+def test_what_is_gone_is_drawn_without_the_script_too() -> None:
+    old = ("python main m.py:1", "python old m.py:2")
+    before = sampled((MAIN, 10), (old, 30 * MS), ((*old, "python inner m.py:3"), 30 * MS))
+    graph = compared(sampled((old[:1], 30 * MS), (MAIN, 30 * MS)), before)
+    root, data = read_svg(written(graph, ".svg"))
+
+    frames = next(group for group in root.iter(f"{SVG}g") if group.get("id") == "frames")
+    rects = {
+        data["frames"][number]["label"]: rect
+        for number, rect in zip(data["nodes"]["frame"], frames, strict=True)
+    }
+    main, gone = rects["main (m.py)"], rects["old (m.py)"]
+    assert str(gone.get("class")).endswith(" gone")
+    assert float(gone.get("width", 0)) == 6
+    assert float(gone.get("x", 0)) == float(main.get("x", 0)) + float(main.get("width", 0)) - 6
+    assert rects["inner (m.py)"].get("width") == "0.00"
+
+
 def text_of(graph: Graph, width: int | None = None, chosen: str = "") -> str:
     return terminal_tree.text(
         Picture(graph, "CPU time: train", "python train.py", chosen, ("a note",)),
@@ -277,14 +295,13 @@ def test_the_tree_fits_the_window() -> None:
 
 def test_the_tree_of_a_comparison_says_what_changed_and_what_is_gone() -> None:
     after = stepped([("f", 10 * MS, n) for n in range(100)], 100)
-    before = stepped([("f", 5 * MS, n) for n in range(100)] + [("old", 4 * MS, 5)], 100)
+    before = stepped([("f", 5 * MS, n) for n in range(100)] + [("old", 40 * MS, 5)], 100)
 
     text = text_of(compared(after, before))
     assert "change per step" in text.splitlines()[1]
-    assert (
-        "+5.00 ms  <module> (train.py) > main (train.py) > f (a.py)" in text or "+4.96 ms" in text
-    )
-    assert "Gone: main (train.py) > old (a.py), 40.0 µs per step before." in text
+    assert "+4.60 ms  <module> (train.py) > main (train.py)\n" in text
+    assert "+5.00 ms    f (a.py)\n" in text
+    assert "  0.0 %   0.0 %       0 ns    -400 µs    gone: old (a.py)\n" in text
 
 
 def test_many_branches_are_cut_and_said() -> None:

@@ -7,7 +7,7 @@ that a browser can show it however many stacks there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,9 @@ THINNEST_PX = 0.1
 # Of the whole: what `graphs.Look.least` may be for a picture.
 THINNEST = THINNEST_PX / WIDTH_PX
 MOST_DRAWN = 10_000
+_MOST_GONE = 1000
 # How sure it is that a change is more than the chance of sampling: 95 %.
-_SURE = 1.96
+SURE = 1.96
 _MOST_ROWS = 1000
 
 
@@ -38,8 +39,11 @@ class Drawn:
     node: place in the tree of the graph. parent: place among the drawn, NONE. start: where it
     begins, 0 to `whole`. count: number of samples. left_out: frames in drawn ones that are not
     drawn themselves, nor what they hold; each is thinner than `thinnest_px` of WIDTH_PX. change,
-    sure: where two recordings are compared, change of the weight per step (or second), and whether
-    it is more than chance; else empty.
+    sure, count_before: where two recordings are compared, change of the weight per step (or
+    second), whether it is more than chance, and the number of samples before; else empty.
+
+    is_gone: only the recording before has it. These stand behind all others; `before` is their
+    weight there, and `start` counts in that: of the outermost of them beside each other.
     """
 
     node: Ints
@@ -55,21 +59,19 @@ class Drawn:
     thinnest_px: float
     change: NDArray[np.float64]
     sure: Bools
-
-
-@dataclass(frozen=True, slots=True)
-class Vanished:
-    """A frame that only the recording before has: what led to it, and its weight there per step (or
-    second).
-    """
-
-    path: list[int]
-    weight: float
-    per: str
+    count_before: Ints
+    is_gone: Bools
+    before: Ints
 
 
 def draw(graph: Graph) -> Drawn:
     """The frames to draw of `graph`."""
+    drawn, place = _draw(graph)
+    return drawn if graph.compared is None else _with_gone(graph, drawn, place)
+
+
+def _draw(graph: Graph) -> tuple[Drawn, Ints]:
+    """Those that the recording itself has, and where each node of the tree is among them."""
     tree, totals = graph.tree, graph.tree.totals()
     weight = totals[:, 0]
     whole = graph.whole
@@ -87,7 +89,7 @@ def draw(graph: Graph) -> Drawn:
         heaviest[parent == NONE] = 0  # steps follow each other as they ran
     start = offsets(small, weight[kept], np.lexsort((tree.frame[kept], heaviest, parent)))
     change, sure = _changes(graph, totals[kept])
-    return Drawn(
+    drawn = Drawn(
         kept,
         parent,
         small.depth(),
@@ -101,7 +103,63 @@ def draw(graph: Graph) -> Drawn:
         max(THINNEST_PX, least * WIDTH_PX / max(whole, 1)),
         change,
         sure,
+        np.zeros(0, np.int64) if graph.compared is None else totals[kept, 3],
+        np.zeros(len(kept), np.bool_),
+        np.zeros(len(kept), np.int64),
     )
+    return drawn, place
+
+
+def _with_gone(graph: Graph, drawn: Drawn, place: Ints) -> Drawn:
+    """`drawn` with the frames that only the recording before has, where their callers are drawn."""
+    tree, totals = graph.tree, graph.tree.totals()
+    before = totals[:, 2]
+    least = max(1, int(np.ceil(int(tree.whole()[2]) * THINNEST)))
+    is_gone = (totals[:, 0] == 0) & (before >= least)
+    if np.count_nonzero(is_gone) > _MOST_GONE:
+        is_gone &= before > np.partition(before[is_gone], -_MOST_GONE)[-_MOST_GONE]
+    nodes: list[int] = []
+    for node in np.flatnonzero(is_gone).tolist():
+        above = int(tree.parent[node])
+        if above < 0 or place[above] >= 0:
+            place[node] = len(drawn.node) + len(nodes)
+            nodes.append(node)
+    gone = np.array(nodes, np.int64)
+    parent = place[tree.parent[gone]]
+    change, sure = _changes(graph, totals[gone])
+    nothing = np.zeros(len(gone), np.int64)
+    return replace(
+        drawn,
+        node=np.append(drawn.node, gone),
+        parent=np.append(drawn.parent, parent),
+        depth=np.append(drawn.depth, tree.depth_of(gone)),
+        frame=np.append(drawn.frame, tree.frame[gone]),
+        start=np.append(drawn.start, _starts(parent - len(drawn.node), before[gone])),
+        total=np.append(drawn.total, nothing),
+        own=np.append(drawn.own, nothing),
+        count=np.append(drawn.count, nothing),
+        change=np.append(drawn.change, change),
+        sure=np.append(drawn.sure, sure),
+        count_before=np.append(drawn.count_before, totals[gone, 3]),
+        is_gone=np.append(drawn.is_gone, np.ones(len(gone), np.bool_)),
+        before=np.append(drawn.before, before[gone]),
+    )
+
+
+def _starts(parent: Ints, weight: Ints) -> list[int]:
+    """Where each begins when siblings stand beside each other, the heaviest first. `parent` < 0:
+    the outermost. A parent is before its children.
+    """
+    starts, taken = [0] * len(parent), dict[int, int]()
+    inside: dict[int, list[int]] = {}
+    for place in np.argsort(-weight, kind="stable").tolist():
+        inside.setdefault(max(int(parent[place]), NONE), []).append(place)
+    for above in range(NONE, len(parent)):
+        begin = starts[above] if above >= 0 else 0
+        for place in inside.get(above, ()):
+            starts[place] = begin + taken.get(above, 0)
+            taken[above] = taken.get(above, 0) + int(weight[place])
+    return starts
 
 
 def _left_out(tree: FrameTree, weight: Ints, kept: Bools) -> int:
@@ -126,30 +184,7 @@ def _changes(graph: Graph, totals: Ints) -> tuple[NDArray[np.float64], Bools]:
     error = np.hypot(
         now / np.sqrt(np.maximum(totals[:, 1], 1)), before / np.sqrt(np.maximum(totals[:, 3], 1))
     )
-    return change, np.abs(change) > _SURE * error
-
-
-def vanished(graph: Graph) -> list[Vanished]:
-    """The outermost frames that only the recording before has, the heaviest first."""
-    if graph.compared is None:
-        return []
-    tree, totals = graph.tree, graph.tree.totals()
-    gone = totals[:, 0] == 0
-    first = gone & np.where(tree.parent >= 0, ~gone[tree.parent], True)
-    nodes = np.flatnonzero(first)
-    nodes = nodes[np.argsort(-totals[nodes, 2], kind="stable")][:_MOST_ROWS]
-    found = []
-    for node in nodes.tolist():
-        path, place = [], node
-        while place >= 0:
-            path.append(int(tree.frame[place]))
-            place = int(tree.parent[place])
-        found.append(
-            Vanished(
-                path[::-1], float(totals[node, 2] / graph.compared.units_before), graph.compared.per
-            )
-        )
-    return found
+    return change, np.abs(change) > SURE * error
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ which are exact.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +16,22 @@ import numpy as np
 from layerscope.analyse import thinned
 from layerscope.analyse.result import COUNT, NS
 from layerscope.analyse.stacks import sample_reader, spans
+from layerscope.analyse.stacks.busy_threads import several_are_busy
 from layerscope.analyse.stacks.compared import Compared, how_compared
 from layerscope.analyse.stacks.frame_filter import folded
-from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, FrameTable, StackFrame, told_apart
-from layerscope.analyse.stacks.groups import STEP, Groups
+from layerscope.analyse.stacks.frames import (
+    NO_LINE,
+    OTHER,
+    PYTHON,
+    FrameTable,
+    StackFrame,
+    told_apart,
+)
+from layerscope.analyse.stacks.groups import AUTO, STATE, STEP, THREAD, Groups
+from layerscope.analyse.stacks.imports import NOTE, with_imports_as_one
 from layerscope.analyse.stacks.innermost import functions
-from layerscope.analyse.stacks.openmp_workers import as_workers
+from layerscope.analyse.stacks.marked import left_out_shown, spinning
+from layerscope.analyse.stacks.openmp_workers import WORKERS, as_workers
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
 from layerscope.analyse.stacks.tree import (
     NONE,
@@ -56,6 +66,7 @@ KINDS = {
     PAGEFAULTS: "Page faults",
 }
 _LINES = 3
+_SEVERAL = "Several threads were busy, so each has a frame; --by none leaves that out."
 
 # Lines of a function, each with its share of the function.
 LineShares = list[tuple[int, float]]
@@ -75,11 +86,21 @@ class Look:
     # Frames with less of the whole are not looked into when the stacks are inverted: nobody would
     # see them.
     least: float = 0.0
-    # A frame around all for each of these: `groups.BY`.
+    # A frame around all for each of these: `groups.BY`, or AUTO.
     by: str | None = None
     # Two recordings are compared for each of these: `compared.PER`. None: a step, where both have
     # some, else the run.
     per: str | None = None
+    # What imports of libraries ran has frames of its own.
+    has_imports: bool = False
+
+    @property
+    def folds_imports(self) -> bool:
+        """Whether an import is one frame: not where all frames are asked for, or none of Python."""
+        if self.has_imports or self.kind in spans.KINDS:
+            return False
+        is_all = self.layers is not None and len(self.layers) == OTHER
+        return not is_all and (self.layers is None or PYTHON in self.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +149,17 @@ class _Nodes:
 def build(reader: Reader, look: Look) -> Graph:
     """The flame graph of a recording. UsageError when there is nothing to make it of."""
     frames = FrameTable()
-    return _graph(frames, _nodes(reader, frames, look), look)
+    chosen = _with_threads(look, reader)
+    return _graph(frames, _nodes(reader, frames, chosen), chosen, is_auto=look.by == AUTO)
+
+
+def _with_threads(look: Look, *readers: Reader) -> Look:
+    """`look` by thread, or by nothing, where it says AUTO."""
+    if look.by != AUTO:
+        return look
+    is_of_all = look.kind not in spans.KINDS and look.choice.thread is None
+    is_by_thread = is_of_all and any(several_are_busy(reader) for reader in readers)
+    return replace(look, by=THREAD if is_by_thread else None)
 
 
 def compare(reader: Reader, before: Reader, look: Look) -> Graph:
@@ -137,6 +168,8 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
     """
     if look.by == STEP:
         raise UsageError("--diff compares the average of steps with another. Leave out --by step")
+    is_auto = look.by == AUTO
+    look = _with_threads(look, reader, before)
     frames = FrameTable()
     steps = MeasuredSteps(reader), MeasuredSteps(before)
     compared = how_compared(look.per, look.choice, (reader, before), steps)
@@ -155,11 +188,15 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
         np.concatenate((new.depth, old.depth)),
         tuple(dict.fromkeys((*new.notes, *old.notes))),
     )
-    return _graph(frames, joined, look, compared)
+    return _graph(frames, joined, look, compared, is_auto)
 
 
 def _graph(
-    frames: FrameTable, nodes: _Nodes, look: Look, compared: Compared | None = None
+    frames: FrameTable,
+    nodes: _Nodes,
+    look: Look,
+    compared: Compared | None = None,
+    is_auto: bool = False,
 ) -> Graph:
     up, frame, own, notes = nodes.up, nodes.frame, nodes.own, nodes.notes
     if not own.any():
@@ -171,7 +208,17 @@ def _graph(
         function = functions(frames).astype(np.int32)
         lines = _hot_lines(frames, function, frame, added_up(up, own[:, :1], levels)[:, 0])
         frame = function[frame]
-    frame = as_workers(up, frame, frames)
+    frame = left_out_shown(as_workers(up, frame, frames), frames)
+    if is_auto and look.by == THREAD:
+        # They have one frame for all of them.
+        up = np.where(frame == frames.number(WORKERS), np.int32(NONE), up)
+        levels = by_level(up)
+        notes = (*notes, _SEVERAL)
+    if look.folds_imports:
+        up, frame, own, has_imports = with_imports_as_one(up, frame, own, frames, levels)
+        if has_imports:
+            notes = (*notes, NOTE)
+            levels = by_level(up)
     up, frame, own = folded(up, frame, own, frames, look.layers, levels)
     del levels
     upright, _ = merged(up, frame, own, len(frames))
@@ -209,6 +256,10 @@ def _nodes(
         return _span_nodes(reader, frames, look, steps, groups)
     sample_reader.check_recorded(reader)
     stacks = sample_reader.read_stacks(reader, frames)
+    spins = np.zeros(len(stacks.up), np.bool_)
+    if look.by == STATE and len(spins):
+        levels = by_level(stacks.up, stacks.depth)
+        spins = spinning(frames.all(), stacks.up, stacks.frame, levels)
     with_place = steps is not None or groups is not None
     weights, idle_weight = Weights(len(stacks.up)), 0
     for samples in sample_reader.pieces_of_samples(
@@ -217,7 +268,13 @@ def _nodes(
         counted = None
         if steps is not None:
             counted = _is_measured(reader, steps, samples.track, samples.step)
-        group = groups.of(samples.track, samples.step) if groups else None
+        group = None
+        if groups:
+            group = (
+                groups.of_states(samples.stack, samples.is_wait, spins)
+                if groups.is_state
+                else groups.of(samples.track, samples.step)
+            )
         weights.add(samples, counted, group)
         idle_weight += samples.idle_weight
     notes = []
@@ -238,6 +295,11 @@ def _span_nodes(
     steps: MeasuredSteps | None,
     groups: Groups | None,
 ) -> _Nodes:
+    if look.by == STATE:
+        raise UsageError(
+            f"--by state is for samples, and {look.kind} are made of spans. Choose cpu, offcpu, "
+            "wall or pagefaults with --kind"
+        )
     if not reader.has("spans"):
         raise UsageError(
             f"{reader.run.path.name} has no {look.kind}. Record them: layerscope run ..."

@@ -1,5 +1,5 @@
 """What `--by` puts around the stacks of a flame graph: a frame for each thread, process, rank or
-step.
+step, or for running, spinning and waiting.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerscope.analyse.stacks.frames import OTHER, FrameTable, StackFrame
-from layerscope.analyse.stacks.tree import Ints
+from layerscope.analyse.stacks.tree import Bools, Ints
 from layerscope.analyse.tables.threads import THREAD_NAMES
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-THREAD, PROCESS, RANK, STEP = BY = ("thread", "process", "rank", "step")
+THREAD, PROCESS, RANK, STEP, STATE = BY = ("thread", "process", "rank", "step", "state")
+# Threads where several of them were busy, else nothing.
+AUTO = "auto"
+# What a sample says that its thread did.
+STATES = RUNNING, SPINNING, WAITING = ("running", "spinning", "waiting")
 _NO_STEP = "outside steps"
 _UNKNOWN = {THREAD: "no thread", PROCESS: "no process", RANK: "no rank"}
 
@@ -27,8 +31,9 @@ class Groups:
 
     def __init__(self, reader: Reader, by: str, are_plain: bool = False) -> None:
         self._is_step = by == STEP
-        self._labels: list[str] = []
-        if self._is_step:
+        self.is_state = by == STATE
+        self._labels: list[str] = [*STATES] if self.is_state else []
+        if self._is_step or self.is_state:
             return
         of_track = _labels(reader, by, are_plain)
         unknown = _UNKNOWN[by]
@@ -50,6 +55,12 @@ class Groups:
             _NO_STEP if place == 0 else f"step {place - 1}" for place in range(first, most + 2)
         ]
         return step.astype(np.int64) + 1
+
+    def of_states(self, stack: Ints, is_wait: Bools, spins: Bools) -> Ints:
+        """The group of each sample by its state; `spins`: of each stack whether it spins."""
+        is_spinning = np.append(spins, False)[stack]
+        running = np.where(is_spinning, STATES.index(SPINNING), STATES.index(RUNNING))
+        return np.where(is_wait, STATES.index(WAITING), running)
 
     def frames(self, frames: FrameTable) -> Ints:
         """The numbers of the frames around each group."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layerscope.analyse.stacks.frames import KERNEL, NATIVE, StackFrame
+from layerscope.analyse.stacks.frames import KERNEL, NATIVE, OTHER, FrameTable, StackFrame
 from layerscope.analyse.stacks.tree import Bools, Ints, by_level, nearest
 from layerscope.analyse.stacks.weights import UNKNOWN_STACK
+from layerscope.model.sample_tables import CUT, LEFT_OUT
 
 if TYPE_CHECKING:
     from layerscope.analyse.stacks.graphs import Graph
@@ -26,17 +27,24 @@ _SPINS = re.compile(
     r"mkl_serv_\w*(yield|barrier|wait)|_*sched_yield$|_*pthread_spin_lock|"
     r"\[lib(gomp|i?omp5?)[-.\]])"
 )
-# The frame in place of callers that are not known (`ingest.frames.CUT`).
-_CUT = "[outer frames not known]"
 
 
 def mark_of(frame: StackFrame) -> str | None:
     """SPINNING, UNKNOWN, or None for all that is neither."""
-    if frame == UNKNOWN_STACK or frame.name == _CUT:
+    if frame == UNKNOWN_STACK or frame.name in (CUT, LEFT_OUT):
         return UNKNOWN
     if frame.layer == NATIVE and _SPINS.search(frame.name):
         return SPINNING
     return None
+
+
+def left_out_shown(frame: Ints, frames: FrameTable) -> Ints:
+    """The frame of each node: the one in place of those that were left out between others is shown
+    whatever layers are, since one of these did not call the other.
+    """
+    shown = frames.number(StackFrame(OTHER, LEFT_OUT))
+    is_left_out = np.array([one.name == LEFT_OUT for one in frames.all()], np.bool_)
+    return np.where(is_left_out[frame], shown, frame).astype(frame.dtype)
 
 
 def marked_weights(graph: Graph) -> dict[str, int]:

@@ -8,8 +8,8 @@ A format is a module with a docstring (its first line says what the file is) tha
     IS_CUT   whether it shows no more than can be seen
     write    (picture, stream) -> Written
 
-Beside them: `viewer.js` and `viewer.css` are what SVG and HTML have inside, `markup` puts them
-together, `palette` has the colours, `terminal_tree` prints without a file.
+Beside them: `viewer.js`, `sandwich.js` and `viewer.css` are what SVG and HTML have inside, `markup`
+puts them together, `palette` has the colours, `terminal_tree` prints without a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A flame graph with what is written around it: its title, the program, what was chosen, and
-    what is missing.
+    what is missing. is_flipped: the outermost frames are at the bottom.
     """
 
     graph: Graph
@@ -37,6 +37,7 @@ class Picture:
     command: str
     chosen: str
     notes: tuple[str, ...]
+    is_flipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

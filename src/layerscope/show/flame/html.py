@@ -10,12 +10,12 @@ from layerscope.analyse.stacks.flame_layout import draw, heaviest
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.show.flame import Picture, Written
-from layerscope.show.flame.markup import amount, as_json, figure, read
+from layerscope.show.flame.markup import amount, as_json, figure, read, script
 from layerscope.show.flame.palette import css
 from layerscope.show.screen import printable
 
 SUFFIX = ".html"
-OPEN = "open it in a browser: click a frame to zoom, / searches, Escape resets"
+OPEN = "open it in a browser: click a frame to zoom, s shows its callers, / searches, Escape resets"
 IS_CUT = True
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -68,7 +68,7 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
         third="total" if graph.compared is None else "change",
         data=as_json(_rows(graph)),
         page=read("page.js"),
-        viewer=read("viewer.js"),
+        viewer=script(),
     )
     stream.write(page.encode("utf-8", "backslashreplace"))
     return Written(len(drawn.node), drawn.left_out)

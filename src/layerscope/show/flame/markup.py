@@ -1,8 +1,8 @@
 """A flame graph as SVG: what can be seen without its script, and the data and the script that make
 it answer.
 
-The outermost frames are at the top. The script (`viewer.js`) lays the frames out again for the
-width of the window.
+The outermost frames are at the top, or flipped at the bottom. The script (`viewer.js`) lays the
+frames out again for the width of the window.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.analyse.result import NS
-from layerscope.analyse.stacks.flame_layout import WIDTH_PX, Drawn, vanished
+from layerscope.analyse.stacks.flame_layout import SURE, WIDTH_PX, Drawn
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, WORDS, mark_of, marked_weights
@@ -32,7 +32,10 @@ _NOTE_PX = 17
 _LETTER_PX = 7.25
 _FEWEST_LETTERS = 3
 _LINE_LETTERS = 150
-_VANISHED = 5
+# A frame that is gone has no width of its own: it is as wide as this, but all of them together no
+# more than a quarter of their caller.
+_GONE_PX, _LEAST_GONE_PX = 6, 2
+_GONE_PART = 0.25
 # Parts of the larger weight by which a frame changed, for the four steps of colour.
 _STEPS = (0.1, 0.25, 0.5)
 ALL = "all"
@@ -42,7 +45,12 @@ _HATCHES = "".join(
     f'<pattern id="hatch-{mark}" patternUnits="userSpaceOnUse" width="7" height="7" '
     f'patternTransform="rotate({angle})"><rect class="{layer}" width="7" height="7"/>'
     '<rect class="stripe" width="2" height="7"/></pattern>'
-    for mark, layer, angle in ((SPINNING, "native", 45), (UNKNOWN, "other", -45))
+    for mark, layer, angle in (
+        (SPINNING, "native", 45),
+        (UNKNOWN, "other", -45),
+        ("gone", "shrank4", -45),
+        ("gone-same", "same", -45),
+    )
 )
 # What the whole is, and what it was counted in.
 _WHOLE = {
@@ -86,26 +94,17 @@ def sentences(picture: Picture, drawn: Drawn) -> list[str]:
             f"Red grew, blue shrank per {per}; grey: no change, or none beyond the chance of "
             "sampling."
         )
-    return [*said, *what_is_gone(graph), *picture.notes]
-
-
-def what_is_gone(graph: Graph) -> list[str]:
-    """Of a comparison, the frames that only the recording before has."""
-    gone = vanished(graph)
-    said = []
-    for one in gone[:_VANISHED]:
-        path = " > ".join(graph.frames[frame].label for frame in one.path[-2:])
-        said.append(f"Gone: {path}, {amount(graph, one.weight)} per {one.per} before.")
-    if len(gone) > _VANISHED:
-        said.append(f"{len(gone) - _VANISHED:,} more frames are gone.")
-    return said
+        if drawn.is_gone.any():
+            said.append(
+                "Hatched: gone, which only the recording before has; click it for what it was."
+            )
+    return [*said, *picture.notes]
 
 
 def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
     """The element `svg`; `is_file`: it is a file of its own, with styles and script inside."""
     notes = sentences(picture, drawn)
-    rows = int(drawn.depth.max(initial=-1)) + 2
-    below_px = TOP_PX + rows * ROW_PX
+    below_px = TOP_PX + _rows(drawn) * ROW_PX
     height = below_px + 14 + _NOTE_PX * len(notes)
     title = _text(picture.title)
     about = _text(_about(picture))
@@ -123,15 +122,16 @@ def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
         f'<foreignObject id="tools" x="10" y="54" width="{WIDTH_PX - 20}" '
         'height="30"></foreignObject>',
         _key(picture.graph, drawn),
-        *_frames(picture.graph, drawn),
+        *_frames(picture, drawn),
+        '<g id="notes">',
         *(
             '<text class="about" x="10" '
             f'y="{below_px + 20 + _NOTE_PX * place}">{_text(note)}</text>'
             for place, note in enumerate(notes)
         ),
-        '<script id="flame-data" '
-        f'type="application/json">{data(picture.graph, drawn, height)}</script>',
-        f"<script><![CDATA[\n{read('viewer.js')}]]></script>" if is_file else "",
+        "</g>",
+        f'<script id="flame-data" type="application/json">{data(picture, drawn, height)}</script>',
+        f"<script><![CDATA[\n{script()}]]></script>" if is_file else "",
         "</svg>",
     ]
     return "\n".join(part for part in parts if part)
@@ -142,14 +142,20 @@ def read(name: str) -> str:
     return (files("layerscope.show.flame") / name).read_text(encoding="utf-8")
 
 
+def script() -> str:
+    """What makes the picture answer."""
+    return read("sandwich.js") + read("viewer.js")
+
+
 def as_json(value: Any) -> str:
     """JSON in ASCII that may stand inside an element of SVG and of HTML."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def data(graph: Graph, drawn: Drawn, height: int) -> str:
+def data(picture: Picture, drawn: Drawn, height: int) -> str:
     """What the script knows, as JSON. The first node is the whole."""
+    graph = picture.graph
     used, at = np.unique(drawn.frame, return_inverse=True)
     count = int(graph.tree.whole()[1])
     nodes = {
@@ -165,19 +171,33 @@ def data(graph: Graph, drawn: Drawn, height: int) -> str:
         "unit": graph.unit,
         "whole": drawn.whole,
         "sampled": graph.is_sampled,
+        "inverted": graph.is_inverted,
+        "left_out": drawn.left_out,
         "width": WIDTH_PX,
         "height": height,
         "row": ROW_PX,
         "top": TOP_PX,
+        "rows": _rows(drawn),
+        "flipped": picture.is_flipped,
         "nodes": nodes,
         "frames": [_ALL, *(_frame(graph, frame) for frame in used.tolist())],
     }
     if graph.compared is not None:
         of_all = graph.tree.whole()
         change = of_all[0] / graph.compared.units - of_all[2] / graph.compared.units_before
-        made["compared"] = {"per": graph.compared.per, "units": graph.compared.units}
+        made["compared"] = {
+            "per": graph.compared.per,
+            "units": graph.compared.units,
+            "units_before": graph.compared.units_before,
+            "steps": _STEPS,
+            "sure": SURE,
+        }
         nodes["change"] = [float(change), *drawn.change.tolist()]
         nodes["sure"] = [1, *drawn.sure.astype(int).tolist()]
+        nodes["count_before"] = [int(of_all[3]), *drawn.count_before.tolist()]
+        nodes["gone"] = [0, *drawn.is_gone.astype(int).tolist()]
+        nodes["before"] = [0, *drawn.before.tolist()]
+        made["gone"] = {"px": _GONE_PX, "least": _LEAST_GONE_PX, "part": _GONE_PART}
     return as_json(made)
 
 
@@ -187,6 +207,8 @@ def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
         frame = graph.frames[int(drawn.frame[place])]
         mark = mark_of(frame)
         return f"{LAYERS[frame.layer]} {mark}" if mark else LAYERS[frame.layer]
+    if drawn.is_gone[place]:
+        return "shrank4 gone" if drawn.sure[place] else "same gone"
     change = float(drawn.change[place])
     if not drawn.sure[place] or not change:
         return "same"
@@ -224,20 +246,26 @@ def _text(words: str) -> str:
     return escape(printable(words))
 
 
-def _frames(graph: Graph, drawn: Drawn) -> list[str]:
-    scale = WIDTH_PX / max(drawn.whole, 1)
-    rects = [f'<rect class="other" x="0" y="{TOP_PX}" width="{WIDTH_PX}" height="{ROW_PX}"/>']
-    texts = [f'<text x="4" y="{TOP_PX + ROW_PX - 5}">{ALL}</text>']
-    for place, (x, px, depth, frame) in enumerate(
-        zip(
-            (drawn.start * scale).tolist(),
-            (drawn.total * scale).tolist(),
-            drawn.depth.tolist(),
-            drawn.frame.tolist(),
-            strict=True,
-        )
-    ):
-        y = TOP_PX + (depth + 1) * ROW_PX
+def _rows(drawn: Drawn) -> int:
+    """How many rows the picture has, with that of the whole."""
+    return int(drawn.depth.max(initial=-1)) + 2
+
+
+def _tops(picture: Picture, drawn: Drawn) -> list[int]:
+    """Where the row of the whole begins, and that of each depth."""
+    rows = range(_rows(drawn))
+    in_order = reversed(rows) if picture.is_flipped else rows
+    return [TOP_PX + row * ROW_PX for row in in_order]
+
+
+def _frames(picture: Picture, drawn: Drawn) -> list[str]:
+    graph = picture.graph
+    tops = _tops(picture, drawn)
+    rects = [f'<rect class="other" x="0" y="{tops[0]}" width="{WIDTH_PX}" height="{ROW_PX}"/>']
+    texts = [f'<text x="4" y="{tops[0] + ROW_PX - 5}">{ALL}</text>']
+    rows = zip(*_widths(drawn), drawn.depth.tolist(), drawn.frame.tolist(), strict=True)
+    for place, (x, px, depth, frame) in enumerate(rows):
+        y = tops[depth + 1]
         name = colour_class(graph, drawn, place)
         rects.append(
             f'<rect class="{name}" x="{x:.2f}" y="{y}" width="{px:.2f}" height="{ROW_PX}"/>'
@@ -256,6 +284,27 @@ def _frames(graph: Graph, drawn: Drawn) -> list[str]:
     ]
 
 
+def _widths(drawn: Drawn) -> tuple[list[float], list[float]]:
+    """Where each frame begins and how wide it is, in px. What is gone stands at the end of its
+    caller.
+    """
+    scale = WIDTH_PX / max(drawn.whole, 1)
+    starts = (drawn.start * scale).tolist()
+    widths = (drawn.total * scale).tolist()
+    gone_in: dict[int, list[int]] = {}
+    for place in np.flatnonzero(drawn.is_gone).tolist():
+        caller = int(drawn.parent[place])
+        if caller < 0 or not drawn.is_gone[caller]:
+            gone_in.setdefault(caller, []).append(place)
+    for caller, places in gone_in.items():
+        begin, width = (starts[caller], widths[caller]) if caller >= 0 else (0, WIDTH_PX)
+        each = min(_GONE_PX, _GONE_PART * width / len(places))
+        for number, place in enumerate(places):
+            starts[place] = begin + width - each * (len(places) - number)
+            widths[place] = each if each >= _LEAST_GONE_PX else 0
+    return starts, widths
+
+
 def _key(graph: Graph, drawn: Drawn) -> str:
     """What the colours mean."""
     if graph.compared is None:
@@ -268,6 +317,7 @@ def _key(graph: Graph, drawn: Drawn) -> str:
             ("same", "no change"),
             ("grew2", ""),
             ("grew4", "grew"),
+            *([("gone", "gone")] if drawn.is_gone.any() else []),
         ]
     parts, x = [], 10
     for name, words in named:

@@ -9,7 +9,7 @@ from layerscope.show.flame import Picture, Written
 from layerscope.show.flame.markup import figure
 
 SUFFIX = ".svg"
-OPEN = "open it in a browser: click a frame to zoom, / searches, Escape resets"
+OPEN = "open it in a browser: click a frame to zoom, s shows its callers, / searches, Escape resets"
 IS_CUT = True
 
 

@@ -6,11 +6,13 @@ what is deeper is shown further in only where the weight parts.
 
 from __future__ import annotations
 
+import numpy as np
+
 from layerscope.analyse.result import NS
 from layerscope.analyse.stacks.flame_layout import Drawn
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.show.flame import Picture
-from layerscope.show.flame.markup import amount, what_is_gone, whole
+from layerscope.show.flame.markup import amount, whole
 from layerscope.show.screen import printable
 from layerscope.show.terminal import shortened
 
@@ -29,7 +31,7 @@ def text(picture: Picture, drawn: Drawn, width: int | None = None) -> str:
     if graph.compared:
         about.append(f"change per {graph.compared.per}")
     lines = [printable(picture.title), printable("; ".join(about)), _heading(graph)]
-    children = _children(drawn)
+    children = _children(graph, drawn)
     waiting = [(place, 0) for place in reversed(children.get(-1, []))]
     while waiting and len(lines) < _MOST_LINES:
         place, depth = waiting.pop()
@@ -42,7 +44,7 @@ def text(picture: Picture, drawn: Drawn, width: int | None = None) -> str:
         waiting += [(child, depth + 1) for child in reversed(inside)]
     if waiting:
         lines.append(f"{len(waiting):,} more branches; a file has all: -o flame.svg.")
-    lines += map(printable, (*what_is_gone(graph), *picture.notes))
+    lines += map(printable, picture.notes)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -52,24 +54,29 @@ def _heading(graph: Graph) -> str:
     return f"{'total':>7} {'own':>7} {amount_heading:>10}  {change_heading}frame"
 
 
-def _children(drawn: Drawn) -> dict[int, list[int]]:
-    """By frame those that it called, from left to right, without the small ones; -1: the
-    outermost.
+def _children(graph: Graph, drawn: Drawn) -> dict[int, list[int]]:
+    """By frame those that it called, from left to right, without the small ones; -1: the outermost.
+    What is gone comes last.
     """
     least = LEAST_SHARE * drawn.whole
+    is_large = drawn.total >= least
+    if graph.compared is not None:
+        least_before = LEAST_SHARE * int(graph.tree.whole()[2])
+        is_large |= drawn.is_gone & (drawn.before >= least_before)
     children: dict[int, list[int]] = {}
-    for place, parent in enumerate(drawn.parent.tolist()):
-        if drawn.total[place] >= least:
-            children.setdefault(parent, []).append(place)
+    for place in np.flatnonzero(is_large).tolist():
+        children.setdefault(int(drawn.parent[place]), []).append(place)
     for places in children.values():
-        places.sort(key=lambda place: int(drawn.start[place]))
+        places.sort(key=lambda place: (bool(drawn.is_gone[place]), int(drawn.start[place])))
     return children
 
 
 def _is_nearly_all(drawn: Drawn, place: int, child: int) -> bool:
     """Whether a child has nearly all of the time of a frame."""
-    nearly_all = _NEARLY_ALL * int(drawn.total[place])
-    return int(drawn.total[child]) >= nearly_all
+    if drawn.is_gone[place] != drawn.is_gone[child]:
+        return False
+    weight = drawn.before if drawn.is_gone[place] else drawn.total
+    return int(weight[child]) >= _NEARLY_ALL * int(weight[place])
 
 
 def _line(graph: Graph, drawn: Drawn, chain: list[int], depth: int, width: int | None) -> str:
@@ -85,14 +92,16 @@ def _line(graph: Graph, drawn: Drawn, chain: list[int], depth: int, width: int |
     numbers += "  " * depth
     frames = [graph.frames[number] for number in drawn.frame[chain].tolist()]
     name = " > ".join(printable(frame.label) for frame in frames)
+    if drawn.is_gone[first]:
+        name = f"gone: {name}"
     if width is not None:
         name = shortened(name, max(width - len(numbers), _NARROWEST))
     return numbers + name
 
 
 def _change(graph: Graph, drawn: Drawn, place: int) -> str:
-    """How a frame changed; a dash where that is not sure."""
-    if not drawn.sure[place]:
+    """How a frame changed; a dash where that is not sure, unless it is gone."""
+    if not (drawn.sure[place] or drawn.is_gone[place]):
         return "-"
     change = float(drawn.change[place])
     sign = "+" if change > 0 else ""
