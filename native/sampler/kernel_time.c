@@ -420,12 +420,21 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
     t->kernel.owed_ns = 0;
 }
 
-/* No sample comes any more: each tick stands for one period of what is left of the CPU time. */
+/* What a tick stands for when no sample comes any more: one period of what is left of the CPU time. Of a thread that has
+ * ended, what lies between two ticks and behind the last one, too. */
+static uint64_t period_of_rest(const sm_thread *t, uint64_t all_ns) {
+    uint64_t ticks = t->kernel.count;
+    int is_part_of_period = t->end_ns && ticks && 2 * all_ns < (2 * ticks + 1) * sm.period_ns;
+    return is_part_of_period ? all_ns / ticks + 1 : sm.period_ns;
+}
+
+/* No sample comes any more. */
 void sm_kernel_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
     static const sm_user_stack nothing = {.stack = LT_NONE};
     uint64_t rest_ns = cpu_ns > t->time.told_ns ? cpu_ns - t->time.told_ns : 0, owed_ns = t->kernel.owed_ns;
+    uint64_t period_ns = period_of_rest(t, rest_ns + owed_ns);
     while (t->kernel.ticks) {
-        uint64_t all_ns = rest_ns + owed_ns, weight_ns = all_ns < sm.period_ns ? all_ns : sm.period_ns;
+        uint64_t all_ns = rest_ns + owed_ns, weight_ns = all_ns < period_ns ? all_ns : period_ns;
         uint64_t paid_ns = weight_ns < owed_ns ? weight_ns : owed_ns;
         lt_sample row = sm_sample(t, at_ns, LT_CPU, weight_ns);
         if (weight_ns)

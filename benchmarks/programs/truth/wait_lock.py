@@ -21,7 +21,8 @@ def other() -> None:
     while True:
         with planted.Wait(wait="sleep"):
             time.sleep(0.03)
-        LOCK.release()
+        if LOCK.locked():
+            LOCK.release()
 
 
 def main() -> None:
