@@ -15,7 +15,7 @@ from layerscope.analyse.stacks.frames import PYTHON, WAITS, FrameTable, StackFra
 from layerscope.analyse.stacks.innermost import of_program
 from layerscope.analyse.stacks.tree import NONE, Bools, Ints, summed
 
-NOTE = "What imports of libraries ran is part of them; --imports shows it."
+NOTE = "Each import of a library is one frame; --imports shows what it ran."
 # What finds, reads and compiles modules.
 IMPORT = StackFrame(PYTHON, "import")
 _BODY = "<module>"
