@@ -197,7 +197,7 @@ class RunConversion:
     def _take_track(self, process: IngestedProcess, track: int, rows: np.ndarray) -> None:
         window = process.windows.known(process.events.window_marks)
         if window.known:
-            rows = rows[window.holds(rows["start"])]
+            rows = rows.compress(window.holds(rows["start"]))
             if not len(rows):
                 return
         nesting = process.nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))

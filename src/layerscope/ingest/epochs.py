@@ -141,7 +141,10 @@ class Epochs:
         if np.count_nonzero(is_held) > PATIENCE * self._limits.epoch_spans:
             self._until_ns = _EVER
             is_held[:] = False
-        return taken(columns, np.flatnonzero(~is_held)), taken(columns, np.flatnonzero(is_held))
+        held = np.flatnonzero(is_held)
+        if not len(held):
+            return columns, taken(columns, held)
+        return taken(columns, np.flatnonzero(~is_held)), taken(columns, held)
 
     # -- steps -------------------------------------------------------------------------------------
 

@@ -17,7 +17,14 @@ from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.layers import KINDS
 from layerscope.rawfile import counters, dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
-from layerscope.sources.process import SPAN, Loss, Marks, ProcessEvents, SourceTrack
+from layerscope.sources.process import (
+    SPAN,
+    Loss,
+    Marks,
+    ProcessEvents,
+    SourceTrack,
+    joined_rows,
+)
 from layerscope.sources.raw.marks import MarkList
 from layerscope.sources.raw.ticks import Ticks, uneven
 
@@ -103,7 +110,7 @@ class Decoder(ProcessEvents):
                 parts.setdefault(int(spans["track"][0]), []).append(spans)
             self._open = {}
         for track, pieces in parts.items():
-            spans = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            spans = joined_rows(pieces)
             late = spans["end"] > self.clock.last
             if last:
                 spans = _without_twins(spans, self._ring_last.values())
@@ -115,8 +122,8 @@ class Decoder(ProcessEvents):
                 )
                 spans["end"][spans["unfinished"] > 0] = latest
             elif late.any():
-                self._wait(track, spans[late])
-                spans = spans[~late]
+                self._wait(track, spans.compress(late))
+                spans = spans.compress(~late)
             if len(spans):
                 spans["start"] = self.clock.to_run(spans["start"])
                 spans["end"] = self.clock.to_run(spans["end"])
@@ -266,12 +273,12 @@ class Decoder(ProcessEvents):
             self._ring_event(chunk.key, records[at], at, track)
         moments = np.flatnonzero(special & (kinds <= layout.MARK))
         if len(moments):
-            self._moments.append((track[moments], records[moments]))
+            self._moments.append((track[moments], records.take(moments)))
             marks = moments[kinds[moments] == layout.MARK]
             what = records["module"][marks]
             for list_of, known in ((self._step_marks, _STEPS), (self._window_marks, _WINDOWS)):
                 chosen = marks[np.isin(what, known)]
-                list_of.add(track[chosen], records[chosen])
+                list_of.add(track[chosen], records.take(chosen))
         main = np.flatnonzero(~special)
         self.records += len(main)
         if not len(main):
@@ -301,7 +308,7 @@ class Decoder(ProcessEvents):
         # comes.
         self._since_reading.pop()
         for number in np.unique(tracks).tolist():
-            of_track = spans[tracks == number]
+            of_track = spans.compress(tracks == number)
             self._since_reading.append(of_track)
             self._wait(number, of_track)
 
@@ -451,4 +458,4 @@ def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) ->
         track, depth = int(span["track"]), int(span["depth"])
         key = (track, depth, int(span["start"]))
         is_single[row] = key not in known
-    return spans[is_single]
+    return spans.compress(is_single)
