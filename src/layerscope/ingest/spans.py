@@ -36,17 +36,37 @@ def joined(parts: list[Columns]) -> Columns:
     )
 
 
+def moved_together(parts: list[Columns]) -> Columns:
+    """The rows of all parts, of which there is at least one. They are emptied column by column, so
+    that no more than one column is in memory twice.
+    """
+    names = list(parts[0])
+    return {name: np.concatenate([part.pop(name) for part in parts]) for name in names}
+
+
 def taken(columns: Columns, rows: np.ndarray) -> Columns:
     """The rows at these places."""
     return {name: values.take(rows) for name, values in columns.items()}
 
 
-def in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
-    """These rows by track, start and depth, as the table has them."""
-    # `lexsort` sorts by its last key first.
-    by = ("depth", "start_ns", "track")
-    sort_keys = tuple(columns[name].take(rows) for name in by)
-    order: np.ndarray = rows[np.lexsort(sort_keys)]
+def keep(columns: Columns, rows: np.ndarray) -> None:
+    """Leave the rows at these places, in this order. Column by column, as in `moved_together`."""
+    for name in list(columns):
+        columns[name] = columns[name].take(rows)
+
+
+def in_order(columns: Columns) -> np.ndarray:
+    """The rows by track, start and depth, as the table has them."""
+    track, start_ns, depth = columns["track"], columns["start_ns"], columns["depth"]
+    # By start they are nearly in order, by depth not at all; few start together.
+    order: np.ndarray = np.lexsort((start_ns, track))
+    start_ns, track = start_ns.take(order), track.take(order)
+    is_tied = (start_ns[1:] == start_ns[:-1]) & (track[1:] == track[:-1])
+    if is_tied.any():
+        with_next, with_last = np.append(is_tied, False), np.append(False, is_tied)
+        tied = np.flatnonzero(with_next | with_last)
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((depth[rows], start_ns[tied], track[tied]))]
     return order
 
 
@@ -92,33 +112,30 @@ def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
     return codes
 
 
-def without_inner_operators(columns: Columns) -> np.ndarray:
+def without_inner_operators(kind: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Rows that matter for steps: not the operators that run inside another operator, and no
-    primitives.
+    primitives. `inside`: the row of the parent of each, -1 for none.
     """
-    kind = columns["kind_code"]
-    if not len(kind):
-        return np.zeros(0, np.intp)
-    parent = rows_of(columns["span"], columns["parent"])
     is_operator = kind == FUNCTION
-    in_operator = (parent >= 0) & is_operator[parent]
+    # The last entry is for -1.
+    in_operator = np.append(is_operator, False)[inside]
     is_inner = in_operator & is_operator
     return np.flatnonzero(~is_inner & (kind < EXECUTE))
 
 
 def rows_of(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """The row of each wanted key among the keys, which are unique; -1 where it is not."""
-    first = int(keys.min())
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int32)
+    before_first = int(keys.min()) - 1
     last = int(keys.max())
-    span = last - first + 1
+    span = last - before_first
     if span > SPARSE * len(keys):
         return _searched(keys, wanted)
-    # The last entry is for keys out of range.
-    row_of = np.full(span + 1, -1, np.int32)
-    row_of[keys - first] = np.arange(len(keys), dtype=np.int32)
-    offset = wanted - first
-    in_range = (offset >= 0) & (offset < span)
-    found: np.ndarray = row_of[np.where(in_range, offset, span)]
+    # The first entry and the last one are for keys out of range.
+    row_of = np.full(span + 2, -1, np.int32)
+    row_of[keys - before_first] = np.arange(len(keys), dtype=np.int32)
+    found: np.ndarray = row_of.take(wanted - before_first, mode="clip")
     return found
 
 
