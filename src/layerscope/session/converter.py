@@ -19,6 +19,7 @@ import msgspec
 
 from layerscope.capture.link import open_log, own_command
 from layerscope.capture.recorder import Recorder
+from layerscope.ingest.limits import CONVERTER_VARIABLES
 from layerscope.model.errors import RunError
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
@@ -136,6 +137,7 @@ class Converter:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 process_group=0,
+                env=os.environ | CONVERTER_VARIABLES,
             )
         finally:
             if not isinstance(log, int):
