@@ -73,6 +73,28 @@ LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kin
     }
 }
 
+/* Spans column by column, in one pass. */
+LC_API void lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
+                     uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
+                     uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished) {
+    for (int64_t i = 0; i < count; i++) {
+        lc_span span;
+        memcpy(&span, spans + i, sizeof span);
+        start[i] = span.start;
+        end[i] = span.end;
+        forward_thread[i] = span.forward_thread;
+        name[i] = span.name;
+        module[i] = span.module;
+        seq[i] = span.seq;
+        depth[i] = span.depth;
+        optimizer[i] = span.optimizer;
+        line[i] = span.line;
+        args[i] = span.args;
+        kind[i] = span.kind;
+        unfinished[i] = span.unfinished;
+    }
+}
+
 /* Adds spans to the sums by name and kind, `code`: name * limit + kind. `rows`: by code, 1 + the place of its sums, 0:
  * none yet. Returns how many records were looked at: less than all, where a code or a place lies beyond the arrays. */
 LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, int32_t *rows, int64_t codes_known,

@@ -17,6 +17,7 @@ from layerscope.model import compiled as module
 from layerscope.model.clocks import Conversion
 from layerscope.rawfile import dtypes, layout
 from layerscope.rawfile.sums import RawTotals
+from layerscope.sources.process import by_field
 from layerscope.sources.raw.record_spans import spans_of
 from tests.ingest.without_library import without_library
 
@@ -61,6 +62,12 @@ def test_spans_of_any_records_are_the_same(
 
     for name in expected.spans.dtype.names or ():
         assert found.spans[name].tolist() == expected.spans[name].tolist(), name
+    columns = by_field(found.spans)
+    with without_library():
+        expected_columns = by_field(expected.spans)
+    for name, values in expected_columns.items():
+        assert columns[name].tolist() == values.tolist(), name
+        assert columns[name].dtype == values.dtype
     assert found.special.tolist() == expected.special.tolist()
     assert found.track.tolist() == expected.track.tolist()
     assert found.highest_name == expected.highest_name

@@ -57,6 +57,22 @@ static void records(int64_t count) {
     lc_spans(made, count, kinds, (int64_t)number(), of, spans, special, tracks, &found);
     if (found.spans != spans || found.specials != others)
         abort();
+    int64_t *wide[3];
+    uint32_t *narrow[7];
+    uint8_t *bytes[2];
+    for (int i = 0; i < 3; i++)
+        wide[i] = numbers(spans);
+    for (int i = 0; i < 7; i++)
+        narrow[i] = array(spans, sizeof *narrow[i]);
+    for (int i = 0; i < 2; i++)
+        bytes[i] = array(spans, 1);
+    lc_split(of, spans, wide[0], wide[1], wide[2], narrow[0], narrow[1], (int32_t *)narrow[2], (int32_t *)narrow[3],
+             (int32_t *)narrow[4], narrow[5], narrow[6], bytes[0], bytes[1]);
+    for (int i = 0; i < 3; i++)
+        free(wide[i]);
+    for (int i = 0; i < 7; i++)
+        free(narrow[i]);
+    free(bytes[0]), free(bytes[1]);
     int64_t codes_known = 160, room = 5, used = 0;
     int32_t *rows = calloc((size_t)codes_known, sizeof *rows);
     int64_t *codes = numbers(room), *sums = numbers(2 * room);

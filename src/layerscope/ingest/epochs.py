@@ -23,11 +23,11 @@ from layerscope.ingest.spans import (
     BACKWARD,
     FUNCTION,
     MODULE,
+    ColumnBuffer,
     Columns,
     in_order,
     joined,
     keep,
-    moved_together,
     rows_of,
     taken,
     without_inner_operators,
@@ -83,20 +83,18 @@ class Epochs:
         self._totals = totals
         self._parts = parts
         self._limits = limits
-        self._waiting: list[Columns] = []
-        self._count = 0
+        self._waiting = ColumnBuffer()
         self._close_at = limits.epoch_spans
         self._until_ns = _EVER  # of the samples that this epoch is joined with
 
     def add(self, columns: Columns) -> None:
         """Take in ended spans, as `RunConversion` makes them."""
-        self._waiting.append(columns)
-        self._count += len(columns["span"])
+        self._waiting.add(columns)
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to `close` an epoch."""
-        return self._count >= self._close_at
+        return self._waiting.rows >= self._close_at
 
     def close(
         self, processes: Iterable[IngestedProcess], process_of: np.ndarray, last: bool = False
@@ -106,18 +104,17 @@ class Epochs:
         """
         if last:
             self._marked_alone(processes)
-        if not self._waiting:
+        if not self._waiting.rows:
             return
-        columns = moved_together(self._waiting)
+        columns = self._waiting.empty()
         held = self._held_back(columns, last)
-        self._waiting = [held]
-        self._count = len(held["span"])
         if len(columns["span"]):
             epoch = _Epoch(columns, {one.number: one for one in processes}, process_of)
             self._complete(epoch, last)
-            del columns
+            del columns, epoch
             self._parts.make_room()
-        self._close_at = self._count + self._limits.epoch_spans
+        self._waiting.add(held)
+        self._close_at = self._waiting.rows + self._limits.epoch_spans
 
     def _complete(self, epoch: _Epoch, last: bool) -> None:
         """Write what is complete of an epoch; the rest waits."""
@@ -127,9 +124,7 @@ class Epochs:
         left = np.flatnonzero(~epoch.done)
         if len(left):
             recorded = [name for name in epoch.columns if name not in OF_THE_END]
-            waiting = {name: epoch.columns[name].take(left) for name in recorded}
-            self._waiting.insert(0, waiting)
-            self._count += len(left)
+            self._waiting.add({name: epoch.columns[name].take(left) for name in recorded})
             epoch.keep(np.flatnonzero(epoch.done))
         if len(epoch.columns["span"]):
             self._write(epoch)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from layerscope.ingest.string_table import StringTable
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
@@ -36,12 +37,35 @@ def joined(parts: list[Columns]) -> Columns:
     )
 
 
-def moved_together(parts: list[Columns]) -> Columns:
-    """The rows of all parts, of which there is at least one. They are emptied column by column, so
-    that no more than one column is in memory twice.
+class ColumnBuffer(Struct):
+    """Rows that come piece by piece: each is copied at once, so that its own memory serves the
+    next one.
     """
-    names = list(parts[0])
-    return {name: np.concatenate([part.pop(name) for part in parts]) for name in names}
+
+    rows: int = 0
+    _room: int = 0
+    _columns: Columns = field(default_factory=dict)
+
+    def add(self, columns: Columns) -> None:
+        """Take in some rows. All pieces have the same columns; one value may stand for all rows."""
+        first, self.rows = self.rows, self.rows + len(columns["span"])
+        if self.rows == first:
+            return
+        if self.rows > self._room:
+            self._room = 2 * self.rows
+            for name, values in columns.items():
+                grown = np.empty(self._room, values.dtype)
+                if first:
+                    grown[:first] = self._columns[name][:first]
+                self._columns[name] = grown
+        for name, values in columns.items():
+            self._columns[name][first : self.rows] = values
+
+    def empty(self) -> Columns:
+        """All rows so far; there is none here any more."""
+        columns = {name: values[: self.rows] for name, values in self._columns.items()}
+        self.rows, self._room, self._columns = 0, 0, {}
+        return columns
 
 
 def taken(columns: Columns, rows: np.ndarray) -> Columns:
@@ -50,7 +74,7 @@ def taken(columns: Columns, rows: np.ndarray) -> Columns:
 
 
 def keep(columns: Columns, rows: np.ndarray) -> None:
-    """Leave the rows at these places, in this order. Column by column, as in `moved_together`."""
+    """Leave the rows at these places, in this order. No more than one column is in memory twice."""
     for name in list(columns):
         columns[name] = columns[name].take(rows)
 

@@ -21,6 +21,7 @@ VERSION = 1
 ARGUMENTS = {
     "version": "",
     "spans": "VnBnVniiq",
+    "split": "VnqqqIIiiiIIBB",
     "sums": "Vnninqqnq",
     "to_run": "nnnqqn",
     "sort": "iqnnqq",
@@ -28,7 +29,7 @@ ARGUMENTS = {
     "charge": "qqqninbqnqq",
     "nearest": "qninbi",
 }
-_TYPES = {letter: np.dtype(letter) for letter in "Bbiq"}
+_TYPES = {letter: np.dtype(letter) for letter in "BbIiq"}
 Call = Callable[..., int]
 
 

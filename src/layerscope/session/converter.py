@@ -24,13 +24,11 @@ from layerscope.model.errors import RunError
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.recording.run import Run
+from layerscope.session.conversion_requests import FINISH, SUMMARISE
 
 NOT_CONVERTED = "not_converted"
 # Once the program has run so long, the converter is started beside it.
 START_AFTER_S = 0.9
-# The requests that it reads from its standard input, one a line. Where nothing comes and the pipe
-# closes, the session was killed.
-FINISH, SUMMARISE = "finish", "summarise"
 _LATER = "the raw files are kept: any `layerscope table` converts them again"
 _NOTHING = {
     "rows": {},
