@@ -46,6 +46,13 @@ LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, i
 LC_API void lc_to_run(uint8_t *moments, int64_t stride, int64_t count, const int64_t *ticks, const int64_t *run_ns,
                       int64_t readings);
 
+/* totals.c */
+typedef struct {
+    int64_t count, total_ns, self_ns, least_ns, most_ns;
+} lc_sum;
+LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_t *self_ns, int64_t count,
+                         int32_t *places, int64_t bits, int64_t *keys, lc_sum *sums);
+
 /* nesting.c */
 LC_API int64_t lc_sort(const int32_t *depth, const int64_t *start, int64_t count, int64_t levels, int64_t *rows,
                        int64_t *bounds);

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layerscope.ingest import totals
 from layerscope.ingest.parents import Keys, TrackNesting
 from layerscope.model import compiled as module
 from layerscope.model.clocks import Conversion
@@ -139,6 +140,23 @@ def test_parents_and_self_times_of_any_spans_are_the_same(
     found = nested(batches)
     with without_library():
         assert nested(batches) == found
+
+
+NS = st.integers(0, 1 << 40)
+SUMMED = st.tuples(unsigned(62), NS, NS)
+
+
+@given(st.lists(SUMMED, max_size=40), st.integers(1, 12))
+def test_sums_by_key_are_the_same(rows: list[tuple[int, int, int]], bits: int) -> None:
+    key, dur_ns, self_ns = np.array(rows, np.int64).reshape(-1, 3).T
+
+    with patch.object(totals, "_PLACES_BITS", bits):
+        keys, sums = totals.by_key(key, dur_ns, self_ns)
+    with without_library():
+        expected_keys, expected = totals.by_key(key, dur_ns, self_ns)
+
+    assert keys.tolist() == expected_keys.tolist()
+    assert sums.tolist() == expected.tolist()
 
 
 def test_a_library_of_other_sources_is_not_called() -> None:

@@ -128,6 +128,16 @@ static void nesting(int64_t count) {
     free(self_ns), free(around), free(nearest);
 }
 
+static void totals(int64_t count) {
+    int64_t bits = 1 + (int64_t)(number() % 8), room = (int64_t)1 << bits >> 1;
+    int64_t *key = numbers(count), *dur_ns = numbers(count), *self_ns = numbers(count), *keys = numbers(room);
+    int32_t *places = calloc((size_t)2 * (size_t)room, sizeof *places);
+    lc_sum *sums = array(room, sizeof *sums);
+    if (lc_totals(key, dur_ns, self_ns, count, places, bits, keys, sums) > room)
+        abort();
+    free(key), free(dur_ns), free(self_ns), free(keys), free(places), free(sums);
+}
+
 int main(int argc, char **argv) {
     state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     for (int i = 0; i < TRIES; i++) {
@@ -135,6 +145,7 @@ int main(int argc, char **argv) {
         records(count);
         clock_of(count);
         nesting(count);
+        totals(count);
     }
     puts("done");
     return 0;

@@ -23,6 +23,7 @@ ARGUMENTS = {
     "spans": "VnBnVniiq",
     "split": "VnqqqIIiiiIIBB",
     "sums": "Vnninqqnq",
+    "totals": "qqqninqq",
     "to_run": "nnnqqn",
     "sort": "iqnnqq",
     "adopt": "qqqinqqnnqiqB",
