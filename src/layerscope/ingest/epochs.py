@@ -83,7 +83,7 @@ class Epochs:
         self._totals = totals
         self._parts = parts
         self._limits = limits
-        self._waiting = ColumnBuffer()
+        self._waiting = ColumnBuffer(limits.epoch_spans)
         self._close_at = limits.epoch_spans
         self._until_ns = _EVER  # of the samples that this epoch is joined with
 

@@ -39,9 +39,10 @@ def joined(parts: list[Columns]) -> Columns:
 
 class ColumnBuffer(Struct):
     """Rows that come piece by piece: each is copied at once, so that its own memory serves the
-    next one.
+    next one. `usual`: how many there are before it is emptied, if there are many.
     """
 
+    usual: int
     rows: int = 0
     _room: int = 0
     _columns: Columns = field(default_factory=dict)
@@ -52,7 +53,8 @@ class ColumnBuffer(Struct):
         if self.rows == first:
             return
         if self.rows > self._room:
-            self._room = 2 * self.rows
+            is_large = self.rows > self.usual // 8
+            self._room = max(2 * self.rows, self.usual if is_large else 0)
             for name, values in columns.items():
                 grown = np.empty(self._room, values.dtype)
                 if first:
