@@ -23,7 +23,7 @@ from layerscope.ingest.parts import Parts
 from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.ranks import problems_of_ranks, rank_of
 from layerscope.ingest.small_tables import SmallTables
-from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE
+from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE, Columns
 from layerscope.ingest.stacks import StackIngest
 from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.ingest.totals import SpanTotals
@@ -31,7 +31,7 @@ from layerscope.ingest.windows import problems as missed_windows
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
 from layerscope.rawfile import windows
 from layerscope.recording.writer import write_columns, write_rows
-from layerscope.sources.process import SourceProcess
+from layerscope.sources.process import SourceProcess, by_field
 from layerscope.sources.raw.folder import RawRecording
 from layerscope.sources.source import Source
 
@@ -197,62 +197,62 @@ class RunConversion:
     def _take_track(self, process: IngestedProcess, track: int, rows: np.ndarray) -> None:
         window = process.windows.known(process.events.window_marks)
         if window.known:
-            rows = rows[window.holds(rows["start"])]
+            rows = rows.compress(window.holds(rows["start"]))
             if not len(rows):
                 return
+        spans = by_field(rows)
         nesting = process.nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
-        start, end = rows["start"].astype(np.int64), rows["end"].astype(np.int64)
-        end = np.maximum(end, start)
-        kind = rows["kind"]
-        nested = nesting.add(start, end, rows["depth"], LAYERS[kind])
-        codes, args = self._codes(process, rows)
+        start, kind, forward_thread = spans["start"], spans["kind"], spans["forward_thread"]
+        end = np.maximum(spans["end"], start)
+        nested = nesting.add(start, end, spans["depth"], LAYERS[kind])
+        codes, args = self._codes(process, spans)
         of_track = process.events.tracks.get(track)
         own = of_track.framework_thread if of_track else -1
         thread = np.full(len(rows), own, np.int32)
         is_backward = kind == BACKWARD
         if is_backward.any():
-            process.backward += int(np.count_nonzero(is_backward & (rows["unfinished"] == 0)))
-            elsewhere = is_backward & (rows["forward_thread"] != 0)
-            thread[elsewhere] = rows["forward_thread"][elsewhere]
+            process.backward += int(np.count_nonzero(is_backward & (spans["unfinished"] == 0)))
+            elsewhere = is_backward & (forward_thread != 0)
+            thread[elsewhere] = forward_thread[elsewhere]
         process.has_spans = True
         process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
         self._epochs.add(
             {
                 "span": nested.key,
-                "track": np.full(len(rows), process.track_key(track), np.int32),
+                "track": np.array(process.track_key(track), np.int32),
                 "parent": nested.parent,
-                "depth": rows["depth"],
+                "depth": spans["depth"],
                 "start_ns": start,
                 "dur_ns": end - start,
                 "self_ns": nested.self_ns,
                 "kind_code": kind.astype(np.int32),
                 "name_code": codes,
-                "line_code": process.texts.lines(rows["line"]),
-                "module": process.texts.modules(rows["module"]),
-                "sequence": rows["seq"],
+                "line_code": process.texts.lines(spans["line"]),
+                "module": process.texts.modules(spans["module"]),
+                "sequence": spans["seq"],
                 "args": args,
-                "unfinished": rows["unfinished"].astype(bool),
+                "unfinished": spans["unfinished"].astype(bool),
                 "thread": thread,
-                "optimizer": np.where(rows["optimizer"] != 0, rows["optimizer"], -1),
+                "optimizer": np.where(spans["optimizer"] != 0, spans["optimizer"], -1),
             }
         )
 
-    def _codes(self, process: IngestedProcess, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _codes(self, process: IngestedProcess, spans: Columns) -> tuple[np.ndarray, np.ndarray]:
         """The recording's own number for each of the process's names, and the keys of their
         arguments.
         """
-        texts, kind, number = process.texts, rows["kind"], rows["args"]
-        codes = texts.names(rows["name"])
+        texts, kind, name, number = process.texts, spans["kind"], spans["name"], spans["args"]
+        codes = texts.names(name)
         is_primitive = kind >= EXECUTE
         args = texts.args(np.where(is_primitive, 0, number)).astype(np.int64)
         args[is_primitive] = texts.calls(number[is_primitive])
         told = np.flatnonzero((kind >= MODULE) & ~is_primitive)
         if len(told):
-            codes[told] = texts.first_lines(rows["name"][told])
+            codes[told] = texts.first_lines(name[told])
             marked = told[
                 (kind[told] != MODULE) & (number[told] == 0)
             ]  # the others tell their domain by themselves
-            args[marked] = texts.domains(rows["name"][marked])
+            args[marked] = texts.domains(name[marked])
         return codes, args
 
     # -- what only the end knows -------------------------------------------------------------------

@@ -23,9 +23,12 @@ from layerscope.ingest.spans import (
     BACKWARD,
     FUNCTION,
     MODULE,
+    ColumnBuffer,
     Columns,
     in_order,
     joined,
+    keep,
+    rows_of,
     taken,
     without_inner_operators,
 )
@@ -80,20 +83,18 @@ class Epochs:
         self._totals = totals
         self._parts = parts
         self._limits = limits
-        self._waiting: list[Columns] = []
-        self._count = 0
+        self._waiting = ColumnBuffer(limits.epoch_spans)
         self._close_at = limits.epoch_spans
         self._until_ns = _EVER  # of the samples that this epoch is joined with
 
     def add(self, columns: Columns) -> None:
         """Take in ended spans, as `RunConversion` makes them."""
-        self._waiting.append(columns)
-        self._count += len(columns["span"])
+        self._waiting.add(columns)
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to `close` an epoch."""
-        return self._count >= self._close_at
+        return self._waiting.rows >= self._close_at
 
     def close(
         self, processes: Iterable[IngestedProcess], process_of: np.ndarray, last: bool = False
@@ -103,51 +104,50 @@ class Epochs:
         """
         if last:
             self._marked_alone(processes)
-        if not self._waiting:
+        if not self._waiting.rows:
             return
-        columns, held = self._held_back(joined(self._waiting), last)
-        self._waiting = [held]
-        self._count = len(held["span"])
+        columns = self._waiting.empty()
+        held = self._held_back(columns, last)
         if len(columns["span"]):
             epoch = _Epoch(columns, {one.number: one for one in processes}, process_of)
             self._complete(epoch, last)
-            del columns
+            del columns, epoch
             self._parts.make_room()
-        self._close_at = self._count + self._limits.epoch_spans
+        self._waiting.add(held)
+        self._close_at = self._waiting.rows + self._limits.epoch_spans
 
     def _complete(self, epoch: _Epoch, last: bool) -> None:
         """Write what is complete of an epoch; the rest waits."""
         for number, stretch in self._stretches(epoch, last).items():
             if stretch is not None:
                 epoch.take(number, stretch, last)
-        complete = np.flatnonzero(epoch.done)
         left = np.flatnonzero(~epoch.done)
-        recorded = dict(epoch.columns)
-        for name in OF_THE_END:
-            recorded.pop(name, None)
-        self._waiting.insert(0, taken(recorded, left))
-        self._count += len(left)
-        if len(complete):
-            rows = in_order(epoch.columns, complete)
-            epoch.columns = taken(epoch.columns, rows)
+        if len(left):
+            recorded = [name for name in epoch.columns if name not in OF_THE_END]
+            self._waiting.add({name: epoch.columns[name].take(left) for name in recorded})
+            epoch.keep(np.flatnonzero(epoch.done))
+        if len(epoch.columns["span"]):
             self._write(epoch)
 
-    def _held_back(self, columns: Columns, last: bool) -> tuple[Columns, Columns]:
-        """The spans for which all samples are known, and those that wait for more; not too many of
-        them.
+    def _held_back(self, columns: Columns, last: bool) -> Columns:
+        """Leave the spans for which all samples are known, in order; those that wait for more are
+        returned, if they are not too many.
         """
         self._until_ns = _EVER if last else self._stacks.known_until_ns()
         is_held = columns["start_ns"] >= self._until_ns
         if np.count_nonzero(is_held) > PATIENCE * self._limits.epoch_spans:
             self._until_ns = _EVER
             is_held[:] = False
-        return taken(columns, np.flatnonzero(~is_held)), taken(columns, np.flatnonzero(is_held))
+        order = in_order(columns)
+        held = taken(columns, order[is_held[order]])
+        keep(columns, order[~is_held[order]] if len(held["span"]) else order)
+        return held
 
     # -- steps -------------------------------------------------------------------------------------
 
     def _stretches(self, epoch: _Epoch, last: bool) -> dict[int, Stretch | None]:
         """By process, what is complete of it. None: nothing is."""
-        outer = without_inner_operators(epoch.columns)
+        outer = without_inner_operators(epoch.columns["kind_code"], epoch.inside)
         spans = len(epoch.columns["span"])
         most = self._most_waiting(spans, len(epoch.groups)) if not last else 0
         found = {
@@ -276,8 +276,10 @@ class Epochs:
     def _write(self, epoch: _Epoch) -> None:
         columns, process_of = epoch.columns, epoch.process_of
         links = [self._link_backward(columns, process_of)]
-        links += link_primitives(columns, process_of, epoch.with_shares, epoch.main_tracks)
-        self._stacks.fuse(columns, process_of, links[-1], epoch.until)
+        links += link_primitives(
+            columns, process_of, epoch.with_shares, epoch.main_tracks, epoch.inside
+        )
+        self._stacks.fuse(columns, epoch.inside, process_of, links[-1], epoch.until)
         self._add_totals(columns, process_of)
         for name in OF_LINKING:
             del columns[name]
@@ -305,15 +307,17 @@ class Epochs:
     ) -> np.ndarray:
         """The rows of the operators of `backward`, rows of backward functions; -1: not known."""
         start_ns = columns["start_ns"]
-        end_ns = start_ns + columns["dur_ns"]
         numbered = (columns["sequence"] >= 0) & (columns["thread"] >= 0)
         forward = np.flatnonzero((columns["kind_code"] == FUNCTION) & numbered)
         known = np.flatnonzero(numbered[backward])
         rows = backward[known]
-        # A framework numbers the threads of each process anew.
-        process = process_of[columns["track"]].astype(np.int64)
-        key = key_of((process << THREAD_BITS) + columns["thread"], columns["sequence"])
-        place = link(key[forward], start_ns[forward], end_ns[forward], key[rows], start_ns[rows])
+        place = link(
+            _autograd_key(columns, process_of, forward),
+            start_ns[forward],
+            start_ns[forward] + columns["dur_ns"][forward],
+            _autograd_key(columns, process_of, rows),
+            start_ns[rows],
+        )
         found = np.full(len(backward), -1, np.intp)
         if len(forward):
             found[known] = np.where(place >= 0, forward[place], -1)
@@ -321,8 +325,8 @@ class Epochs:
 
     def _add_totals(self, columns: Columns, process_of: np.ndarray) -> None:
         """Add the spans that have ended to the exact sums."""
-        done = ~columns["unfinished"]
-        rows = slice(None) if done.all() else np.flatnonzero(done)
+        unfinished = columns["unfinished"]
+        rows = np.flatnonzero(~unfinished) if unfinished.any() else slice(None)
         keys = keys_of(
             columns["kind_code"][rows],
             columns["name_code"][rows],
@@ -333,7 +337,8 @@ class Epochs:
         self_ns = columns["self_ns"][rows]
         process = process_of[columns["track"][rows]]
         for number, mine in by_process(process):
-            self._totals.add(number, keys[mine], dur_ns[mine], self_ns[mine])
+            of = slice(None) if len(mine) == len(keys) else mine
+            self._totals.add(number, keys[of], dur_ns[of], self_ns[of])
 
     def _adds_gradients(self, codes: np.ndarray) -> np.ndarray:
         """Which of these names are the engine's of adding up a gradient."""
@@ -344,6 +349,14 @@ class Epochs:
         return np.array(adds, np.bool_)[inverse]
 
 
+def _autograd_key(columns: Columns, process_of: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What the framework calls these rows in the autograd graph."""
+    # It numbers the threads of each process anew.
+    process = process_of[columns["track"][rows]].astype(np.int64)
+    thread = (process << THREAD_BITS) + columns["thread"][rows]
+    return key_of(thread, columns["sequence"][rows])
+
+
 def _has_part(name: str, parts: tuple[str, ...]) -> bool:
     """Whether one of these parts is in the name."""
     return any(part in name for part in parts)
@@ -351,7 +364,7 @@ def _has_part(name: str, parts: tuple[str, ...]) -> bool:
 
 class _Epoch:
     """The spans that are looked at together. `columns` get a step and a phase; `done`: the rows
-    that are complete.
+    that are complete; `inside`: the row of the parent of each, -1 for none.
 
     `groups`: by process, the rows of its spans. `units` and `until`: as of `Parts.add` and
     `StackIngest.fuse`.
@@ -373,6 +386,12 @@ class _Epoch:
         self.done = np.zeros(count, np.bool_)
         columns["step"] = np.full(count, -1, np.int32)
         columns["phase"] = np.full(count, -1, np.int8)
+        self.inside = rows_of(columns["span"], columns["parent"])
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Leave these rows only."""
+        keep(self.columns, rows)
+        self.inside = rows_of(self.columns["span"], self.columns["parent"])
 
     def take(self, number: int, stretch: Stretch, last: bool) -> None:
         """What `stretch` says of a process: its spans before the cut are complete."""
@@ -383,12 +402,13 @@ class _Epoch:
         is_cut_anywhere = not (last or len(stretch.found.start_ns))  # not between two steps
         if is_cut_anywhere and number in self.with_shares:
             mine = self._without_unsettled(mine, process.cut_ns)
-        start_ns = columns["start_ns"][mine]
-        step, columns["phase"][mine] = stretch.assign(start_ns, columns["track"][mine])
-        columns["step"][mine] = process.numbers(step)
+        of = slice(None) if len(mine) == len(self.done) else mine
+        start_ns = columns["start_ns"][of]
+        step, columns["phase"][of] = stretch.assign(start_ns, columns["track"][of])
+        columns["step"][of] = process.numbers(step)
         self.units[number] = _units(process, stretch, start_ns)
         self.until[number] = process, stretch.cut_ns, stretch.assign
-        self.done[mine] = True
+        self.done[of] = True
 
     def _without_unsettled(self, mine: np.ndarray, since_ns: int) -> np.ndarray:
         """The rows without executions that may turn out to be shares, unless that is all of

@@ -18,6 +18,15 @@ SPAN_BYTES = 12
 # Of all that may be kept, what the tables may take; the rest is for raw files.
 TABLES_SHARE = 0.5
 NEVER = 1 << 62
+# For a process that does nothing but convert. Columns come and go, and glibc would give the memory
+# of each back at once: pages that the kernel fills with zeros again took a fifth of the CPU time.
+# So it keeps up to 64 MB of what was freed; the rest goes, and all after each epoch (`parts`).
+# Arrow takes its memory from there too, else both would keep some for themselves.
+CONVERTER_VARIABLES = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
 # Memory that a conversion takes for each span of an epoch: its columns, sorted and encoded.
 BYTES_IN_MEMORY = 600
 

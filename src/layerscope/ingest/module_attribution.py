@@ -49,15 +49,30 @@ def inherit(
         at = backward[mine]
         levels = _levels(start_ns[at], end_ns[at], recorded[at], accumulates[mine], own[mine])
         rows = np.flatnonzero(track == number)
+        starts = start_ns[rows]
+        if (starts[1:] < starts[:-1]).any():
+            order = np.argsort(starts, kind="stable")
+            rows, starts = rows[order], starts[order]
         for stretches in levels:
-            at = np.searchsorted(stretches.start_ns, start_ns[rows], side="right") - 1
-            inside = (
-                (at >= 0)
-                & (start_ns[rows] <= stretches.end_ns[at])
-                & (stretches.module[at] != _UNKNOWN)
-            )
-            inside &= recorded[rows] == stretches.recorded[at]
-            module[rows[inside]] = stretches.module[at[inside]]
+            place, of = _started_in(starts, stretches)
+            row = rows[place]
+            is_same = recorded[row] == stretches.recorded[of]
+            module[row[is_same]] = stretches.module[of[is_same]]
+
+
+def _started_in(start_ns: np.ndarray, stretches: _Stretches) -> tuple[np.ndarray, np.ndarray]:
+    """The places of the spans that start in one of these stretches whose module is known, and which
+    that is, the last one before it. `start_ns` are ascending.
+    """
+    first = np.searchsorted(start_ns, stretches.start_ns)
+    stop = np.searchsorted(start_ns, stretches.end_ns, side="right")
+    until_next = np.minimum(stop, np.append(first[1:], len(start_ns)))
+    count = np.maximum(until_next - first, 0)
+    count[stretches.module == _UNKNOWN] = 0
+    of = np.repeat(np.arange(len(first)), count)
+    place_in_all = np.arange(len(of))
+    before = np.cumsum(count) - count
+    return place_in_all + (first - before)[of], of
 
 
 def _levels(

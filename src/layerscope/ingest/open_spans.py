@@ -18,20 +18,28 @@ class OpenSpans:
     """Which spans of an epoch are open when, and as frames of stacks."""
 
     def __init__(
-        self, columns: Columns, process_of: np.ndarray, links: Columns, frames: FrameNames
+        self,
+        columns: Columns,
+        inside: np.ndarray,
+        process_of: np.ndarray,
+        links: Columns,
+        frames: FrameNames,
     ) -> None:
         self.span = columns["span"]
         self._start_ns = columns["start_ns"]
         self._end_ns = self._start_ns + columns["dur_ns"]
         self._track = columns["track"]
         self._kind = columns["kind_code"]
-        self._inside = rows_of(self.span, columns["parent"])  # on its own track
+        self._inside = inside  # on its own track
         self.parent = self._inside.copy()  # of a share the primitive that it works for
         is_share = links["kind_code"] == PRIMITIVE_SHARE
-        share, of = (rows_of(self.span, links[name][is_share]) for name in ("to_span", "from_span"))
-        self.parent[share] = of
+        if is_share.any():
+            ends = np.append(links["to_span"][is_share], links["from_span"][is_share])
+            share, of = np.split(rows_of(self.span, ends), 2)
+            self.parent[share] = of
         self._process_of = process_of
-        self._tracks, first = np.unique(self._track, return_index=True)
+        first = np.flatnonzero(np.diff(self._track, prepend=-1))  # they are in order
+        self._tracks = self._track[first]
         self._bounds = np.append(first, len(self._track))
         self._name = columns["name_code"]
         self._module = columns["module"]

@@ -15,6 +15,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from layerscope.ingest.depth_levels import (
+    NONE,
+    DepthLevel,
+    adopt,
+    by_depth,
+    charge,
+    charge_to,
+    enclose,
+)
+
 
 class Keys:
     """Hands out the keys of spans: one number after the other for the whole recording."""
@@ -28,9 +38,6 @@ class Keys:
         keys = np.arange(self.next, end, dtype=np.int64)
         self.next = end
         return keys
-
-
-NONE = -1  # no such ancestor; below it, the span that is awaited on some level: see `_awaited_at`
 
 
 def _awaited_at(level: int) -> int:
@@ -59,30 +66,13 @@ class Nested:
 
 
 @dataclass(slots=True)
-class _DepthLevel:
-    """The spans of one depth in a batch, by start. `around` and `nearest`: by row and layer, the
-    nearest span around it, and at least it: a row of the batch, NONE, or an awaited one.
-    """
-
-    rows: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    key: np.ndarray
-    around: np.ndarray
-    nearest: np.ndarray
-    from_ns: (
-        np.ndarray
-    )  # since when it may lie in what is around it: its start, or the end of a parent that is gone
-
-
-@dataclass(slots=True)
 class _Batch:
     """What is known of a batch while its levels are taken from the outermost inwards."""
 
     end: np.ndarray
     layer: np.ndarray
     out: Nested
-    levels: list[_DepthLevel] = field(default_factory=list)
+    levels: list[DepthLevel] = field(default_factory=list)
     _around: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int32))
     _known: int = 0  # levels that are in it
 
@@ -125,21 +115,19 @@ class TrackNesting:
 
         A batch holds every span that ended before some moment and was not in an earlier batch.
         """
+        start_ns, end_ns = np.ascontiguousarray(start_ns), np.ascontiguousarray(end_ns)
         count = len(start_ns)
         out = Nested(self.keys.take(count), np.full(count, -1, np.int64), end_ns - start_ns)
-        batch = _Batch(end_ns, np.zeros(count, np.int8) if layer is None else layer, out)
-        for level in range(int(depth.max()) + 1 if count else 0):
-            rows = np.flatnonzero(depth == level)
-            rows = rows[np.argsort(start_ns[rows], kind="stable")]
-            around = np.full((len(rows), self.layers), NONE, np.int32)
-            here = _DepthLevel(
-                rows, start_ns[rows], end_ns[rows], out.key[rows], around, around, start_ns[rows]
-            )
+        batch = _Batch(
+            end_ns,
+            np.zeros(count, np.int8) if layer is None else np.ascontiguousarray(layer, np.int8),
+            out,
+        )
+        for level, here in enumerate(by_depth(start_ns, end_ns, depth, out.key, self.layers)):
             came, awaited = self._settle(level, here, out)
-            if level and len(rows):
+            if level and len(here.rows):
                 self._adopt(level, here, batch)
-            here.nearest = around.copy()
-            here.nearest[np.arange(len(rows)), batch.layer[rows]] = rows
+            enclose(here, batch.layer)
             if awaited is not None:
                 for of, inside_ns in enumerate(awaited.inside_ns.tolist()):
                     self._charge_one(int(here.nearest[came, of]), of, inside_ns, out)
@@ -156,7 +144,7 @@ class TrackNesting:
         self.never_came.extend(lost)
         self._awaited.clear()
 
-    def _settle(self, level: int, here: _DepthLevel, out: Nested) -> tuple[int, _Awaited | None]:
+    def _settle(self, level: int, here: DepthLevel, out: Nested) -> tuple[int, _Awaited | None]:
         """Give the awaited span of this level its key, if it is in the batch: its place in `here`,
         and what waited.
         """
@@ -174,14 +162,10 @@ class TrackNesting:
             del self._awaited[level]
         return 0, None
 
-    def _adopt(self, level: int, here: _DepthLevel, batch: _Batch) -> None:
+    def _adopt(self, level: int, here: DepthLevel, batch: _Batch) -> None:
         """Parents of the spans of a level, what lies around them, and their time in it."""
         parents, out = batch.levels[level - 1], batch.out
-        at = np.searchsorted(parents.start, here.start, side="right") - 1
-        known = at >= 0
-        known[known] = parents.end[at[known]] >= here.start[known]
-        out.parent[here.rows[known]] = parents.key[at[known]]
-        here.around[known] = parents.nearest[at[known]]
+        at, known = adopt(parents, here, out.parent)
         if not known.all():
             if (
                 at < 0
@@ -189,7 +173,7 @@ class TrackNesting:
                 start, end, key = self._newest.get(level - 1, (0, -1, -1))
                 gone = (at < 0) & (here.start >= start) & (here.start <= end)
                 out.parent[here.rows[gone]] = key
-                here.from_ns[gone] = end
+                here.from_ns = np.where(gone, end, here.from_ns)
                 if level > 1:
                     _find_ancestors(here, gone.copy(), batch.levels[: level - 1])
                     self._find_awaited(here, gone, level - 1)
@@ -203,7 +187,7 @@ class TrackNesting:
                 self._wait(level - 1, here, waits, batch)
         self._charge(level, here, batch)
 
-    def _wait(self, level: int, here: _DepthLevel, waits: np.ndarray, batch: _Batch) -> None:
+    def _wait(self, level: int, here: DepthLevel, waits: np.ndarray, batch: _Batch) -> None:
         """The parent of these spans, at `level`, has not ended yet: give it a key."""
         awaited = self._awaited.get(level)
         first_ns = int(here.start[waits].min())
@@ -222,7 +206,7 @@ class TrackNesting:
         is_over = (around == NONE) | has_ended
         here.around[waits] = np.where(is_over, _awaited_at(level), around)
 
-    def _find_awaited(self, here: _DepthLevel, rows: np.ndarray, below: int) -> None:
+    def _find_awaited(self, here: DepthLevel, rows: np.ndarray, below: int) -> None:
         """The innermost awaited span above the level `below` lies around these spans, if nothing of
         the batch does.
         """
@@ -241,33 +225,27 @@ class TrackNesting:
                 found[start_ns >= awaited.first_child_ns] = _awaited_at(level)
         return found
 
-    def _charge(self, level: int, here: _DepthLevel, batch: _Batch) -> None:
+    def _charge(self, level: int, here: DepthLevel, batch: _Batch) -> None:
         """Take the time of each span from the self time of the nearest span of its layer around it.
 
         Spans may cross: what it outlives that one by is taken from the next one, or from one that
         has not ended yet.
         """
-        layer = batch.layer[here.rows]
-        mine = np.arange(len(here.rows))
-        from_ns, target = here.from_ns, here.around[mine, layer]
+        mine, target = charge(here, batch.end, batch.layer, batch.out.self_ns)
+        from_ns = here.from_ns[mine]
         while len(mine):
+            layer, end_ns = batch.layer[here.rows[mine]], here.end[mine]
             waits = target < NONE
             if waits.any():
-                self._charge_awaited(
-                    target[waits], layer[mine[waits]], here.end[mine[waits]] - from_ns[waits]
-                )
-            inside = target >= 0
-            mine, target, from_ns = mine[inside], target[inside], from_ns[inside]
-            until_ns = np.minimum(here.end[mine], batch.end[target])
-            np.subtract.at(batch.out.self_ns, target, np.maximum(until_ns - from_ns, 0))
-            outlives = here.end[mine] > batch.end[target]
-            if not outlives.any():
-                return
-            mine, target = mine[outlives], target[outlives]
+                self._charge_awaited(target[waits], layer[waits], end_ns[waits] - from_ns[waits])
+            outlives = np.flatnonzero(~waits)
+            mine, target, layer = mine[outlives], target[outlives], layer[outlives]
             from_ns = np.maximum(from_ns[outlives], batch.end[target])
-            target = batch.around(target, layer[mine])
+            target = batch.around(target, layer)
             awaited = self._innermost_awaited(here.start[mine], level)
             target = np.where(target == NONE, awaited, target)
+            left = charge_to(target, from_ns, here.end[mine], batch.end, batch.out.self_ns)
+            mine, target, from_ns = mine[left], target[left], from_ns[left]
 
     def _charge_awaited(self, awaited: np.ndarray, layer: np.ndarray, dur_ns: np.ndarray) -> None:
         """Note the time of spans that lie in spans that have not ended yet."""
@@ -287,7 +265,7 @@ class TrackNesting:
             parent.inside_ns[layer] += dur_ns
 
 
-def _find_ancestors(here: _DepthLevel, orphans: np.ndarray, above: list[_DepthLevel]) -> None:
+def _find_ancestors(here: DepthLevel, orphans: np.ndarray, above: list[DepthLevel]) -> None:
     """What lies around spans whose parent is not in the batch: the nearest ancestor that is, and
     what is around it.
     """

@@ -28,7 +28,6 @@ FORWARD_BACKWARD, OPERATOR_PRIMITIVE, PRIMITIVE_SHARE = (
     LINKS.index(kind) for kind in ("forward_backward", "operator_primitive", "primitive_share")
 )
 _OPERATORS = SPAN_LAYERS.index(OPERATORS)
-_PRIMITIVES = SPAN_LAYERS.index(PRIMITIVES)
 # What is known of a primitive by its arguments alone.
 _TEXTS = (
     "library",
@@ -42,22 +41,26 @@ _TEXTS = (
     "problem",
 )
 _NUMBERS = ("flop", "bytes")
+_OF_SPANS = ["span", "track", "layer", "kind", "name", "args"]
 # Problems that are not taken apart again when they occur in another part: half a kilobyte each.
 _MOST_KNOWN = 50_000
 
 
 def link_primitives(
-    columns: Columns, process_of: np.ndarray, with_shares: frozenset[int], main_tracks: set[int]
+    columns: Columns,
+    process_of: np.ndarray,
+    with_shares: frozenset[int],
+    main_tracks: set[int],
+    inside: np.ndarray,
 ) -> list[Columns]:
     """Links of primitives with their operators and their shares; what is a share becomes one, in
     place.
 
     A share has the module of the primitive that it is a part of. `process_of`: the process of each
     track. `with_shares`: the processes of which shares are recorded. `main_tracks`: those
-    of the first threads of processes.
+    of the first threads of processes. `inside`: the row of the parent of each span.
     """
-    layer = LAYERS[columns["kind_code"]]
-    mine = np.flatnonzero(layer == _PRIMITIVES)
+    mine = np.flatnonzero(columns["kind_code"] >= EXECUTE)
     if not len(mine):
         return []
     executed = mine[columns["kind_code"][mine] == EXECUTE]
@@ -72,7 +75,7 @@ def link_primitives(
     columns["kind_code"][shares] = SHARE
     columns["module"][shares] = columns["module"][primaries]
     asked = mine[columns["kind_code"][mine] != SHARE]
-    operator = _enclosing_operators(columns, asked, layer)
+    operator = _enclosing_operators(columns["kind_code"], asked, inside)
     asked, operator = asked[operator >= 0], operator[operator >= 0]
     span = columns["span"]
     return [
@@ -120,20 +123,17 @@ def _executions(columns: Columns, rows: np.ndarray, main_tracks: set[int]) -> Ex
     )
 
 
-def _enclosing_operators(columns: Columns, rows: np.ndarray, layer: np.ndarray) -> np.ndarray:
+def _enclosing_operators(kind: np.ndarray, rows: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """The row of the innermost operator that encloses each of these rows; -1: none is known."""
-    span = columns["span"]
-    parent = columns["parent"]
     found = np.full(len(rows), -1, np.int64)
-    ancestor = rows_of(span, parent[rows])
+    ancestor = inside[rows]
     left = np.flatnonzero(ancestor >= 0)
     while len(left):
-        is_operator = layer[ancestor[left]] == _OPERATORS
+        is_operator = LAYERS[kind[ancestor[left]]] == _OPERATORS
         done = left[is_operator]
         found[done] = ancestor[done]
         left = left[~is_operator]
-        next_parent = parent[ancestor[left]]
-        ancestor[left] = rows_of(span, next_parent)
+        ancestor[left] = inside[ancestor[left]]
         left = left[ancestor[left] >= 0]
     return found
 
@@ -150,11 +150,9 @@ class PrimitiveRows(Struct):
 
     def table(self, spans: pa.Table, links: pa.Table) -> pa.Table:
         """The rows for those of `spans`, a table of that name, that are primitives."""
-        mine = spans.filter(_is(spans["layer"], PRIMITIVES))
+        mine = spans.select(_OF_SPANS).filter(_is(spans["layer"], PRIMITIVES))
         span, track = (mine[name].to_numpy() for name in ("span", "track"))
-        kind, name = (
-            _text(mine[column]).to_numpy(zero_copy_only=False) for column in ("kind", "name")
-        )
+        is_execution = _is(mine["kind"], "execute").to_numpy()
         args = mine["args"].fill_null(-1).to_numpy()
         operator = _from_of(links, OPERATOR_PRIMITIVE, span)
         primary = _from_of(links, PRIMITIVE_SHARE, span)
@@ -163,12 +161,12 @@ class PrimitiveRows(Struct):
             "span": span,
             "operator": pa.array(operator, mask=operator < 0),
             "share_of": pa.array(primary, mask=primary < 0),
-            "threads": pa.array(threads, mask=kind != "execute"),
-            **self._described(args, name),
+            "threads": pa.array(threads, mask=~is_execution),
+            **self._described(args, mine["name"]),
         }
         return to_arrow(TABLES["primitives"], columns)
 
-    def _described(self, args: np.ndarray, name: np.ndarray) -> dict[str, Any]:
+    def _described(self, args: np.ndarray, name: pa.Array) -> dict[str, Any]:
         """The columns that follow from the arguments, or else from the name."""
         import pyarrow.compute as pc
 
@@ -177,23 +175,24 @@ class PrimitiveRows(Struct):
         columns: dict[str, Any] = {}
         for column in _TEXTS:
             values = pa.array(
-                [(getattr(problem, column) or None) if problem else None for problem, _ in known]
+                [(getattr(problem, column) or None) if problem else None for problem, _ in known],
+                pa.string(),
             )
-            columns[column] = values.cast(pa.string()).take(pa.array(row))
+            if column == "library":
+                values = values.fill_null("oneDNN")
+            # Few texts, of many rows: none is looked at twice.
+            columns[column] = values.dictionary_encode().take(pa.array(row))
         for column in _NUMBERS:
             numbers = pa.array(
                 [getattr(problem, column) if problem else None for problem, _ in known], pa.int64()
             )
             columns[column] = numbers.take(pa.array(row))
         columns["cache_hit"] = pa.array([hit for _, hit in known], pa.bool_()).take(pa.array(row))
-        columns["library"] = columns["library"].fill_null("oneDNN")
-        columns["primitive_kind"] = pc.coalesce(
-            columns["primitive_kind"], pa.array(name, pa.string())
-        )
-        return {
-            column: values.dictionary_encode() if column in _TEXTS else values
-            for column, values in columns.items()
-        }
+        if columns["primitive_kind"].null_count:
+            columns["primitive_kind"] = pc.coalesce(
+                columns["primitive_kind"].cast(pa.string()), name.cast(pa.string())
+            ).dictionary_encode()
+        return columns
 
     def _problem(self, key: int) -> tuple[OnednnProblem | None, bool | None]:
         if key < 0:
@@ -266,8 +265,3 @@ def _is(values: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
         pc.equal(chunk.indices, chunk.dictionary.index(text).as_py()) for chunk in values.chunks
     ]
     return pa.chunked_array(chunks, pa.bool_())
-
-
-def _text(values: pa.ChunkedArray) -> pa.Array:
-    """A column of names as plain text."""
-    return values.cast(pa.string()).combine_chunks()

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from layerscope.host import cgroup, memory
+from layerscope.ingest.limits import CONVERTER_VARIABLES
 
 # What a conversion takes: an epoch of spans, and the libraries. With less there are fewer at once.
 CONVERTER_BYTES = 400_000_000
@@ -68,7 +69,7 @@ def _convert(folder: Path, memory_bytes: int, started: list[subprocess.Popen[byt
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, **CONVERTER_VARIABLES, "OPENBLAS_NUM_THREADS": "1"},
         )
     except OSError as error:
         return f"its converter could not be started ({error.strerror})"

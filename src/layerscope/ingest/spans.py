@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from layerscope.ingest.string_table import StringTable
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
@@ -36,17 +37,62 @@ def joined(parts: list[Columns]) -> Columns:
     )
 
 
+class ColumnBuffer(Struct):
+    """Rows that come piece by piece: each is copied at once, so that its own memory serves the
+    next one. `usual`: how many there are before it is emptied, if there are many.
+    """
+
+    usual: int
+    rows: int = 0
+    _room: int = 0
+    _columns: Columns = field(default_factory=dict)
+
+    def add(self, columns: Columns) -> None:
+        """Take in some rows. All pieces have the same columns; one value may stand for all rows."""
+        first, self.rows = self.rows, self.rows + len(columns["span"])
+        if self.rows == first:
+            return
+        if self.rows > self._room:
+            is_large = self.rows > self.usual // 8
+            self._room = max(2 * self.rows, self.usual if is_large else 0)
+            for name, values in columns.items():
+                grown = np.empty(self._room, values.dtype)
+                if first:
+                    grown[:first] = self._columns[name][:first]
+                self._columns[name] = grown
+        for name, values in columns.items():
+            self._columns[name][first : self.rows] = values
+
+    def empty(self) -> Columns:
+        """All rows so far; there is none here any more."""
+        columns = {name: values[: self.rows] for name, values in self._columns.items()}
+        self.rows, self._room, self._columns = 0, 0, {}
+        return columns
+
+
 def taken(columns: Columns, rows: np.ndarray) -> Columns:
     """The rows at these places."""
     return {name: values.take(rows) for name, values in columns.items()}
 
 
-def in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
-    """These rows by track, start and depth, as the table has them."""
-    # `lexsort` sorts by its last key first.
-    by = ("depth", "start_ns", "track")
-    sort_keys = tuple(columns[name].take(rows) for name in by)
-    order: np.ndarray = rows[np.lexsort(sort_keys)]
+def keep(columns: Columns, rows: np.ndarray) -> None:
+    """Leave the rows at these places, in this order. No more than one column is in memory twice."""
+    for name in list(columns):
+        columns[name] = columns[name].take(rows)
+
+
+def in_order(columns: Columns) -> np.ndarray:
+    """The rows by track, start and depth, as the table has them."""
+    track, start_ns, depth = columns["track"], columns["start_ns"], columns["depth"]
+    # By start they are nearly in order, by depth not at all; few start together.
+    order: np.ndarray = np.lexsort((start_ns, track))
+    start_ns, track = start_ns.take(order), track.take(order)
+    is_tied = (start_ns[1:] == start_ns[:-1]) & (track[1:] == track[:-1])
+    if is_tied.any():
+        with_next, with_last = np.append(is_tied, False), np.append(False, is_tied)
+        tied = np.flatnonzero(with_next | with_last)
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((depth[rows], start_ns[tied], track[tied]))]
     return order
 
 
@@ -92,33 +138,30 @@ def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
     return codes
 
 
-def without_inner_operators(columns: Columns) -> np.ndarray:
+def without_inner_operators(kind: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Rows that matter for steps: not the operators that run inside another operator, and no
-    primitives.
+    primitives. `inside`: the row of the parent of each, -1 for none.
     """
-    kind = columns["kind_code"]
-    if not len(kind):
-        return np.zeros(0, np.intp)
-    parent = rows_of(columns["span"], columns["parent"])
     is_operator = kind == FUNCTION
-    in_operator = (parent >= 0) & is_operator[parent]
+    # The last entry is for -1.
+    in_operator = np.append(is_operator, False)[inside]
     is_inner = in_operator & is_operator
     return np.flatnonzero(~is_inner & (kind < EXECUTE))
 
 
 def rows_of(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """The row of each wanted key among the keys, which are unique; -1 where it is not."""
-    first = int(keys.min())
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int32)
+    before_first = int(keys.min()) - 1
     last = int(keys.max())
-    span = last - first + 1
+    span = last - before_first
     if span > SPARSE * len(keys):
         return _searched(keys, wanted)
-    # The last entry is for keys out of range.
-    row_of = np.full(span + 1, -1, np.int32)
-    row_of[keys - first] = np.arange(len(keys), dtype=np.int32)
-    offset = wanted - first
-    in_range = (offset >= 0) & (offset < span)
-    found: np.ndarray = row_of[np.where(in_range, offset, span)]
+    # The first entry and the last one are for keys out of range.
+    row_of = np.full(span + 2, -1, np.int32)
+    row_of[keys - before_first] = np.arange(len(keys), dtype=np.int32)
+    found: np.ndarray = row_of.take(wanted - before_first, mode="clip")
     return found
 
 

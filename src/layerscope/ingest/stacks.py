@@ -97,16 +97,25 @@ class StackIngest:
 
     # -- fusion ------------------------------------------------------------------------------------
 
-    def fuse(self, columns: Columns, process_of: np.ndarray, links: Columns, until: Until) -> None:
+    def fuse(
+        self,
+        columns: Columns,
+        inside: np.ndarray,
+        process_of: np.ndarray,
+        links: Columns,
+        until: Until,
+    ) -> None:
         """Write the samples of an epoch whose spans are `columns`, by track, start and depth, with
         these `links`.
 
-        `process_of`: the process of each track. `until`: the processes whose samples belong to this
-        epoch.
+        `inside`: the row of the parent of each span, -1 for none. `process_of`: the process of each
+        track. `until`: the processes whose samples belong to this epoch.
         """
         self.advance()
         spans = (
-            OpenSpans(columns, process_of, links, self._frames) if len(columns["span"]) else None
+            OpenSpans(columns, inside, process_of, links, self._frames)
+            if len(columns["span"])
+            else None
         )
         until_ns = {number: cut_ns for number, (_, cut_ns, _) in until.items()}
         for source in self._sources:
@@ -231,7 +240,8 @@ class StackIngest:
                 source.process_of.setdefault(number, source.process_of[later[number]])
         everyone = [*processes, *(process for process, _, _ in self._alone.values())]
         until: Until = {one.number: (one, EVER, _no_steps) for one in everyone}
-        self.fuse({"span": np.zeros(0, np.int64)}, np.zeros(0, np.int64), {}, until)
+        nothing = np.zeros(0, np.int64)
+        self.fuse({"span": nothing}, nothing, nothing, {}, until)
         self._write_held()
         self.rows["samples"] = self._writer.rows
         tree = self._fusion.fused

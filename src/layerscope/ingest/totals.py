@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
+from layerscope.model.compiled import compiled
 from layerscope.model.schema import BIN
 
 _NAME_BITS, _MODULE_BITS, _BIN_BITS = 24, 23, 13  # of a key; log(2**63) / log(BIN) is below 2**13
@@ -18,6 +19,8 @@ _BIN_MASK = (1 << _BIN_BITS) - 1
 # Pairs of bin and count that may wait to be summed up.
 _SETTLE_FROM = 1 << 20
 _NOTHING = np.iinfo(np.int64).max
+# Room for the keys of most programs: half of so many.
+_PLACES_BITS = 12
 
 
 def bins_of(dur_ns: np.ndarray) -> np.ndarray:
@@ -41,23 +44,12 @@ class _Rows(Struct):
     )  # count, total, self, least, most
 
     def add(self, key: np.ndarray, dur_ns: np.ndarray, self_ns: np.ndarray) -> None:
-        encoded = pa.array(key).dictionary_encode()
-        code = encoded.indices.to_numpy()
-        keys = encoded.dictionary.to_pylist()
-        length = len(keys)
-        # Sums of integers below 2**53 are exact as floating-point numbers.
-        count = np.bincount(code, minlength=length)
-        total_ns = np.bincount(code, dur_ns, length).astype(np.int64)
-        total_self_ns = np.bincount(code, self_ns, length).astype(np.int64)
-        least = np.full(length, _NOTHING)
-        most = np.zeros(length, np.int64)
-        np.minimum.at(least, code, dur_ns)
-        np.maximum.at(most, code, dur_ns)
-        rows = self._rows_of(keys)
-        self.sums[rows, :3] += np.column_stack([count, total_ns, total_self_ns])
+        keys, sums = by_key(key, dur_ns, self_ns)
+        rows = self._rows_of(keys.tolist())
+        self.sums[rows, :3] += sums[:, :3]
         least_before, most_before = self.sums[rows, 3:].T
-        self.sums[rows, 3] = np.minimum(least_before, least)
-        self.sums[rows, 4] = np.maximum(most_before, most)
+        self.sums[rows, 3] = np.minimum(least_before, sums[:, 3])
+        self.sums[rows, 4] = np.maximum(most_before, sums[:, 4])
 
     def _rows_of(self, keys: list[int]) -> np.ndarray:
         """The rows of these keys in `sums`, which grows where they are new."""
@@ -76,6 +68,42 @@ def _no_sums(rows: int) -> np.ndarray:
     sums = np.zeros((rows, 5), np.int64)
     sums[:, 3] = _NOTHING
     return sums
+
+
+def by_key(
+    key: np.ndarray, dur_ns: np.ndarray, self_ns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each key once, in the order in which they are first seen, and its sums: count, total, self,
+    least, most.
+    """
+    library = compiled()
+    if library is None:
+        return _with_numpy(key, dur_ns, self_ns)
+    spans = [np.ascontiguousarray(column) for column in (key, dur_ns, self_ns)]
+    bits, found = _PLACES_BITS, -1
+    while found < 0:  # there were more keys than places
+        places = np.zeros(1 << bits, np.int32)
+        keys = np.empty(len(places) // 2, np.int64)
+        sums = np.empty((len(keys), 5), np.int64)
+        found = library.call("totals", *spans, len(key), places, bits, keys, sums)
+        bits += 2
+    return keys[:found], sums[:found]
+
+
+def _with_numpy(
+    key: np.ndarray, dur_ns: np.ndarray, self_ns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    encoded = pa.array(key).dictionary_encode()
+    code = encoded.indices.to_numpy()
+    length = len(encoded.dictionary)
+    sums = _no_sums(length)
+    sums[:, 0] = np.bincount(code, minlength=length)
+    # Sums of integers below 2**53 are exact as floating-point numbers.
+    sums[:, 1] = np.bincount(code, dur_ns, length)
+    sums[:, 2] = np.bincount(code, self_ns, length)
+    np.minimum.at(sums[:, 3], code, dur_ns)
+    np.maximum.at(sums[:, 4], code, dur_ns)
+    return encoded.dictionary.to_numpy(), sums
 
 
 class _Bins(Struct):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.model.compiled import compiled
+
 
 class Conversion:
     """From the ticks of one clock to nanoseconds of the run, along readings that come one by
@@ -48,6 +50,17 @@ class Conversion:
         ticks, run_ns = known.tolist()
         return list(zip(ticks, run_ns, strict=True))
 
+    def put_on_run(self, ticks: np.ndarray) -> None:
+        """`to_run` in place; `ticks` are int64, and may be a column of rows."""
+        library = compiled()
+        if library is None or self._count < 2:
+            ticks[:] = self.to_run(ticks)
+            return
+        assert ticks.dtype == np.int64
+        address, _ = ticks.__array_interface__["data"]
+        known = (self._known[0], self._known[1], self._count)
+        library.call("to_run", address, ticks.strides[0], len(ticks), *known)
+
     def to_run(self, ticks: np.ndarray) -> np.ndarray:
         """`ticks` (uint64 or int64) as int64 nanoseconds of the run; beyond the readings by the
         nearest line.
@@ -84,6 +97,9 @@ class Conversion:
 class Identity(Conversion):
     """For sources that already use the run's clock."""
 
+    def put_on_run(self, ticks: np.ndarray) -> None:
+        """They stay as they are."""
+
     def to_run(self, ticks: np.ndarray) -> np.ndarray:
         """`ticks` unchanged, as int64."""
         return ticks.astype(np.int64)
@@ -99,6 +115,10 @@ class Elsewhere(Identity):
     def add(self, ticks: int, run_ns: int) -> None:
         """One more reading; `ticks` is already on the run's clock."""
         super().add(ticks - self._shift_ns, run_ns)
+
+    def put_on_run(self, ticks: np.ndarray) -> None:
+        """`ticks` of that host, in place."""
+        ticks += self._shift_ns
 
     def to_run(self, ticks: np.ndarray) -> np.ndarray:
         """`ticks` of that host."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.model.compiled import Compiled, compiled
 from layerscope.rawfile import layout
 
 # Kinds of a span are small numbers (model/layers.py KINDS).
@@ -26,12 +27,15 @@ class RawTotals:
 
     def add(self, records: np.ndarray) -> None:
         """Count the finished spans among `records`."""
-        is_span = records["kind"] < layout.FIRST_SPECIAL
-        spans = records[is_span]
+        library = compiled()
+        if library is not None:
+            self._add_compiled(library, np.ascontiguousarray(records))
+            return
+        spans = records.compress(records["kind"] < layout.FIRST_SPECIAL)
         if not len(spans):
             return
         code = spans["name"].astype(np.int64) * KINDS_LIMIT + spans["kind"]
-        ticks = (spans["end"] - spans["start"]).astype(np.int64)
+        ticks = (spans["end"] - spans["start"]).view(np.int64)
         # A clock that was set back makes an end before its start.
         ticks = np.maximum(ticks, 0)
         most = int(code.max()) + 1
@@ -46,6 +50,18 @@ class RawTotals:
             sums = np.bincount(code, ticks)[codes]
         # Float sums of integers are exact below 2**53 ticks: a month in one chunk.
         self._add(codes, counts, sums.astype(np.int64))
+
+    def _add_compiled(self, library: Compiled, records: np.ndarray) -> None:
+        used = np.array([self._used], np.int64)
+        while len(records):
+            known, room = len(self._row), len(self._codes)
+            sums = (self._row, known, self._codes, self._sums, room, used)
+            done = library.call("sums", records, len(records), KINDS_LIMIT, *sums)
+            self._used = int(used[0])
+            records = records[done:]
+            if len(records):  # there is no room for the first of these
+                code = int(records["name"][0]) * KINDS_LIMIT + int(records["kind"][0])
+                self._make_room(code, 1)
 
     def restore(self, packed: bytes) -> None:
         """Go on from the sums that `packed` gave."""
@@ -82,9 +98,7 @@ class RawTotals:
 
     def _add(self, codes: np.ndarray, counts: np.ndarray, ticks: np.ndarray) -> None:
         """`codes`: each once."""
-        most = int(codes.max(initial=-1)) + 1
-        if most > len(self._row):
-            self._row = _grown(self._row, 2 * most)
+        self._make_room(int(codes.max(initial=-1)), 0)
         is_fresh = self._row[codes] == 0
         fresh = codes[is_fresh]
         if len(fresh):
@@ -93,13 +107,20 @@ class RawTotals:
         self._sums[at, 0] += counts
         self._sums[at, 1] += ticks
 
+    def _make_room(self, code: int, more: int) -> None:
+        """Make room for this code, and for so many more rows of sums."""
+        if code >= len(self._row):
+            self._row = _grown(self._row, 2 * (code + 1))
+        used = self._used + more
+        if used > len(self._codes):
+            self._codes = _grown(self._codes, 2 * used)
+            self._sums = _grown(self._sums, 2 * used)
+
     def _add_rows(self, codes: np.ndarray) -> None:
         """A row of sums for each of these codes, which have none yet."""
         first = self._used
         used = first + len(codes)
-        if used > len(self._codes):
-            self._codes = _grown(self._codes, 2 * used)
-            self._sums = _grown(self._sums, 2 * used)
+        self._make_room(-1, len(codes))
         self._row[codes] = np.arange(first + 1, used + 1)
         self._codes[first:used] = codes
         self._used = used

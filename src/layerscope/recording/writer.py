@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from layerscope.model.schema import TABLES
 from layerscope.model.table import Table
 
+# Few numbers that come again and again: zstd makes less of them as they are, in less time.
+_REPEATING = ("track", "depth", "step", "module", "weight")
 _ARROW: dict[str, pa.DataType] = {
     "int64": pa.int64(),
     "int32": pa.int32(),
@@ -73,7 +75,9 @@ def write_parquet(table: Table, data: pa.Table, path: Path) -> None:
 def parquet_options(table: Table) -> dict[str, Any]:
     """Options of the Parquet writer for `table`."""
     integers = {
-        c.name: "DELTA_BINARY_PACKED" for c in table.columns if c.type in ("int64", "int32")
+        c.name: "DELTA_BINARY_PACKED"
+        for c in table.columns
+        if c.type in ("int64", "int32") and c.name not in _REPEATING
     }
     return {
         "compression": "zstd",

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerscope.session.converter import SUMMARISE
+from layerscope.session.conversion_requests import SUMMARISE
 
 if TYPE_CHECKING:
     from layerscope.host.cgroup import Cgroup

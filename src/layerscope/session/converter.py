@@ -19,17 +19,16 @@ import msgspec
 
 from layerscope.capture.link import open_log, own_command
 from layerscope.capture.recorder import Recorder
+from layerscope.ingest.limits import CONVERTER_VARIABLES
 from layerscope.model.errors import RunError
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.recording.run import Run
+from layerscope.session.conversion_requests import FINISH, SUMMARISE
 
 NOT_CONVERTED = "not_converted"
 # Once the program has run so long, the converter is started beside it.
 START_AFTER_S = 0.9
-# The requests that it reads from its standard input, one a line. Where nothing comes and the pipe
-# closes, the session was killed.
-FINISH, SUMMARISE = "finish", "summarise"
 _LATER = "the raw files are kept: any `layerscope table` converts them again"
 _NOTHING = {
     "rows": {},
@@ -136,6 +135,7 @@ class Converter:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 process_group=0,
+                env=os.environ | CONVERTER_VARIABLES,
             )
         finally:
             if not isinstance(log, int):

@@ -112,11 +112,11 @@ class ForeignEvents(ProcessEvents):
 
     def __init__(self, spans: np.ndarray) -> None:
         super().__init__()
-        spans = spans[np.lexsort((spans["depth"], spans["start"], spans["track"]))]
+        spans = spans.take(np.lexsort((spans["depth"], spans["start"], spans["track"])))
         outermost = np.where(spans["depth"] == 0, np.arange(len(spans)), 0)
         outermost = np.maximum.accumulate(outermost)
         order = np.lexsort((outermost, spans["end"][outermost]))
-        self._spans = spans[order]
+        self._spans = spans.take(order)
         is_last = np.diff(outermost[order], append=-1) != 0
         self._cuts = np.flatnonzero(is_last) + 1  # behind the last of each outermost span
         starts = self._spans["start"]
@@ -144,7 +144,7 @@ class ForeignEvents(ProcessEvents):
         self._given = self.records
         self.waiting = 0
         order = np.argsort(spans["track"], kind="stable")
-        spans = spans[order]
+        spans = spans.take(order)
         is_border = np.diff(spans["track"]) != 0
         borders = np.flatnonzero(is_border) + 1
         for rows in np.split(spans, borders):

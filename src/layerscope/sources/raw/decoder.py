@@ -17,8 +17,16 @@ from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.layers import KINDS
 from layerscope.rawfile import counters, dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
-from layerscope.sources.process import SPAN, Loss, Marks, ProcessEvents, SourceTrack
+from layerscope.sources.process import (
+    SPAN,
+    Loss,
+    Marks,
+    ProcessEvents,
+    SourceTrack,
+    joined_rows,
+)
 from layerscope.sources.raw.marks import MarkList
+from layerscope.sources.raw.record_spans import RecordSpans, spans_of
 from layerscope.sources.raw.ticks import Ticks, uneven
 
 OPEN_HEAD_BYTES = 16
@@ -103,7 +111,7 @@ class Decoder(ProcessEvents):
                 parts.setdefault(int(spans["track"][0]), []).append(spans)
             self._open = {}
         for track, pieces in parts.items():
-            spans = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            spans = joined_rows(pieces)
             late = spans["end"] > self.clock.last
             if last:
                 spans = _without_twins(spans, self._ring_last.values())
@@ -115,11 +123,11 @@ class Decoder(ProcessEvents):
                 )
                 spans["end"][spans["unfinished"] > 0] = latest
             elif late.any():
-                self._wait(track, spans[late])
-                spans = spans[~late]
+                self._wait(track, spans.compress(late))
+                spans = spans.compress(~late)
             if len(spans):
-                spans["start"] = self.clock.to_run(spans["start"])
-                spans["end"] = self.clock.to_run(spans["end"])
+                self.clock.put_on_run(spans["start"])
+                self.clock.put_on_run(spans["end"])
                 yield track, spans
 
     def _wait(self, track: int, spans: np.ndarray) -> None:
@@ -257,53 +265,47 @@ class Decoder(ProcessEvents):
         self._ring_next[chunk.key] = max(
             chunk.first + chunk.count, self._ring_next.get(chunk.key, 0)
         )
-        kinds = records["kind"]
-        special = kinds >= layout.FIRST_SPECIAL
-        track = np.full(len(records), self._ring_track.get(chunk.key, 0), np.int32)
-        for at in np.flatnonzero(
-            special & (kinds > layout.MARK) & (kinds != layout.EXTRA)
-        ).tolist():
-            self._ring_event(chunk.key, records[at], at, track)
-        moments = np.flatnonzero(special & (kinds <= layout.MARK))
-        if len(moments):
-            self._moments.append((track[moments], records[moments]))
-            marks = moments[kinds[moments] == layout.MARK]
-            what = records["module"][marks]
-            for list_of, known in ((self._step_marks, _STEPS), (self._window_marks, _WINDOWS)):
-                chosen = marks[np.isin(what, known)]
-                list_of.add(track[chosen], records[chosen])
-        main = np.flatnonzero(~special)
-        self.records += len(main)
-        if not len(main):
+        found = spans_of(records, self._ring_track.get(chunk.key, 0), self._kind_of)
+        self._add_special(chunk.key, records, found)
+        spans = found.spans
+        self.records += len(spans)
+        if not len(spans):
             return
-        spans = np.zeros(len(main), SPAN)
-        for name in ("start", "end", "name", "module", "seq", "depth", "kind", "flags"):
-            spans[name] = records[name][main]
-        self._map_kinds(spans["kind"])
-        spans["track"] = track[main]
-        extras = np.flatnonzero(kinds == layout.EXTRA)
-        if len(extras):
-            _attach(spans, main, records, extras)
         self._since_reading.append(spans)
-        tracks = spans["track"]
         newest = spans[-1]
         self._ring_last[chunk.key] = (
             int(newest["track"]),
             int(newest["depth"]),
             int(newest["start"]),
         )
-        self._highest_name = max(self._highest_name, int(spans["name"].max()))
-        first = int(tracks[0])
-        if (tracks == first).all():
-            self._wait(first, spans)
+        self._highest_name = max(self._highest_name, found.highest_name)
+        if found.is_one_track:
+            self._wait(int(spans["track"][0]), spans)
             return
         # Those of several threads are copies, so each is looked at by itself when the next reading
         # comes.
         self._since_reading.pop()
+        tracks = spans["track"]
         for number in np.unique(tracks).tolist():
-            of_track = spans[tracks == number]
+            of_track = spans.compress(tracks == number)
             self._since_reading.append(of_track)
             self._wait(number, of_track)
+
+    def _add_special(self, ring: int, records: np.ndarray, found: RecordSpans) -> None:
+        """Take in the records that are no spans: threads, losses, counters and marks."""
+        kinds = records["kind"][found.special]
+        is_moment = kinds <= layout.MARK
+        for at in np.flatnonzero(~is_moment).tolist():
+            self._ring_event(ring, records[found.special[at]], int(found.track[at]))
+        if not is_moment.any():
+            return
+        track = found.track[is_moment]
+        moments = records.take(found.special[is_moment])
+        self._moments.append((track, moments))
+        is_mark = moments["kind"] == layout.MARK
+        for list_of, known in ((self._step_marks, _STEPS), (self._window_marks, _WINDOWS)):
+            chosen = np.flatnonzero(is_mark & np.isin(moments["module"], known))
+            list_of.add(track[chosen], moments.take(chosen))
 
     def _add_stripped(self, chunk: raw_file.Chunk) -> None:
         """Records whose spans were taken out to save space; only the drainer's sums know them."""
@@ -325,20 +327,19 @@ class Decoder(ProcessEvents):
         newest.lost += stripped
         newest.end = max(newest.end, now)
 
-    def _ring_event(self, ring: int, record: Any, at: int, track: np.ndarray) -> None:
+    def _ring_event(self, ring: int, record: Any, track: int) -> None:
         """A thread begins or ends on this ring, or something was lost."""
         kind, start = int(record["kind"]), int(record["start"])
         if kind == layout.THREAD_BEGIN:
             number = int(record["module"])
             self._ring_track[ring] = number
-            track[at:] = number
             self._track(number, int(record["end"]), int(record["seq"]), start)
         elif kind == layout.THREAD_END:
             if int(record["module"]) in self.tracks:
                 self.tracks[int(record["module"])].end = start
         else:
             self._lost(
-                int(track[at]),
+                track,
                 start,
                 int(record["end"]),
                 int(record["name"]),
@@ -419,22 +420,6 @@ class Decoder(ProcessEvents):
                 loss.reason = "disk_full"  # the ring was full because nothing could be written
 
 
-def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np.ndarray) -> None:
-    """Put what the extra records say onto the spans that they follow."""
-    owner = np.searchsorted(main, extras) - 1
-    what = records["name"][extras]
-    value = records["start"][extras].astype(np.int64)
-    for code, column in (
-        (layout.EXTRA_FORWARD_THREAD, "forward_thread"),
-        (layout.EXTRA_OPTIMIZER, "optimizer"),
-        (layout.EXTRA_LINE, "line"),
-        (layout.EXTRA_ARGS, "args"),
-        (layout.EXTRA_ELSEWHERE, "track"),
-    ):
-        chosen = (what == code) & (owner >= 0)
-        spans[column][owner[chosen]] = value[chosen]
-
-
 def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) -> np.ndarray:
     """Drop an open span that has also ended: the program died between the record and the pop.
 
@@ -451,4 +436,4 @@ def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) ->
         track, depth = int(span["track"]), int(span["depth"])
         key = (track, depth, int(span["start"]))
         is_single[row] = key not in known
-    return spans[is_single]
+    return spans.compress(is_single)

@@ -14,6 +14,7 @@ import numpy as np
 from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PRIMITIVES, RANGES, SPAN_LAYERS
 from layerscope.rawfile import layout
 from layerscope.sources.imported import Imported
+from layerscope.sources.process import joined_rows
 from layerscope.sources.raw.decoder import Decoder
 from layerscope.sources.raw.late_spans import LateSpans
 from layerscope.sources.raw.process import RawProcess
@@ -200,7 +201,7 @@ def read_processes(
                 return None
         parts += [_compact(rows) for _, rows in twin.decoder.batches(last=True)]
         most_spans -= twin.decoder.records
-        spans = np.concatenate([np.zeros(0, _SPAN), *parts])
+        spans = joined_rows([np.zeros(0, _SPAN), *parts])
         recorded.append(RecordedProcess(twin.decoder, spans))
     return recorded
 

@@ -1,0 +1,69 @@
+/* What the conversion of raw files into tables does with every span, over whole columns. layerscope/model/compiled.py
+ * loads it; where it was not compiled, NumPy does the same.
+ *
+ * Nothing here keeps memory of its own, and no value of a raw file, which may be damaged, leads outside of an array. */
+#ifndef LAYERSCOPE_TABLES_H
+#define LAYERSCOPE_TABLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "layout.h"
+
+/* What compiled.py expects; to be changed with any function here. */
+#define LC_VERSION 1
+#define LC_API __attribute__((visibility("default")))
+/* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
+#define LC_NONE (-1)
+
+/* sources/process.py SPAN */
+typedef struct {
+    int64_t start, end, forward_thread;
+    uint32_t name, module;
+    int32_t seq, track, depth, optimizer;
+    uint32_t line, args;
+    uint8_t kind, flags, unfinished, pad[5];
+} lc_span;
+_Static_assert(sizeof(lc_span) == 64, "span");
+
+/* records.c */
+LC_API int64_t lc_version(void);
+typedef struct {
+    int64_t spans;    /* how many were written */
+    int64_t specials; /* how many records are neither spans nor extra records */
+    int64_t highest_name;
+    int64_t is_one_track;
+} lc_found;
+LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kinds, int64_t first_track, lc_span *spans,
+                     int64_t room, int32_t *specials, int32_t *tracks, lc_found *found);
+LC_API void lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
+                     uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
+                     uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished);
+LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, int32_t *rows, int64_t codes_known,
+                       int64_t *codes, int64_t *sums, int64_t room, int64_t *used);
+
+/* clock.c */
+LC_API void lc_to_run(uint8_t *moments, int64_t stride, int64_t count, const int64_t *ticks, const int64_t *run_ns,
+                      int64_t readings);
+
+/* totals.c */
+typedef struct {
+    int64_t count, total_ns, self_ns, least_ns, most_ns;
+} lc_sum;
+LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_t *self_ns, int64_t count,
+                         int32_t *places, int64_t bits, int64_t *keys, lc_sum *sums);
+
+/* nesting.c */
+LC_API int64_t lc_sort(const int32_t *depth, const int64_t *start, int64_t count, int64_t levels, int64_t *rows,
+                       int64_t *bounds);
+LC_API int64_t lc_adopt(const int64_t *parent_start, const int64_t *parent_end, const int64_t *parent_key,
+                        const int32_t *parent_nearest, int64_t parents, const int64_t *start, const int64_t *rows,
+                        int64_t count, int64_t layers, int64_t *parent, int32_t *around, int64_t *place,
+                        uint8_t *known);
+LC_API int64_t lc_charge(const int64_t *rows, const int64_t *end, const int64_t *from, int64_t count,
+                         const int32_t *around, int64_t layers, const int8_t *layer, const int64_t *batch_end,
+                         int64_t batch, int64_t *self_ns, int64_t *left);
+LC_API void lc_nearest(const int64_t *rows, int64_t count, const int32_t *around, int64_t layers, const int8_t *layer,
+                       int32_t *nearest);
+
+#endif

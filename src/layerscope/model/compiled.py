@@ -1,0 +1,71 @@
+"""The passes over columns that are compiled (native/tables), where there was a compiler.
+
+What calls them does the same with NumPy where there was none. They get addresses and lengths alone,
+so the type of every array is checked here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-tables.so"
+# LC_VERSION of native/tables/tables.h. A library of other sources is not called.
+VERSION = 1
+# By name without `lc_`, the arguments: a number (n), rows with fields (V), or an array in one piece
+# of this type, as NumPy's letters have it.
+ARGUMENTS = {
+    "version": "",
+    "spans": "VnBnVniiq",
+    "split": "VnqqqIIiiiIIBB",
+    "sums": "Vnninqqnq",
+    "totals": "qqqninqq",
+    "to_run": "nnnqqn",
+    "sort": "iqnnqq",
+    "adopt": "qqqinqqnnqiqB",
+    "charge": "qqqninbqnqq",
+    "nearest": "qninbi",
+}
+_TYPES = {letter: np.dtype(letter) for letter in "BbIiq"}
+Call = Callable[..., int]
+
+
+class Compiled:
+    """The functions of the library."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._calls: dict[str, Call] = {}
+        for name in ARGUMENTS:
+            call = library[f"lc_{name}"]
+            call.restype = ctypes.c_int64
+            self._calls[name] = call
+
+    def call(self, name: str, *arguments: np.ndarray | int) -> int:
+        """What a function returns; without sense for those that return nothing."""
+        letters = ARGUMENTS[name]
+        return self._calls[name](*map(_argument, letters, arguments))
+
+
+def _argument(letter: str, value: np.ndarray | int) -> ctypes.c_void_p | ctypes.c_int64:
+    """One argument as C takes it."""
+    if not isinstance(value, np.ndarray):
+        assert letter == "n"
+        return ctypes.c_int64(value)
+    assert value.flags.c_contiguous
+    assert value.dtype.names if letter == "V" else value.dtype == _TYPES[letter], (letter, value)
+    address, _ = value.__array_interface__["data"]
+    return ctypes.c_void_p(address)
+
+
+@cache
+def compiled() -> Compiled | None:
+    """The library; None where it is not there or of other sources."""
+    try:
+        found = Compiled(ctypes.CDLL(str(LIBRARY)))
+    except (OSError, AttributeError):
+        return None
+    return found if found.call("version") == VERSION else None

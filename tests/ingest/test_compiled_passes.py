@@ -1,0 +1,171 @@
+"""What is compiled and what NumPy does where there was no compiler give the same, whatever they are
+given.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerscope.ingest import totals
+from layerscope.ingest.parents import Keys, TrackNesting
+from layerscope.model import compiled as module
+from layerscope.model.clocks import Conversion
+from layerscope.rawfile import dtypes, layout
+from layerscope.rawfile.sums import RawTotals
+from layerscope.sources.process import by_field
+from layerscope.sources.raw.record_spans import spans_of
+from tests.ingest.without_library import without_library
+
+LAYERS = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _library() -> None:
+    if module.compiled() is None:
+        pytest.skip("the library is not compiled: python3 dev.py native")
+
+
+def unsigned(bits: int) -> st.SearchStrategy[int]:
+    most = (1 << bits) - 1
+    small = st.integers(0, 9)
+    return st.one_of(small, st.integers(0, most))
+
+
+KIND = st.one_of(st.integers(0, 10), st.sampled_from(range(layout.COUNTER, 256)), unsigned(8))
+RECORD = st.tuples(
+    unsigned(64),
+    unsigned(64),
+    unsigned(32),
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    unsigned(32),
+    unsigned(16),
+    KIND,
+    unsigned(8),
+)
+RECORDS = st.lists(RECORD, max_size=30).map(lambda rows: np.array(rows, dtypes.RECORD))
+
+
+@given(RECORDS, st.integers(0, 5), st.booleans())
+def test_spans_of_any_records_are_the_same(
+    records: np.ndarray, track: int, has_other_kinds: bool
+) -> None:
+    kinds = np.arange(256, dtype=np.uint8)[::-1].copy() if has_other_kinds else None
+
+    found = spans_of(records, track, kinds)
+    with without_library():
+        expected = spans_of(records, track, kinds)
+
+    for name in expected.spans.dtype.names or ():
+        assert found.spans[name].tolist() == expected.spans[name].tolist(), name
+    columns = by_field(found.spans)
+    with without_library():
+        expected_columns = by_field(expected.spans)
+    for name, values in expected_columns.items():
+        assert columns[name].tolist() == values.tolist(), name
+        assert columns[name].dtype == values.dtype
+    assert found.special.tolist() == expected.special.tolist()
+    assert found.track.tolist() == expected.track.tolist()
+    assert found.highest_name == expected.highest_name
+    assert found.is_one_track == expected.is_one_track
+
+
+@given(st.lists(RECORDS, max_size=4))
+def test_sums_of_any_records_are_the_same(chunks: list[np.ndarray]) -> None:
+    for records in chunks:
+        records["name"] %= 1 << 20  # there are no more names
+        records["start"] %= 1 << 50
+        records["end"] %= 1 << 50
+    found, expected = RawTotals(), RawTotals()
+    for records in chunks:
+        found.add(records)
+    with without_library():
+        for records in chunks:
+            expected.add(records)
+
+    assert found.packed() == expected.packed()
+
+
+READING = st.tuples(st.integers(1, 1000), st.integers(1, 1000))
+MOMENT = st.one_of(st.integers(-100, 9000), st.integers(-(1 << 62), 1 << 62))
+
+
+@given(
+    st.lists(READING, max_size=6), st.lists(MOMENT, max_size=30), st.sampled_from([1, 977, 10**12])
+)
+def test_moments_on_the_clock_of_the_run_are_the_same(
+    steps: list[tuple[int, int]], moments: list[int], scale: int
+) -> None:
+    clock, ticks, run_ns = Conversion(), 5, 7
+    for more_ticks, more_ns in steps:
+        ticks, run_ns = ticks + more_ticks * scale, run_ns + more_ns * scale
+        clock.add(ticks, run_ns)
+    rows = np.zeros(len(moments), [("before", "<i4"), ("at", "<i8")])
+    rows["at"] = moments
+
+    clock.put_on_run(rows["at"])
+
+    with np.errstate(invalid="ignore"):  # of a moment that no whole number of ns can say
+        expected = clock.to_run(np.array(moments, np.int64))
+    assert rows["at"].tolist() == expected.tolist()
+
+
+SPAN = st.tuples(
+    st.integers(0, 40), st.integers(0, 30), st.integers(0, 4), st.integers(0, LAYERS - 1)
+)
+
+
+def nested(batches: list[list[tuple[int, int, int, int]]]) -> list[list[int]]:
+    """Keys, parents and self times of all batches, and what never came."""
+    nesting, found = TrackNesting(Keys(), LAYERS), []
+    for batch in batches:
+        rows = np.array(batch, np.int64).reshape(-1, 4)
+        start, dur, depth, layer = rows.T.copy()
+        depth, layer = depth.astype(np.int32), layer.astype(np.int8)
+        out = nesting.add(start, start + dur, depth, layer)
+        found += [out.key.tolist(), out.parent.tolist(), out.self_ns.tolist()]
+    nesting.finish()
+    return [*found, nesting.never_came]
+
+
+@given(st.lists(st.lists(SPAN, max_size=20), max_size=4))
+def test_parents_and_self_times_of_any_spans_are_the_same(
+    batches: list[list[tuple[int, int, int, int]]],
+) -> None:
+    found = nested(batches)
+    with without_library():
+        assert nested(batches) == found
+
+
+NS = st.integers(0, 1 << 40)
+SUMMED = st.tuples(unsigned(62), NS, NS)
+
+
+@given(st.lists(SUMMED, max_size=40), st.integers(1, 12))
+def test_sums_by_key_are_the_same(rows: list[tuple[int, int, int]], bits: int) -> None:
+    key, dur_ns, self_ns = np.array(rows, np.int64).reshape(-1, 3).T
+
+    with patch.object(totals, "_PLACES_BITS", bits):
+        keys, sums = totals.by_key(key, dur_ns, self_ns)
+    with without_library():
+        expected_keys, expected = totals.by_key(key, dur_ns, self_ns)
+
+    assert keys.tolist() == expected_keys.tolist()
+    assert sums.tolist() == expected.tolist()
+
+
+def test_a_library_of_other_sources_is_not_called() -> None:
+    with patch.object(module, "VERSION", 0):
+        module.compiled.cache_clear()
+        assert module.compiled() is None
+    module.compiled.cache_clear()
+
+
+def test_no_library_is_no_error(tmp_path: Path) -> None:
+    with without_library():
+        assert module.compiled() is None
