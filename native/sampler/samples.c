@@ -15,6 +15,7 @@
 #include "jit_code.h"
 #include "joined_stacks.h"
 #include "kernel_time.h"
+#include "procfs.h"
 #include "recording.h"
 #include "thinning.h"
 
@@ -86,7 +87,7 @@ static uint32_t unwind(sm_process *p, const lf_sample *sample, const uint8_t *st
     lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
-    lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, NULL};
+    lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, &p->pid, sm_read_memory};
     uint32_t how = 0, all = (1u << LF_REGISTERS) - 1;
     int count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
     if (how & LU_UNWOUND_STALE) {
@@ -194,6 +195,7 @@ void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
         row.count = (uint32_t)sm_events_period(event);
     else
         weigh(t, sample, &row);
+    p->copied.is_read_later |= user.how & LU_UNWOUND_LATER;
     if (!fault)
         sm_kernel_share(t, &row, &user);
     sm_tell(t, &row);

@@ -130,6 +130,8 @@ struct sm_process {
     uint64_t refreshed_ns, refresh_cost_ns;
     struct {
         int is_on, has_tried;
+        int is_read_later; /* code points rsp away from the stack, which is then read after the sample was made */
+        int wakes;         /* its samples wake the sampler, so that it reads soon */
         struct sm_copy_event *events; /* in the order of their ids */
         uint32_t count;
     } copied; /* copied_stacks.c */
