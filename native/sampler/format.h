@@ -27,6 +27,7 @@ enum {
     LT_PROBLEMS = 31, /* JSON: a list of {"code", "what", "remedy", "lost", "pid"} */
     LT_END = 32,
     LT_MADES = 33, /* lt_made, each with its name, padded to 8 */
+    LT_NAMES = 34, /* lt_name, each with its name, padded to 8 */
 };
 
 typedef struct {
@@ -50,6 +51,10 @@ typedef struct {
     uint64_t start_ns, end_ns; /* as of a process */
     char name[16];
 } lt_thread;
+
+typedef struct {
+    uint32_t thread, name_bytes;
+} lt_name; /* how the program calls a thread from then on; then the name, UTF-8. `lt_thread` has what the kernel knows */
 
 typedef struct {
     uint32_t code, process;
@@ -127,6 +132,7 @@ typedef struct {
 _Static_assert(sizeof(lt_object) == 56, "object");
 _Static_assert(sizeof(lt_process) == 32, "process");
 _Static_assert(sizeof(lt_thread) == 48, "thread");
+_Static_assert(sizeof(lt_name) == 8, "name");
 _Static_assert(sizeof(lt_code) == 32, "code");
 _Static_assert(sizeof(lt_made) == 32, "made");
 _Static_assert(sizeof(lt_frame) == 24, "frame");

@@ -208,4 +208,6 @@ void sm_take_record(sm_process *p, const lf_sample_head *head, size_t bytes) {
         take_code(p, (const lf_sample_code *)head, bytes);
     else if (head->kind == LF_SAMPLE_MADE && bytes >= sizeof(lf_sample_made))
         sm_take_made(p, (const lf_sample_made *)head, bytes);
+    else if (head->kind == LF_SAMPLE_NAME && bytes >= sizeof(lf_sample_name))
+        sm_take_name(p, (const lf_sample_name *)head, bytes);
 }

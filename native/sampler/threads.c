@@ -115,6 +115,18 @@ sm_thread *sm_thread_begin(sm_process *p, int32_t tid, uint64_t at_ns, const cha
     return t;
 }
 
+/* The program calls a thread so. */
+void sm_take_name(sm_process *p, const lf_sample_name *record, size_t bytes) {
+    const sm_thread *t = sm_thread_at(record->tid, record->at_ns);
+    if (!t || t->process != p || record->name_bytes > bytes - sizeof *record || !sm_may_define())
+        return;
+    lt_name *row = sm_text_row(LT_NAMES, sizeof *row, record->name_bytes);
+    if (!row)
+        return;
+    *row = (lt_name){t->number, record->name_bytes};
+    memcpy(row + 1, record + 1, record->name_bytes);
+}
+
 /* --- Those that run already --- */
 
 /* What is not known of a process is asked for less and less often: after an eighth of the time since it is so. */

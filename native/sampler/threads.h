@@ -164,6 +164,7 @@ sm_thread *sm_thread_at(int32_t tid, uint64_t at_ns);
 sm_thread *sm_thread_begin(sm_process *process, int32_t tid, uint64_t at_ns, const char *name);
 void sm_thread_tell(sm_thread *thread);
 void sm_thread_free(sm_thread *thread);
+void sm_take_name(sm_process *process, const lf_sample_name *name, size_t bytes);
 void sm_tell_who(void); /* rows that have changed */
 
 #endif

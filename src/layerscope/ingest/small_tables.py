@@ -109,6 +109,7 @@ class SmallTables:
             self._columns[name] = []
         self._texts = texts
         self._next_track = next_track
+        self._named: set[int] = set()  # tracks of threads that have a name by NVTX or ITT
 
     def add_process(self, process: IngestedProcess, session: dict[str, Any]) -> None:
         """What is known of a process. `session`: what the recorder said at its end."""
@@ -234,9 +235,15 @@ class SmallTables:
             names[tid] = _text(process, int(record["name"]))
         for row in self.rows["tracks"]:
             is_thread = row["kind"] == "thread"
-            if is_thread and row["process"] == process.number:
-                tid = row["tid"] or -1
-                row["name"] = names.get(tid, row["name"])
+            if is_thread and row["process"] == process.number and row["tid"] in names:
+                row["name"] = names[row["tid"]]
+                self._named.add(row["track"])
+
+    def name_threads(self, names: dict[int, str]) -> None:
+        """What Python calls threads, by the key of their track. A name by NVTX or ITT stays."""
+        for row in self.rows["tracks"]:
+            if row["kind"] == "thread" and row["track"] not in self._named:
+                row["name"] = names.get(row["track"], row["name"])
 
     def _add_counters(self, process: IngestedProcess, records: np.ndarray, start_ns: int) -> None:
         """Values of the program's own counters, on one track for each domain."""

@@ -310,6 +310,15 @@ class StackIngest:
                     rows[key] = row | {"start_ns": since_ns}
         return list(rows.values())
 
+    def thread_names(self) -> dict[int, str]:
+        """How the program calls its threads, by the key of their track."""
+        return {
+            source.threads[thread]: name
+            for source in self._files
+            for thread, name in source.file.names.items()
+            if thread in source.threads
+        }
+
     def gap_rows(self) -> list[dict[str, Any]]:
         """Rows of `gaps` for the time between one sampler and the next."""
         return [row for source in self._files if (row := source.gap_row())]

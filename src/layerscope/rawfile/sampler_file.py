@@ -30,7 +30,8 @@ NONE = 0xFFFFFFFF
     PROBLEMS,
     END,
     MADES,
-) = range(20, 34)
+    NAMES,
+) = range(20, 35)
 
 OBJECT = np.dtype(
     [
@@ -64,6 +65,7 @@ THREAD = np.dtype(
         ("name", "S16"),
     ]
 )
+NAME = np.dtype([("thread", "<u4"), ("name_bytes", "<u4")])
 CODE = np.dtype(
     [
         ("code", "<u4"),
