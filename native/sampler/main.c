@@ -21,6 +21,7 @@
 #include "kernel_time.h"
 #include "lifecycle.h"
 #include "output.h"
+#include "process_accounts.h"
 #include "rate.h"
 #include "recording.h"
 #include "rings.h"
@@ -121,6 +122,7 @@ static void round_of(int is_last, int epoll_fd) {
         sm_wakeups_tick();
         sm_kernel_tick();
         sm_waits_tick();
+        sm_process_accounts_tick();
     }
     sm_reap();
 }

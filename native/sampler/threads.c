@@ -4,6 +4,7 @@
 #include "threads.h"
 
 #include "output.h"
+#include "process_accounts.h"
 #include "recording.h"
 
 #include <stdio.h>
@@ -93,6 +94,7 @@ sm_process *sm_process_begin(int32_t pid, int32_t ppid, uint64_t at_ns) {
     if (first)
         first->previous = p;
     first = p;
+    sm_process_account_begin(p);
     sm_process_tell(p);
     return p;
 }

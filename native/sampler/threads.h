@@ -113,6 +113,7 @@ struct sm_process {
     int is_followed, is_refusal_said;
     int is_a_fork;     /* it is seen to begin, and is still the program of its parent */
     int32_t forked_by; /* the thread of its parent */
+    int is_followed_by_exec; /* it has become another program, which is another row */
     /* handover.c: as its area says, or that of the process that forked it */
     int is_sampled;
     struct sm_area *area; /* NULL: not yet, a forked child makes one at its first signal */
@@ -149,6 +150,12 @@ struct sm_process {
         uint32_t count, room;
     } instructions; /* python_function.c */
     uint32_t c_frame_distance; /* interpreter_frames.c; 0: not known */
+    struct {
+        int end_fd; /* tells how it ended, -1: does not */
+        int is_found_fork;
+        uint64_t read_ns, told_ns;
+        lt_process_account row;
+    } whole; /* process_accounts.c */
     struct {
         uint64_t seconds, cpu_ns, signals;
     } silence; /* accounts.c: CPU time and no signals */

@@ -172,7 +172,7 @@ class SmallTables:
         ):
             if not len(rows):
                 continue
-            key = self._counter_track(process, name, start_ns)
+            key = self._counter_track(process.number, name, start_ns)
             names, unit = (
                 np.array(texts, object)[rows["counter"]]
                 for texts in (counters.NAMES, counters.UNITS)
@@ -196,12 +196,12 @@ class SmallTables:
             }
         )
 
-    def _counter_track(self, process: IngestedProcess, name: str, start_ns: int) -> int:
+    def _counter_track(self, process: int, name: str, start_ns: int) -> int:
         key = self._next_track
         self._next_track += 1
         about = {
             "track": key,
-            "process": process.number,
+            "process": process,
             "kind": "counter",
             "name": name,
             "start_ns": start_ns,
@@ -255,7 +255,7 @@ class SmallTables:
             name, _, domain = _text(process, number).partition("\n")
             if domain not in tracks:
                 track_name = OWN_DOMAINS.get(domain, domain or NO_DOMAIN)
-                tracks[domain] = self._counter_track(process, track_name, start_ns)
+                tracks[domain] = self._counter_track(process.number, track_name, start_ns)
             names[index] = name
             keys[index] = tracks[domain]
         self._add_counted(
@@ -294,6 +294,11 @@ class SmallTables:
                 track = np.full(count, row["track"], np.int32)
                 self._columns["counters"].append({"track": track, **columns})
                 return
+        starts = [row["start_ns"] for row in self.rows["processes"] if row["process"] == process]
+        if starts:
+            key = self._counter_track(process, PROCESS_COUNTERS, starts[0])
+            keys = np.full(len(columns["at_ns"]), key, np.int32)
+            self._columns["counters"].append({"track": keys, **columns})
 
     def _add_marks(
         self, process: IngestedProcess, tracks: np.ndarray, records: np.ndarray, start_ns: int

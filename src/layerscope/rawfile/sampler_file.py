@@ -31,7 +31,8 @@ NONE = 0xFFFFFFFF
     END,
     MADES,
     NAMES,
-) = range(20, 35)
+    PROCESS_ACCOUNTS,
+) = range(20, 36)
 
 OBJECT = np.dtype(
     [
@@ -124,6 +125,22 @@ ACCOUNT = np.dtype(
         ("system_ns", "<u8"),
         ("switches_voluntary", "<u8"),
         ("switches_forced", "<u8"),
+        ("faults_minor", "<u8"),
+        ("faults_major", "<u8"),
+    ]
+)
+FORKED, ENDED = 1, 2
+PROCESS_ACCOUNT = np.dtype(
+    [
+        ("at_ns", "<u8"),
+        ("process", "<u4"),
+        ("flags", "<u4"),
+        ("exit", "<i4"),
+        ("threads", "<u4"),
+        ("rss_bytes", "<u8"),
+        ("rss_peak_bytes", "<u8"),
+        ("user_ns", "<u8"),
+        ("system_ns", "<u8"),
         ("faults_minor", "<u8"),
         ("faults_major", "<u8"),
     ]

@@ -24,6 +24,7 @@ _ROWS = {
     sampler_file.STACKS: sampler_file.STACK,
     sampler_file.SAMPLES: sampler_file.SAMPLE,
     sampler_file.ACCOUNTS: sampler_file.ACCOUNT,
+    sampler_file.PROCESS_ACCOUNTS: sampler_file.PROCESS_ACCOUNT,
     sampler_file.QUALITY: sampler_file.QUALITY_OF,
 }
 _PAD_BYTES = 8
