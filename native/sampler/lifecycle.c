@@ -66,8 +66,10 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
     sm_process *p = sm_process_begin(pid, ppid, at_ns);
     sm_thread *t = p ? sm_thread_begin(p, pid, at_ns, NULL) : NULL;
     uint64_t none;
-    if (p)
+    if (p) {
         p->is_followed = is_followed;
+        sm_process_account_begin(p);
+    }
     if (t) {
         t->wait.in_ns = at_ns;
         /* What is read now has what it ran since, where we are late. */

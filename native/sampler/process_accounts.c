@@ -57,7 +57,6 @@ static int has_command_of_parent(const sm_process *p) {
 }
 
 void sm_process_account_begin(sm_process *p) {
-    p->whole.end_fd = -1;
     p->whole.row.process = p->number;
     if (!is_left_to_others(p) && is_asked_by_descriptor())
         p->whole.end_fd = (int)syscall(SYS_pidfd_open, p->pid, 0);

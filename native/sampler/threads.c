@@ -4,7 +4,6 @@
 #include "threads.h"
 
 #include "output.h"
-#include "process_accounts.h"
 #include "recording.h"
 
 #include <stdio.h>
@@ -89,12 +88,11 @@ sm_process *sm_process_begin(int32_t pid, int32_t ppid, uint64_t at_ns) {
     sm_process **bucket = &processes[(uint32_t)pid % BUCKETS];
     *p = (sm_process){.by_pid = *bucket, .next = first, .number = process_count++, .pid = pid, .ppid = ppid,
                       .start_ns = at_ns, .asked_from_ns = sm.now_ns, .is_stale = 1,
-                      .is_foreign = is_in_other_namespace(pid)};
+                      .is_foreign = is_in_other_namespace(pid), .whole.end_fd = -1};
     *bucket = p;
     if (first)
         first->previous = p;
     first = p;
-    sm_process_account_begin(p);
     sm_process_tell(p);
     return p;
 }
