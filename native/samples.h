@@ -32,6 +32,7 @@ enum {
     LF_SAMPLE_STACK = 1, /* lf_sample */
     LF_SAMPLE_CODE = 2,  /* lf_sample_code: before the first sample that has the code */
     LF_SAMPLE_MADE = 3,  /* lf_sample_made */
+    LF_SAMPLE_NAME = 4,  /* lf_sample_name */
 };
 
 /* How the agent walks the frames of Python; LF_PYTHON_UNKNOWN: native frames alone. */
@@ -125,10 +126,21 @@ typedef struct {
     /* then the name, padded so that the whole is a multiple of 16 */
 } lf_sample_made;
 
+/* The program calls one of its threads so. */
+#define LF_THREAD_NAME_MOST 256u
+typedef struct {
+    lf_sample_head head;
+    int32_t tid;
+    uint32_t name_bytes;
+    uint64_t at_ns;
+    /* then the name, UTF-8, padded so that the whole is a multiple of 16 */
+} lf_sample_name;
+
 _Static_assert(sizeof(lf_samples_header) == LF_SAMPLES_HEADER, "header of samples");
 _Static_assert(sizeof(lf_sample_head) == 16, "head of a sample");
 _Static_assert(sizeof(lf_sample) % 16 == 0, "sample");
 _Static_assert(sizeof(lf_sample_code) % 8 == 0, "code");
 _Static_assert(sizeof(lf_sample_made) == 40, "made");
+_Static_assert(sizeof(lf_sample_name) == 32, "name");
 
 #endif

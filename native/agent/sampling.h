@@ -82,6 +82,10 @@ void ls_disposition_give_back(void);
 int ls_disposition_has_handler(void);
 void ls_disposition_pass_on(int number, siginfo_t *info, void *context);
 
+/* thread_names.c */
+void ls_thread_names_begin(void);
+void ls_thread_names_end(void);
+
 /* imports.c */
 int ls_import_replace(const void *inside, const char *name, void *from, void *to);
 

@@ -149,6 +149,7 @@ static void *begin_thread(void *of) {
 /* In the place of pthread_create(3), for Python alone. */
 static int create_of_python(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
     beginning *b = malloc(sizeof *b);
+    ls_thread_names_begin();
     if (!b)
         return real_create(thread, attributes, run, argument);
     *b = (beginning){run, argument};
@@ -177,4 +178,5 @@ int ls_signal_stack_prepare(const ls_signalled_threads *told) {
 /* Threads that Python begins from now on are as they were. */
 void ls_signal_stack_give_back(void) {
     lead_python((void *)(uintptr_t)create_of_python, *(void **)&real_create);
+    ls_thread_names_end();
 }

@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -207,13 +208,14 @@ uint64_t sm_copies_look(void) {
 
 /* --- Which processes --- */
 
-static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited) {
+static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited, int wakes) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = sm_events_config(event)};
     a.sample_period = sm_events_period(event);
     a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID;
     a.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     a.sample_regs_user = SM_USER_REGISTERS;
     a.sample_stack_user = event == SM_CPU || stack_bytes < FAULT_STACK ? stack_bytes : FAULT_STACK;
+    a.wakeup_events = wakes && event == SM_CPU;
     a.disabled = a.exclude_kernel = a.exclude_hv = a.use_clockid = 1;
     a.clockid = CLOCK_MONOTONIC;
     a.inherit = a.inherit_thread = is_inherited != 0;
@@ -250,7 +252,7 @@ static int open_events(sm_process *p, int event) {
     int failed = 0;
     for (const sm_thread *t = p->threads; t && !failed; t = t->next)
         for (uint32_t i = 0; !t->end_ns && i < cpus && !failed; i++) {
-            int fd = rings[i].page ? open_event(t->tid, i, event, 1) : -ENODEV;
+            int fd = rings[i].page ? open_event(t->tid, i, event, 1, p->copied.wakes) : -ENODEV;
             if (fd != -ENODEV && fd != -ESRCH) /* a CPU that was taken away; a thread that has ended */
                 failed = fd < 0 ? fd : keep(p, fd, event);
         }
@@ -378,7 +380,7 @@ static int open_of(sm_thread *t) {
     int failed = open_rings();
     t->copied.fds = failed ? NULL : calloc(cpus, sizeof *t->copied.fds);
     for (uint32_t i = 0; t->copied.fds && i < cpus; i++) {
-        int fd = rings[i].page ? open_event(t->tid, i, SM_CPU, 0) : -ENODEV;
+        int fd = rings[i].page ? open_event(t->tid, i, SM_CPU, 0, t->process->copied.wakes) : -ENODEV;
         if (fd >= 0)
             t->copied.fds[t->copied.count++] = fd;
         else if (fd != -ENODEV)
@@ -417,7 +419,27 @@ static void tick_of(sm_process *p) {
     }
 }
 
-void sm_copies_tick(void) {
+/* A stack that is read after its sample was made may have changed: from now on it is read as soon as there is one. */
+static void begin_waking(sm_process *p) {
+    p->copied.wakes = 1;
+    for (sm_thread *t = p->threads; t; t = t->next)
+        if (t->copied.fds) {
+            sm_copies_end(t);
+            begin_of(t);
+        }
+    if (p->copied.is_on)
+        open_again(p);
+}
+
+void sm_copies_poll(int epoll_fd) {
+    for (uint32_t i = 0; i < cpus; i++)
+        if (rings[i].page)
+            epoll_ctl(epoll_fd, EPOLL_CTL_ADD, rings[i].fd,
+                      &(struct epoll_event){.events = EPOLLIN, .data.fd = rings[i].fd});
+}
+
+int sm_copies_tick(void) {
+    int have_begun = 0;
     for (sm_process *p = sm.has_switches ? sm_processes() : NULL; p; p = p->next)
         if (p->has_events && !p->end_ns)
             tick_of(p);
@@ -425,6 +447,12 @@ void sm_copies_tick(void) {
             ask_of(p);
         else if (is_due(p))
             begin(p);
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        if (p->copied.is_read_later && !p->copied.wakes && !p->end_ns) {
+            begin_waking(p);
+            have_begun = 1;
+        }
+    return have_begun;
 }
 
 /* The process has handed its area over, or has ended. */

@@ -4,7 +4,8 @@
 
 #include "threads.h"
 
-void sm_copies_tick(void);
+int sm_copies_tick(void); /* whether some of them wake us from now on: the rings are to be polled */
+void sm_copies_poll(int epoll_fd);
 uint64_t sm_copies_look(void);
 void sm_copies_take(uint64_t until_ns);
 void sm_copies_new_rate(void);

@@ -27,6 +27,8 @@ enum {
     LT_PROBLEMS = 31, /* JSON: a list of {"code", "what", "remedy", "lost", "pid"} */
     LT_END = 32,
     LT_MADES = 33, /* lt_made, each with its name, padded to 8 */
+    LT_NAMES = 34, /* lt_name, each with its name, padded to 8 */
+    LT_PROCESS_ACCOUNTS = 35,
 };
 
 typedef struct {
@@ -50,6 +52,10 @@ typedef struct {
     uint64_t start_ns, end_ns; /* as of a process */
     char name[16];
 } lt_thread;
+
+typedef struct {
+    uint32_t thread, name_bytes;
+} lt_name; /* how the program calls a thread from then on; then the name, UTF-8. `lt_thread` has what the kernel knows */
 
 typedef struct {
     uint32_t code, process;
@@ -118,6 +124,18 @@ typedef struct {
     uint64_t switches_voluntary, switches_forced, faults_minor, faults_major;
 } lt_account; /* of a thread so far, about every second and when it ends */
 
+enum {
+    LT_FORKED = 1, /* it is still the program of its parent */
+    LT_ENDED = 2,  /* `exit` is known */
+};
+typedef struct {
+    uint64_t at_ns;
+    uint32_t process, flags;
+    int32_t exit; /* status, or minus the signal that ended it */
+    uint32_t threads;
+    uint64_t rss_bytes, rss_peak_bytes, user_ns, system_ns, faults_minor, faults_major;
+} lt_process_account; /* of a process so far, of all but the program itself: about every second and when it ends */
+
 typedef struct {
     uint64_t samples, to_root, jit, jit_to_root, python, spliced, cut, lost, handler_ns, signals, waits, waits_to_root,
         our_ns, missed_threads;
@@ -127,12 +145,14 @@ typedef struct {
 _Static_assert(sizeof(lt_object) == 56, "object");
 _Static_assert(sizeof(lt_process) == 32, "process");
 _Static_assert(sizeof(lt_thread) == 48, "thread");
+_Static_assert(sizeof(lt_name) == 8, "name");
 _Static_assert(sizeof(lt_code) == 32, "code");
 _Static_assert(sizeof(lt_made) == 32, "made");
 _Static_assert(sizeof(lt_frame) == 24, "frame");
 _Static_assert(sizeof(lt_stack) == 16, "stack");
 _Static_assert(sizeof(lt_sample) == 56, "sample");
 _Static_assert(sizeof(lt_account) == 80, "account");
+_Static_assert(sizeof(lt_process_account) == 72, "account of a process");
 _Static_assert(sizeof(lt_quality) == 128, "quality");
 
 #endif

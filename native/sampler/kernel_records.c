@@ -7,6 +7,7 @@
 #include "handover.h"
 #include "kernel_time.h"
 #include "lifecycle.h"
+#include "process_accounts.h"
 #include "recording.h"
 #include "rings.h"
 #include "signalled.h"
@@ -44,6 +45,7 @@ static sm_process *forked(const task_record *r) {
     const sm_process *parent = sm_process_at((int32_t)r->ppid);
     if (!p)
         return NULL;
+    sm_process_account_begin(p);
     p->is_followed = p->is_a_fork = 1;
     p->forked_by = (int32_t)r->ptid;
     if (parent && parent->is_sampled && !p->is_foreign)

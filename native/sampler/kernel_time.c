@@ -12,6 +12,7 @@
 
 #include "interpreter_frames.h"
 #include "perf_event.h"
+#include "procfs.h"
 #include "python_function.h"
 #include "python_stacks.h"
 #include "rate_limit.h"
@@ -124,7 +125,7 @@ static int take_user(bytes_left *from, uint64_t registers[LF_REGISTERS], lu_stac
             registers[sm_user_registers[i]] = value;
     if (take(from, &bytes, sizeof bytes))
         return -1;
-    *stack = (lu_stack_copy){registers[LF_RSP], from->at, 0, NULL, NULL};
+    *stack = (lu_stack_copy){registers[LF_RSP], from->at, 0, NULL, NULL, NULL};
     if (!bytes || take(from, NULL, bytes) || take(from, &written, sizeof written))
         return -1;
     stack->bytes = written < bytes ? written : bytes;
@@ -194,6 +195,8 @@ void sm_kernel_take(const void *record) {
     lu_space *space = sm_space(t->process, 0);
     if (space && !take_user(&from, registers, &stack)) {
         uint32_t all = (1u << LF_REGISTERS) - 1;
+        stack.of = &t->process->pid;
+        stack.read_later = sm_read_memory;
         tick.natives = lu_unwind_registers(space, registers, all, &stack, native, had, SM_FRAMES_MOST, &tick.how);
         find_python(t, &tick, had, &stack);
     }

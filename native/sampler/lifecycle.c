@@ -9,6 +9,7 @@
 #include "events.h"
 #include "jit_code.h"
 #include "joined_stacks.h"
+#include "process_accounts.h"
 #include "procfs.h"
 #include "python_function.h"
 #include "recent_stacks.h"
@@ -47,8 +48,10 @@ void sm_thread_end(sm_thread *t, uint64_t at_ns) {
     t->is_told = 0;
     sm_signalled_end(t);
     sm_switched_last(t, at_ns);
-    if (!--t->process->living)
+    if (!--t->process->living) {
+        sm_process_account_end(t->process);
         end_process(t->process, at_ns);
+    }
 }
 
 /* A new program in the process: for the reader it is another process. */
@@ -58,11 +61,15 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
     const sm_thread *before = sm_thread_at(pid, at_ns);
     int is_known = before && before->process == old && before->time.is_counted && !before->end_ns;
     end_process(old, at_ns);
+    sm_process_account_finish(old, 1);
+    old->is_followed_by_exec = 1;
     sm_process *p = sm_process_begin(pid, ppid, at_ns);
     sm_thread *t = p ? sm_thread_begin(p, pid, at_ns, NULL) : NULL;
     uint64_t none;
-    if (p)
+    if (p) {
         p->is_followed = is_followed;
+        sm_process_account_begin(p);
+    }
     if (t) {
         t->wait.in_ns = at_ns;
         /* What is read now has what it ran since, where we are late. */
@@ -110,6 +117,7 @@ void sm_reap(void) {
         }
         if (p->end_ns && !p->threads && (!p->area || !sm_area_is_behind(p->area))) {
             sm_process_tell(p);
+            sm_process_account_finish(p, p->is_followed_by_exec);
             free_process(p);
         }
     }

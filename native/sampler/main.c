@@ -21,6 +21,7 @@
 #include "kernel_time.h"
 #include "lifecycle.h"
 #include "output.h"
+#include "process_accounts.h"
 #include "rate.h"
 #include "recording.h"
 #include "rings.h"
@@ -110,16 +111,18 @@ static void take_areas(void) {
             sm_area_take(p->area, sm_take_record);
 }
 
-static void round_of(int is_last) {
+static void round_of(int is_last, int epoll_fd) {
     sm_records_take();
     sm_signalled_look();
     take_areas();
     sm_signalled_tick();
-    sm_copies_tick();
+    if (sm_copies_tick())
+        sm_copies_poll(epoll_fd);
     if (!is_last) {
         sm_wakeups_tick();
         sm_kernel_tick();
         sm_waits_tick();
+        sm_process_accounts_tick();
     }
     sm_reap();
 }
@@ -172,7 +175,7 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
         }
         tick = sm.now_ns + SM_TICK_NS;
         sm.is_over |= is_orphan && !program_lives();
-        round_of(0);
+        round_of(0, epoll_fd);
         if (sm_follow_tick()) {
             sm_rings_poll(epoll_fd);
             sm_settings();
@@ -190,9 +193,9 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
 }
 
 /* What is there still, then nothing more. */
-static void finish(void) {
+static void finish(int epoll_fd) {
     sm.now_ns = sm_clock(CLOCK_MONOTONIC);
-    round_of(1);
+    round_of(1, epoll_fd);
     sm.lost_records += sm_rings_full();
     each_second(1);
     for (sm_process *p = sm_processes(); p; p = p->next)
@@ -284,6 +287,6 @@ int main(int count, char **words) {
                      &(struct epoll_event){.events = EPOLLIN, .data.fd = socket_fd}))
         return usage();
     loop(socket_fd, epoll_fd, parent);
-    finish();
+    finish(epoll_fd);
     return 0;
 }

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 
 #define FIRST LT_SETTINGS
-#define KINDS (LT_MADES + 1 - FIRST)
+#define KINDS (LT_PROCESS_ACCOUNTS + 1 - FIRST)
 #define MOST_BYTES (64u << 20) /* of definitions that wait */
 #define MOST_ROWS_BYTES (16u << 20)
 #define CHUNK_BYTES (4u << 20)
@@ -262,8 +262,8 @@ static int write_problems(void) {
 }
 
 void sm_output_write(void (*define)(void)) {
-    static const uint16_t order[] = {LT_SETTINGS, LT_OBJECTS, LT_PROCESSES, LT_THREADS, LT_CODES, LT_MADES, LT_FRAMES,
-                                     LT_STACKS,   LT_SAMPLES, LT_ACCOUNTS,  LT_QUALITY, LT_POLL};
+    static const uint16_t order[] = {LT_SETTINGS, LT_OBJECTS, LT_PROCESSES, LT_THREADS, LT_NAMES,   LT_CODES, LT_MADES,
+                                     LT_FRAMES,   LT_STACKS,   LT_SAMPLES, LT_ACCOUNTS,  LT_PROCESS_ACCOUNTS, LT_QUALITY, LT_POLL};
     if (sm.now_ns < retry_ns)
         return;
     tell_objects();

@@ -15,6 +15,7 @@
 #include "jit_code.h"
 #include "joined_stacks.h"
 #include "kernel_time.h"
+#include "procfs.h"
 #include "recording.h"
 #include "thinning.h"
 
@@ -86,7 +87,7 @@ static uint32_t unwind(sm_process *p, const lf_sample *sample, const uint8_t *st
     lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
-    lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, NULL};
+    lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, &p->pid, sm_read_memory};
     uint32_t how = 0, all = (1u << LF_REGISTERS) - 1;
     int count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
     if (how & LU_UNWOUND_STALE) {
@@ -197,6 +198,7 @@ void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
         weigh(t, sample, &row);
     if (!fault && t->sampled.has_first_period)
         sm_events_new_rate(t);
+    p->copied.is_read_later |= user.how & LU_UNWOUND_LATER;
     if (!fault)
         sm_kernel_share(t, &row, &user);
     sm_tell(t, &row);
@@ -209,4 +211,6 @@ void sm_take_record(sm_process *p, const lf_sample_head *head, size_t bytes) {
         take_code(p, (const lf_sample_code *)head, bytes);
     else if (head->kind == LF_SAMPLE_MADE && bytes >= sizeof(lf_sample_made))
         sm_take_made(p, (const lf_sample_made *)head, bytes);
+    else if (head->kind == LF_SAMPLE_NAME && bytes >= sizeof(lf_sample_name))
+        sm_take_name(p, (const lf_sample_name *)head, bytes);
 }

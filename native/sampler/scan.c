@@ -4,6 +4,7 @@
 
 #include "lifecycle.h"
 #include "output.h"
+#include "process_accounts.h"
 #include "procfs.h"
 #include "recording.h"
 #include "rings.h"
@@ -73,10 +74,13 @@ void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns) {
     if (!sm_each_task(pid, follow_thread, &has_failed))
         return;
     sm_process *p = sm_process_at(pid);
-    if (!p)
+    int is_new = !p;
+    if (is_new)
         p = sm_process_begin(pid, ppid, sm.generation && pid != sm.main_pid ? sm_started_ns(pid, pid) : at_ns);
     if (!p)
         return;
+    if (is_new)
+        sm_process_account_begin(p);
     p->is_followed = !has_failed;
     scan_threads(p);
     sm_each_task(pid, scan_children, NULL);

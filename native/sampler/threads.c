@@ -88,7 +88,7 @@ sm_process *sm_process_begin(int32_t pid, int32_t ppid, uint64_t at_ns) {
     sm_process **bucket = &processes[(uint32_t)pid % BUCKETS];
     *p = (sm_process){.by_pid = *bucket, .next = first, .number = process_count++, .pid = pid, .ppid = ppid,
                       .start_ns = at_ns, .asked_from_ns = sm.now_ns, .is_stale = 1,
-                      .is_foreign = is_in_other_namespace(pid)};
+                      .is_foreign = is_in_other_namespace(pid), .whole.end_fd = -1};
     *bucket = p;
     if (first)
         first->previous = p;
@@ -113,6 +113,18 @@ sm_thread *sm_thread_begin(sm_process *p, int32_t tid, uint64_t at_ns, const cha
     p->living++;
     sm_thread_tell(t);
     return t;
+}
+
+/* The program calls a thread so. */
+void sm_take_name(sm_process *p, const lf_sample_name *record, size_t bytes) {
+    const sm_thread *t = sm_thread_at(record->tid, record->at_ns);
+    if (!t || t->process != p || record->name_bytes > bytes - sizeof *record || !sm_may_define())
+        return;
+    lt_name *row = sm_text_row(LT_NAMES, sizeof *row, record->name_bytes);
+    if (!row)
+        return;
+    *row = (lt_name){t->number, record->name_bytes};
+    memcpy(row + 1, record + 1, record->name_bytes);
 }
 
 /* --- Those that run already --- */

@@ -115,6 +115,7 @@ struct sm_process {
     int is_followed, is_refusal_said;
     int is_a_fork;     /* it is seen to begin, and is still the program of its parent */
     int32_t forked_by; /* the thread of its parent */
+    int is_followed_by_exec; /* it has become another program, which is another row */
     /* handover.c: as its area says, or that of the process that forked it */
     int is_sampled;
     struct sm_area *area; /* NULL: not yet, a forked child makes one at its first signal */
@@ -132,6 +133,8 @@ struct sm_process {
     uint64_t refreshed_ns, refresh_cost_ns;
     struct {
         int is_on, has_tried;
+        int is_read_later; /* code points rsp away from the stack, which is then read after the sample was made */
+        int wakes;         /* its samples wake the sampler, so that it reads soon */
         struct sm_copy_event *events; /* in the order of their ids */
         uint32_t count;
     } copied; /* copied_stacks.c */
@@ -150,6 +153,12 @@ struct sm_process {
     } instructions; /* python_function.c */
     uint32_t c_frame_distance; /* interpreter_frames.c; 0: not known */
     struct {
+        int end_fd; /* tells how it ended, -1: does not */
+        int is_found_fork;
+        uint64_t read_ns, told_ns;
+        lt_process_account row;
+    } whole; /* process_accounts.c */
+    struct {
         uint64_t seconds, cpu_ns, signals;
     } silence; /* accounts.c: CPU time and no signals */
 };
@@ -164,6 +173,7 @@ sm_thread *sm_thread_at(int32_t tid, uint64_t at_ns);
 sm_thread *sm_thread_begin(sm_process *process, int32_t tid, uint64_t at_ns, const char *name);
 void sm_thread_tell(sm_thread *thread);
 void sm_thread_free(sm_thread *thread);
+void sm_take_name(sm_process *process, const lf_sample_name *name, size_t bytes);
 void sm_tell_who(void); /* rows that have changed */
 
 #endif

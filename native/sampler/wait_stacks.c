@@ -109,7 +109,7 @@ static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *f
         return LT_NONE;
     struct iovec ours = {copied, sizeof copied}, theirs = {(void *)(uintptr_t)c->stack_pointer, sizeof copied};
     ssize_t bytes = process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
-    lu_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid};
+    lu_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid, NULL};
     uint64_t registers[LF_REGISTERS] = {[LF_RSP] = c->stack_pointer, [LF_RIP] = c->instruction};
     int count = lu_unwind(space, registers, 1u << LF_RSP | 1u << LF_RIP, &copy, native, SM_FRAMES_MOST, how);
     int frames = sm_python_frames(t, raw, python);

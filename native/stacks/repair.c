@@ -16,7 +16,7 @@ enum { RBP_FIRST, RBX_FIRST, KEPT, UNKNOWN, CHOICES };
 
 typedef struct {
     lu_walk *walk;
-    const lu_state *state;
+    lu_state *state;
     const lu_row *row;
     lu_row copy;
     const lu_mapping *mapping; /* of the frame, NULL: nowhere */
@@ -173,13 +173,23 @@ static bool try_caller(const repair *r, uint64_t slot, attempt *best) {
     return lu_walk_read(r->walk, slot, &word) && is_caller(r, word) && try_slot(r, slot, best);
 }
 
+/* Whether the return address lies in `slot` where rsp was `own` before code pointed it elsewhere: then that is rsp. */
+static bool was_moved(const repair *r, uint64_t own, uint64_t slot) {
+    uint64_t word;
+    r->walk->moved = true;
+    r->walk->moved = lu_walk_read(r->walk, slot, &word) && is_caller(r, word);
+    if (r->walk->moved)
+        r->state->registers[LF_RSP] = own;
+    return r->walk->moved;
+}
+
 /* Code of oneDNN tells by its end where its frame ends; a little above if it has pushed something in between; and if it
  * has no frame, then the end is that of the function behind. */
 static bool try_end(const repair *r, attempt *best) {
     enum { PUSHED_MOST = 8 };
-    uint64_t sp = r->state->registers[LF_RSP];
-    uint64_t slot = r->made ? lu_made_code_slot(r->walk->space, r->state->registers[LF_RIP], sp) : 0;
-    if (!slot)
+    uint64_t sp = r->state->registers[LF_RSP], own = sp;
+    uint64_t slot = r->made ? lu_made_code_slot(r->walk, r->state->registers[LF_RIP], &own) : 0;
+    if (!slot || (own != sp && !was_moved(r, own, slot)))
         return false;
     if (try_caller(r, slot, best) || try_caller(r, sp, best))
         return true;
@@ -192,12 +202,11 @@ static bool try_end(const repair *r, attempt *best) {
 /* Looks on the stack for the caller of frame number `at` - 1. `row` tells, if it is not NULL, where that frame keeps
  * registers, but not where it ends. */
 static lu_walked look_for_caller(lu_walk *walk, const lu_state *state, const lu_row *row, int at) {
-    repair r = {.walk = walk, .state = state, .at = at};
+    lu_state own = *state;
+    repair r = {.walk = walk, .state = &own, .at = at};
     attempt best = {.walked = {LU_LOST, at, 0}};
     if (walk->repairs == NESTED_MOST)
         return best.walked;
-    lu_state own = *state;
-    r.state = &own;
     if (row) {
         r.copy = *row; /* the next row may take its place */
         r.row = &r.copy;

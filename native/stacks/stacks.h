@@ -42,13 +42,15 @@ int lu_space_in_function(const lu_space *space, uint64_t address, const char *na
 /* --- From registers to frames --- */
 
 /* The copy of a stack: `bytes` bytes of it lie at `copy`, from the address `base` on. What is not in it is read by
- * `read`, if that is not NULL. */
+ * `read`, if that is not NULL. Where code had pointed rsp away from its stack the copy has other memory: then the stack
+ * is read by `read_later`, if that is not NULL, as it is by now. */
 typedef struct {
     uint64_t base;
     const uint8_t *copy;
     size_t bytes;
     lu_read read;
     void *of;
+    lu_read read_later;
 } lu_stack_copy;
 
 typedef struct {
@@ -60,7 +62,8 @@ enum { LU_UNWOUND_ROOT = 1, /* it came to the first function of the thread */
        LU_UNWOUND_JIT = 2,  /* the leaf is in no file */
        LU_UNWOUND_REPAIRED = 4, /* frames without unwind information were passed by a scan of the stack */
        LU_UNWOUND_CUT = 8,      /* there are more frames than there was room for, or than the copy has */
-       LU_UNWOUND_STALE = 16 }; /* an address was in no mapping: refresh the space and try again */
+       LU_UNWOUND_STALE = 16,   /* an address was in no mapping: refresh the space and try again */
+       LU_UNWOUND_LATER = 32 }; /* code had pointed rsp away from the stack, which is as it was read later */
 
 /* The frames of a thread with these registers, the leaf first; how many. Only `known` registers are (bit 1 << LF_RSP
  * and so on): of a blocked thread RSP and RIP. `*how` gets LU_UNWOUND_ bits. */

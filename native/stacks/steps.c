@@ -13,6 +13,8 @@ bool lu_walk_read(lu_walk *walk, uint64_t address, uint64_t *word) {
     }
     if (stack->read)
         return !stack->read(stack->of, address, word, 8);
+    if (walk->moved && stack->read_later)
+        return !stack->read_later(stack->of, address, word, 8);
     walk->beyond |= walk->signal || (address >= stack->base && address - stack->base < 1u << 30);
     return false;
 }

@@ -26,6 +26,7 @@ typedef struct {
     int repairs; /* that this is inside of */
     bool beyond; /* the copy ended */
     bool signal; /* a signal was passed: what it interrupted may have another stack */
+    bool moved;  /* code had pointed rsp away from the stack, of which the copy has nothing then */
     bool nowhere; /* an address was in no mapping */
     bool repaired;
     bool lenient; /* in a repair: a CALL is believed that leads elsewhere */

@@ -31,5 +31,7 @@ int lu_unwind_registers(lu_space *space, const uint64_t registers[LF_REGISTERS],
         *how |= LU_UNWOUND_CUT;
     if (walk.repaired)
         *how |= LU_UNWOUND_REPAIRED;
+    if (walk.moved)
+        *how |= LU_UNWOUND_LATER;
     return walked.count;
 }

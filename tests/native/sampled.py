@@ -34,7 +34,7 @@ HEADER = np.dtype(
 HEAD = struct.Struct("<QIHH")
 SAMPLE = struct.Struct("<QQiiIIII17Q")
 CODE = struct.Struct("<IiIIII")
-KIND_PAD, KIND_STACK, KIND_CODE, KIND_MADE = 0, 1, 2, 3
+KIND_PAD, KIND_STACK, KIND_CODE, KIND_MADE, KIND_NAME = range(5)
 STACK_CUT, FRAMES_CUT, STACK_NONE, TIMER = 1, 2, 4, 8
 ENTRY = 1 << 31
 BETWEEN = 0xFFFFFFFE
@@ -121,7 +121,7 @@ class Area:
             elif kind == KIND_STACK:
                 self._take_sample(at + HEAD.size, at + size_bytes, flags)
             else:
-                assert kind in (KIND_PAD, KIND_MADE)
+                assert kind in (KIND_PAD, KIND_MADE, KIND_NAME)
             consumed += size_bytes
             self.fields["consumed"] = consumed
         return self.samples

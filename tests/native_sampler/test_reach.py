@@ -102,6 +102,28 @@ def test_a_program_in_c(sampling: Callable[..., Sampling], request, kind: str, u
 
 
 @once_in_three
+def test_callers_of_code_that_points_the_stack_pointer_into_the_heap(
+    sampling: Callable[..., Sampling], perf_events: None
+) -> None:
+    """The kernel copies the heap in place of the stack, which the sampler reads itself, soon."""
+    with folder_for_all() as folder:
+        program = build(folder / "elsewhere", [HERE / "elsewhere.c"], *FLAGS)
+        found, pid, out = sampling().whole(str(program), "2500")
+        said = json.loads(out)
+        rows = cpu_of(found, pid)
+        with_stack = rows[rows["stack"] != sampler_file.NONE]
+        whole_ns = weight_in(found, rows, program, "product")
+        often_ns = weight_in(found, rows, program, "often")
+
+    assert whole_ns > 0.95 * with_stack["weight_ns"].sum()
+    share = said["often_ns"] / (said["often_ns"] + said["seldom_ns"])
+    error = 4 * math.sqrt(share * (1 - share) / len(with_stack))
+    assert abs(often_ns / whole_ns - share) < error
+    quality = found.file.quality
+    assert quality["to_root"] >= 0.95 * quality["samples"]
+
+
+@once_in_three
 def test_its_threads_and_what_it_forks(sampling: Callable[..., Sampling], plain: Path) -> None:
     found, pid, out = sampling().whole(str(plain), "threads", "300")
 

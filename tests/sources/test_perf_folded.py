@@ -254,3 +254,13 @@ def test_files_of_others(name: str) -> None:
         if number.isdigit():
             expected[tuple(stack.split(";"))] += int(number)
     assert sums(folded.read(path)) == expected
+
+
+def test_a_function_has_one_name_with_its_parameters_and_without(tmp_path: Path) -> None:
+    content = read(tmp_path, "main;inner(double) 3\nmain;inner 4\nmain;inner(int) 5\n")
+    names = Counter[tuple[str, ...]]()
+    for stack, weight in zip(stack_names(content), column(content, "weight_ns"), strict=True):
+        names[tuple(stack)] += weight
+    assert names == {("main", "inner"): 12}
+    assert content.stacks is not None
+    assert set(content.stacks.frames["signature"]) == {None, "inner(double)", "inner(int)"}

@@ -21,7 +21,7 @@ STACK = """\t    7f0000001234 inner(int, std::vector<int, std::allocator<int> > 
 \t          401136 main+0x20 (/tmp/my program (deleted))
 
 """
-NAMES = ["main", "inner(int, std::vector<int, std::allocator<int> > const&)"]
+NAMES = ["main", "inner"]
 
 
 def read(tmp_path: Path, content: str | bytes) -> Imported:

@@ -45,7 +45,7 @@ static void tell(lu_space *space, pid_t pid, const char *tid) {
         return;
     registers[LF_RSP] = strtoull(words[count - 2], NULL, 16);
     registers[LF_RIP] = strtoull(words[count - 1], NULL, 16);
-    lu_stack_copy stack = {0, NULL, 0, read_process, &pid};
+    lu_stack_copy stack = {0, NULL, 0, read_process, &pid, NULL};
     int depth = lu_unwind(space, registers, 1u << LF_RSP | 1u << LF_RIP, &stack, frames, LF_SAMPLES_FRAMES_MOST, &how);
     printf("thread %s how %u\n", tid, how);
     for (int i = 0; i < depth; i++)

@@ -42,7 +42,7 @@ static int agree(const oracle_frame *theirs, const lu_native_frame *ours, int co
 
 static void compare(lu_space *space, const oracle_sample *s, const oracle_frame *theirs, const uint8_t *stack) {
     static lu_native_frame ours[FRAMES_MOST];
-    lu_stack_copy copy = {s->registers[LF_RSP], stack, s->bytes, NULL, NULL};
+    lu_stack_copy copy = {s->registers[LF_RSP], stack, s->bytes, NULL, NULL, NULL};
     struct timespec a, b;
     uint32_t how;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);

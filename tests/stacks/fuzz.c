@@ -124,7 +124,7 @@ static void one_stack(lu_space *space) {
             registers[i - 2048] = word;
     }
     registers[LF_RSP] = base + any(20) * 8;
-    lu_stack_copy stack = {base, (const uint8_t *)words, any(sizeof words), NULL, NULL};
+    lu_stack_copy stack = {base, (const uint8_t *)words, any(sizeof words), NULL, NULL, NULL};
     uint32_t how, known = (uint32_t)any(1u << LF_REGISTERS) | 1u << LF_RSP | 1u << LF_RIP;
     int count = lu_unwind(space, registers, known, &stack, frames, (int)any(65), &how);
     if (count < 0 || count > 64)
@@ -166,7 +166,7 @@ static void costly_stack(void) {
     registers[LF_RSP] = STACK_BASE;
     registers[LF_RIP] = (uint64_t)(uintptr_t)code + 64;
     lu_space *space = lu_space_of(getpid());
-    lu_stack_copy stack = {STACK_BASE, NULL, 0, read_counted, words};
+    lu_stack_copy stack = {STACK_BASE, NULL, 0, read_counted, words, NULL};
     uint32_t how;
     reads = 0;
     lu_unwind(space, registers, (1u << LF_REGISTERS) - 1, &stack, frames, 1024, &how);

@@ -79,7 +79,7 @@ static void sample(pid_t pid, pid_t tid, lu_space *space) {
                                         u.r9,  u.r10, u.r11, u.r12, u.r13, u.r14, u.r15, u.rip};
     int blocked = (long)u.orig_rax >= 0;
     uint32_t known = blocked ? 1u << LF_RSP | 1u << LF_RIP : (1u << LF_REGISTERS) - 1, how;
-    lu_stack_copy stack = {u.rsp, copy, read_stack(pid, u.rsp), NULL, NULL};
+    lu_stack_copy stack = {u.rsp, copy, read_stack(pid, u.rsp), NULL, NULL, NULL};
     lu_native_frame frames[LF_SAMPLES_FRAMES_MOST];
     int count = 0;
     double best = 1e18;

@@ -80,7 +80,7 @@ static int unwound(lu_space *space, pid_t pid, const struct user_regs_struct *r,
     static uint8_t copy[COPY];
     uint64_t registers[LF_REGISTERS] = {r->rax, r->rdx, r->rcx, r->rbx, r->rsi, r->rdi, r->rbp, r->rsp, r->r8,
                                         r->r9,  r->r10, r->r11, r->r12, r->r13, r->r14, r->r15, r->rip};
-    lu_stack_copy stack = {r->rsp, copy, copy_stack(pid, r->rsp, copy), NULL, NULL};
+    lu_stack_copy stack = {r->rsp, copy, copy_stack(pid, r->rsp, copy), NULL, NULL, NULL};
     uint32_t how;
     return lu_unwind(space, registers, (1u << LF_REGISTERS) - 1, &stack, frames, DEPTH, &how);
 }

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.symbols import short
+from layerscope.symbols.short_names import printed
 
 
 @pytest.mark.parametrize(
@@ -96,3 +97,28 @@ def test_no_name_is_too_odd(name: str) -> None:
     # A lambda whose brace was cut off gets it back.
     assert len(found) <= len(name) + 8 * name.count("'") + name.count("{lambda")
     assert bool(found) == bool(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("inner", "inner"),
+        ("inner(double)", "inner"),
+        ("inner(double) [clone .cold]", "inner"),
+        ("void at::foo<float>(at::Tensor&)", "at::foo"),
+        ("at::(anonymous namespace)::foo(int) const", "at::foo"),
+        ("std::vector<int, std::allocator<int> >::push_back", "std::vector::push_back"),
+        ("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop", "<alloc::vec::Vec as core::ops::drop::Drop>::drop"),
+        # What other programs write into stacks is not only functions of C++.
+        ("GC (Allocation Failure)", "GC (Allocation Failure)"),
+        ("std::vector<int>::at (libone.so)", "std::vector<int>::at (libone.so)"),
+        ("java.lang.String.<init>", "java.lang.String.<init>"),
+        ("LazyCompile:~foo /path/file.js:10", "LazyCompile:~foo /path/file.js:10"),
+        ("wait for work", "wait for work"),
+        ("[unknown]", "[unknown]"),
+    ],
+)  # fmt: skip
+def test_names_that_other_tools_have_printed_are_as_short_where_they_are_of_functions(
+    text: str, expected: str
+) -> None:
+    assert printed(text) == expected

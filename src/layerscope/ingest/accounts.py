@@ -4,7 +4,7 @@ counters of processes.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,17 @@ OF_PROCESS = {
     "switches_forced": "count",
     "migrations": "count",
 }
+# More of one that was sampled alone: its CPU time by the threads, and what was read of it as a
+# whole.
+_OF_ONE_ALONE = {**OF_PROCESS, "run_ns": "ns"}
+_AS_A_WHOLE = {
+    "user_ns": "ns",
+    "system_ns": "ns",
+    "faults_minor": "count",
+    "faults_major": "count",
+    "rss_peak_bytes": "bytes",
+}
+_WHILE_IT_LIVES = {"rss_bytes": "bytes", "threads": "count"}
 
 
 def untold(accounts: np.ndarray, has_switches: bool) -> tuple[str, ...]:
@@ -71,7 +82,32 @@ def totals_of_threads(
     }
 
 
-def counters_of_process(accounts: np.ndarray, without: Collection[str] = ()) -> dict[str, Any]:
+def counters_of_one_alone(
+    accounts: np.ndarray, whole: np.ndarray, without: Collection[str]
+) -> dict[str, Any]:
+    """Columns of `counters` but `track` of a process of which nothing else was recorded; `whole`:
+    rows of `sampled.PROCESS_ACCOUNT`.
+    """
+    columns = counters_of_process(accounts, without, _OF_ONE_ALONE)
+    columns["name"][columns["name"] == "run_ns"] = "cpu_ns"
+    parts = [columns]
+    for name, unit in {**_AS_A_WHOLE, **_WHILE_IT_LIVES}.items():
+        is_read = whole["rss_bytes"] > 0 if name in _WHILE_IT_LIVES else whole[name] >= 0
+        rows = whole[is_read]
+        parts.append(
+            {
+                "at_ns": rows["at_ns"].astype(np.int64),
+                "name": np.full(len(rows), name, object),
+                "value": rows[name].astype(np.int64),
+                "unit": np.full(len(rows), unit, object),
+            }
+        )
+    return {name: np.concatenate([part[name] for part in parts]) for name in columns}
+
+
+def counters_of_process(
+    accounts: np.ndarray, without: Collection[str] = (), wanted: Mapping[str, str] = OF_PROCESS
+) -> dict[str, Any]:
     """Columns of `counters` but `track`: sums over the threads of one process, those that have
     ended included.
 
@@ -84,7 +120,7 @@ def counters_of_process(accounts: np.ndarray, without: Collection[str] = ()) -> 
     is_first = np.append(True, thread[1:] != thread[:-1])
     at_ns, moment = np.unique(rows["at_ns"], return_inverse=True)
     columns: dict[str, list[np.ndarray]] = {"at_ns": [], "name": [], "value": [], "unit": []}
-    for name, unit in OF_PROCESS.items():
+    for name, unit in wanted.items():
         if name in without:
             continue
         grown = _growth(rows[name].astype(np.int64), is_first)

@@ -418,6 +418,8 @@ class RunConversion:
         small.rows["tracks"].extend(
             self.stacks.track_rows({row["track"] for row in small.rows["tracks"]})
         )
+        self.stacks.add_ends(small)
+        small.name_threads(self.stacks.thread_names())
         self.stacks.add_accounts(small)
         small.rows["gaps"].extend(self.stacks.gap_rows())
         small.add_texts()

@@ -250,8 +250,9 @@ class FrameNames(Struct):
             found = self.symbols.jit(
                 perf_map, np.array([address for _, address in mine], np.uint64)
             )
-            for (key, _), name in zip(mine, found.name, strict=True):
+            for (key, _), name, whole in zip(mine, found.short, found.name, strict=True):
                 self._rows["name"][key] = name or JIT
+                self._rows["signature"][key] = whole if whole != name else None
 
 
 def _meaning(layer: int, name: str) -> Meaning:

@@ -48,6 +48,7 @@ class Sampled(SampleSource):
         default_factory=dict
     )  # its number -> number of the process in the recording
     accounts: list[np.ndarray] = field(default_factory=list)
+    process_accounts: list[np.ndarray] = field(default_factory=list)
     rejected: int = 0  # rows that name a thread or a stack which the file does not have
     _frames: FileFrames = field(init=False)
     _waiting: list[np.ndarray] = field(default_factory=list)
@@ -72,6 +73,7 @@ class Sampled(SampleSource):
         stacks = self.file.take(sampler_file.STACKS)
         self._new_stacks.append(stacks)
         self._stacks += len(stacks)
+        self.process_accounts.append(self.file.take(sampler_file.PROCESS_ACCOUNTS))
         for kind, known in (
             (sampler_file.SAMPLES, self._waiting),
             (sampler_file.ACCOUNTS, self.accounts),
@@ -287,8 +289,38 @@ class Sampled(SampleSource):
             "ppid": int(row["ppid"]),
             "rank": int(self.rank) if self.rank.isdigit() else None,
             "argv": names[-1].decode("utf-8", "replace") if names else "",
+            "exit": self.exits().get(number),
             **self._times(row),
         }
+
+    def exits(self) -> dict[int, int]:
+        """How processes ended, by its own numbers: exit status, or minus the signal."""
+        rows = self.accounts_of_processes()
+        rows = rows[rows["flags"] & sampler_file.ENDED > 0]
+        return dict(zip(rows["process"].tolist(), rows["exit"].tolist(), strict=True))
+
+    def forks(self) -> set[int]:
+        """Its own numbers of the processes that are still the program of their parent."""
+        rows = self.accounts_of_processes()
+        return set(rows["process"][rows["flags"] & sampler_file.FORKED > 0].tolist())
+
+    def accounts_of_processes(self) -> np.ndarray:
+        """All of them so far, with times of the run."""
+        rows = np.concatenate([np.zeros(0, sampler_file.PROCESS_ACCOUNT), *self.process_accounts])
+        rows["at_ns"] += np.uint64(self.shift_ns % (1 << 64))
+        return rows
+
+    def parent_of(self, number: int) -> int:
+        """The process of the recording that is the parent of one of its own; NONE: it is not
+        known.
+        """
+        row = self.file.processes[number]
+        known = [
+            (int(other["start_ns"]), one)
+            for one, other in self.file.processes.items()
+            if other["pid"] == row["ppid"] and other["start_ns"] <= row["start_ns"]
+        ]
+        return self.process_of.get(max(known)[1], NONE) if known else NONE
 
     def track_row(self, thread: int) -> dict[str, Any]:
         """The same of `tracks`, for one of its threads."""

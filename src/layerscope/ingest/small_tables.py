@@ -109,6 +109,7 @@ class SmallTables:
             self._columns[name] = []
         self._texts = texts
         self._next_track = next_track
+        self._named: set[int] = set()  # tracks of threads that have a name by NVTX or ITT
 
     def add_process(self, process: IngestedProcess, session: dict[str, Any]) -> None:
         """What is known of a process. `session`: what the recorder said at its end."""
@@ -171,7 +172,7 @@ class SmallTables:
         ):
             if not len(rows):
                 continue
-            key = self._counter_track(process, name, start_ns)
+            key = self._counter_track(process.number, name, start_ns)
             names, unit = (
                 np.array(texts, object)[rows["counter"]]
                 for texts in (counters.NAMES, counters.UNITS)
@@ -195,12 +196,12 @@ class SmallTables:
             }
         )
 
-    def _counter_track(self, process: IngestedProcess, name: str, start_ns: int) -> int:
+    def _counter_track(self, process: int, name: str, start_ns: int) -> int:
         key = self._next_track
         self._next_track += 1
         about = {
             "track": key,
-            "process": process.number,
+            "process": process,
             "kind": "counter",
             "name": name,
             "start_ns": start_ns,
@@ -234,9 +235,15 @@ class SmallTables:
             names[tid] = _text(process, int(record["name"]))
         for row in self.rows["tracks"]:
             is_thread = row["kind"] == "thread"
-            if is_thread and row["process"] == process.number:
-                tid = row["tid"] or -1
-                row["name"] = names.get(tid, row["name"])
+            if is_thread and row["process"] == process.number and row["tid"] in names:
+                row["name"] = names[row["tid"]]
+                self._named.add(row["track"])
+
+    def name_threads(self, names: dict[int, str]) -> None:
+        """What Python calls threads, by the key of their track. A name by NVTX or ITT stays."""
+        for row in self.rows["tracks"]:
+            if row["kind"] == "thread" and row["track"] not in self._named:
+                row["name"] = names.get(row["track"], row["name"])
 
     def _add_counters(self, process: IngestedProcess, records: np.ndarray, start_ns: int) -> None:
         """Values of the program's own counters, on one track for each domain."""
@@ -248,7 +255,7 @@ class SmallTables:
             name, _, domain = _text(process, number).partition("\n")
             if domain not in tracks:
                 track_name = OWN_DOMAINS.get(domain, domain or NO_DOMAIN)
-                tracks[domain] = self._counter_track(process, track_name, start_ns)
+                tracks[domain] = self._counter_track(process.number, track_name, start_ns)
             names[index] = name
             keys[index] = tracks[domain]
         self._add_counted(
@@ -287,6 +294,11 @@ class SmallTables:
                 track = np.full(count, row["track"], np.int32)
                 self._columns["counters"].append({"track": track, **columns})
                 return
+        starts = [row["start_ns"] for row in self.rows["processes"] if row["process"] == process]
+        if starts:
+            key = self._counter_track(process, PROCESS_COUNTERS, starts[0])
+            keys = np.full(len(columns["at_ns"]), key, np.int32)
+            self._columns["counters"].append({"track": keys, **columns})
 
     def _add_marks(
         self, process: IngestedProcess, tracks: np.ndarray, records: np.ndarray, start_ns: int

@@ -9,7 +9,7 @@ named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from layerscope.ingest import waiting
-from layerscope.ingest.accounts import counters_of_process, totals_of_threads, untold
+from layerscope.ingest.accounts import (
+    counters_of_one_alone,
+    counters_of_process,
+    totals_of_threads,
+    untold,
+)
 from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.open_spans import OpenSpans
 from layerscope.ingest.process import IngestedProcess, TrackKeys
@@ -279,11 +284,42 @@ class StackIngest:
             process = source.processes_of_threads()[accounts["thread"]]
             for number, mine in source.process_of.items():
                 if (process == number).any():
+                    rows = accounts[process == number]
                     small.add_process_counters(
-                        mine, counters_of_process(accounts[process == number], without)
+                        mine, self._counters(source, number, mine, rows, without)
                     )
         for row in small.rows["tracks"]:
             row |= of_track.get(row["track"], {})
+
+    def _counters(
+        self,
+        source: Sampled,
+        number: int,
+        place: int,
+        accounts: np.ndarray,
+        without: Collection[str],
+    ) -> Columns:
+        """Columns of `counters` of a process; all that there is where it was sampled alone."""
+        if place not in self._alone:
+            return counters_of_process(accounts, without)
+        whole = source.accounts_of_processes()
+        return counters_of_one_alone(accounts, whole[whole["process"] == number], without)
+
+    def add_ends(self, small: SmallTables) -> None:
+        """How processes ended whose end nobody else saw, and the command line of forked ones, which
+        is that of their parent.
+        """
+        rows = {row["process"]: row for row in small.rows["processes"]}
+        for source in self._files:
+            for number, status in source.exits().items():
+                row = rows.get(source.process_of.get(number, NONE))
+                if row is not None and row["exit"] is None:
+                    row["exit"] = status
+            for number in sorted(source.forks()):
+                place = source.process_of.get(number, NONE)
+                parent = source.parent_of(number)
+                if place in self._alone and parent in rows:
+                    rows[place]["argv"] = rows[parent]["argv"]
 
     def _only_sampled(self, place: int, source: Sampled, number: int) -> IngestedProcess:
         """A process of which nothing but samples were recorded: a child that ran nothing of a
@@ -319,6 +355,15 @@ class StackIngest:
                     since_ns = rows.get(key, row)["start_ns"]
                     rows[key] = row | {"start_ns": since_ns}
         return list(rows.values())
+
+    def thread_names(self) -> dict[int, str]:
+        """How the program calls its threads, by the key of their track."""
+        return {
+            source.threads[thread]: name
+            for source in self._files
+            for thread, name in source.file.names.items()
+            if thread in source.threads
+        }
 
     def gap_rows(self) -> list[dict[str, Any]]:
         """Rows of `gaps` for the time between one sampler and the next."""

@@ -30,7 +30,9 @@ NONE = 0xFFFFFFFF
     PROBLEMS,
     END,
     MADES,
-) = range(20, 34)
+    NAMES,
+    PROCESS_ACCOUNTS,
+) = range(20, 36)
 
 OBJECT = np.dtype(
     [
@@ -64,6 +66,7 @@ THREAD = np.dtype(
         ("name", "S16"),
     ]
 )
+NAME = np.dtype([("thread", "<u4"), ("name_bytes", "<u4")])
 CODE = np.dtype(
     [
         ("code", "<u4"),
@@ -122,6 +125,22 @@ ACCOUNT = np.dtype(
         ("system_ns", "<u8"),
         ("switches_voluntary", "<u8"),
         ("switches_forced", "<u8"),
+        ("faults_minor", "<u8"),
+        ("faults_major", "<u8"),
+    ]
+)
+FORKED, ENDED = 1, 2
+PROCESS_ACCOUNT = np.dtype(
+    [
+        ("at_ns", "<u8"),
+        ("process", "<u4"),
+        ("flags", "<u4"),
+        ("exit", "<i4"),
+        ("threads", "<u4"),
+        ("rss_bytes", "<u8"),
+        ("rss_peak_bytes", "<u8"),
+        ("user_ns", "<u8"),
+        ("system_ns", "<u8"),
         ("faults_minor", "<u8"),
         ("faults_major", "<u8"),
     ]

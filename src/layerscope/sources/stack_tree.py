@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from layerscope.symbols.short_names import printed
+
 JIT, KERNEL, UNKNOWN = "[jit]", "[kernel]", "[unknown]"
 # What `python -X perf` writes into perf-PID.map: py::NAME:FILE.
 _TRAMPOLINE = re.compile(r"^py::(.*):(.*)$")
-_COLUMNS = ("layer", "name", "file", "line", "object", "build_id", "address")
+_COLUMNS = ("layer", "name", "signature", "file", "line", "object", "build_id", "address")
 _FRAME_BITS = 32
 
 
@@ -35,7 +37,17 @@ class FrameColumns:
         python = _TRAMPOLINE.match(name) if layer == "native" else None
         if python:
             layer, name, more = "python", python[1], {"file": python[2]}
-        key = (layer, name, more.get("object"), more.get("file"), more.get("line"))
+        elif layer == "native":
+            whole, name = name, printed(name)
+            more["signature"] = whole if whole != name else None
+        key = (
+            layer,
+            name,
+            more.get("signature"),
+            more.get("object"),
+            more.get("file"),
+            more.get("line"),
+        )
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = len(self._known)

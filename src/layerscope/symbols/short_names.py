@@ -1,4 +1,9 @@
-"""Names short enough for a flame graph."""
+"""Names short enough for a flame graph.
+
+One rule for all sources: a function is called by its name without template arguments, parameters
+and return type (the column `name` of `frames`), and the whole name is its `signature`. So `inner`
+and `inner(double)`, as other tools write it, are one name.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,12 @@ _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 _CONVERSION = re.compile(r"(?<!\w)operator (?!co_await)")
 _QUALIFIERS = re.compile(r"(?: (?:const|volatile|noexcept)| ?&&?)+(?=::|$)")
 _COLONS = re.compile(r"(?:::){2,}|::$")
+# What other tools print of a function: its parameters behind the name without a space, and what may
+# follow them.
+_WITH_PARAMETERS = re.compile(
+    r".*[^\s(]\(.*\)(?: const| volatile| noexcept| ?&&?)*(?: \[clone [^\]]*\]| \(\.[\w.]+\))*$"
+)
+_SCOPE = re.compile(r"(?<=[\w)}>])::(?=[\w~<({$])|\w<.*>$")
 _OPENS, _CLOSES = "<([", ">)]"
 
 
@@ -53,6 +64,18 @@ def short(name: str) -> str:
     conversion = _CONVERSION.search(plain)
     head = plain[: conversion.start()] if conversion else plain
     return (prefix + head.rpartition(" ")[2].lstrip("*&") + plain[len(head) :]) or name
+
+
+def printed(name: str) -> str:
+    """The same of a name that another tool has printed, which may be of anything: of a function
+    with parameters, or in a namespace or class of C++ or Rust. All else stays as it is.
+    """
+    if _WITH_PARAMETERS.match(name):
+        return short(name)
+    if not _SCOPE.search(name):
+        return name
+    plain = _without_brackets(name)
+    return name if plain is None or " " in plain else short(name)
 
 
 def _of_implementation(text: str) -> str | None:

@@ -23,7 +23,7 @@ from layerscope.symbols.elf_file import VDSO, Damaged, build_id, opened, vdso
 from layerscope.symbols.kept import Kept
 from layerscope.symbols.known_addresses import KnownAddresses, Named
 from layerscope.symbols.objects import ElfObject, Identity, identity
-from layerscope.symbols.short_names import short
+from layerscope.symbols.short_names import printed, short
 
 if TYPE_CHECKING:
     from layerscope.symbols.demangling import Demangler
@@ -215,7 +215,7 @@ class Symbols:
         if perf_map is not None:
             try:
                 names = self._demangled(perf_maps.names(perf_map, np.asarray(addresses, np.uint64)))
-                result = result._replace(name=names, short=names)
+                result = result._replace(name=names, short=list(map(printed, names)))
             except OSError as error:
                 what = f"{perf_map} cannot be read: {error.strerror}"
                 self._tell(

@@ -7,7 +7,9 @@ role            what it is there for: the program itself, a rank, a loader worke
                 multiprocessing, or forked), a child (another program, started by one of these)
 start_ns        when it started, on the run's clock; printed in seconds since the run began
 dur_ns          how long it lived; none while its end is unknown
-exit            its exit status, or minus the signal that ended it
+exit            its exit status, or minus the signal that ended it; none where it goes on, or the
+                kernel does not tell others than its parent (before Linux 6.15, of one that its
+                parent waits for)
 threads, spans  its threads that ran operators, and the spans they recorded
 cpu_ns          CPU time it used, in the program and in the kernel, at the last reading
 system_ns       the part of it in the kernel

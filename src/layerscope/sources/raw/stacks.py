@@ -24,6 +24,7 @@ _ROWS = {
     sampler_file.STACKS: sampler_file.STACK,
     sampler_file.SAMPLES: sampler_file.SAMPLE,
     sampler_file.ACCOUNTS: sampler_file.ACCOUNT,
+    sampler_file.PROCESS_ACCOUNTS: sampler_file.PROCESS_ACCOUNT,
     sampler_file.QUALITY: sampler_file.QUALITY_OF,
 }
 _PAD_BYTES = 8
@@ -70,6 +71,7 @@ class SampledFile:
         default_factory=dict
     )  # rows of `sampled.PROCESS` by number, the newest
     threads: dict[int, np.void] = field(default_factory=dict)  # of `sampled.THREAD`
+    names: dict[int, str] = field(default_factory=dict)  # by thread, as the program calls it
     quality: np.void = field(default_factory=lambda: np.zeros(1, sampler_file.QUALITY_OF)[0])
     problems: list[dict[str, Any]] = field(default_factory=list)
     until_ns: int = -1  # all samples that began before this have been read
@@ -130,6 +132,8 @@ class SampledFile:
             self._add_codes(payload)
         elif kind == sampler_file.MADES:
             self._add_made(payload)
+        elif kind == sampler_file.NAMES:
+            self._add_names(payload)
         elif kind == sampler_file.SETTINGS:
             self.settings = json.loads(payload)
         elif kind == sampler_file.PROBLEMS:
@@ -173,6 +177,16 @@ class SampledFile:
             length = int(head["name_bytes"])
             name = payload[at : at + length]
             self.made.append(name.decode("utf-8", "replace"))
+            at += _padded(length)
+
+    def _add_names(self, payload: bytes) -> None:
+        at = 0
+        while at + sampler_file.NAME.itemsize <= len(payload):
+            head = np.frombuffer(payload, sampler_file.NAME, 1, at)[0]
+            at += sampler_file.NAME.itemsize
+            length = int(head["name_bytes"])
+            name = payload[at : at + length].decode("utf-8", "replace")
+            self.names[int(head["thread"])] = name
             at += _padded(length)
 
     def _add_codes(self, payload: bytes) -> None:

@@ -1,0 +1,12 @@
+/* What the system says of processes as a whole. */
+#ifndef LAYERSCOPE_SAMPLER_PROCESS_ACCOUNTS_H
+#define LAYERSCOPE_SAMPLER_PROCESS_ACCOUNTS_H
+
+#include "threads.h"
+
+void sm_process_account_begin(sm_process *process);
+void sm_process_account_end(sm_process *process); /* its last thread has just ended */
+void sm_process_account_finish(sm_process *process, int is_followed_by_exec);
+void sm_process_accounts_tick(void);
+
+#endif
