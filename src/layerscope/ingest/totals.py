@@ -21,6 +21,8 @@ _SETTLE_FROM = 1 << 20
 _NOTHING = np.iinfo(np.int64).max
 # Room for the keys of most programs: half of so many.
 _PLACES_BITS = 12
+# Columns of sums behind those that are added up.
+_LEAST, _MOST = 3, 4
 
 
 def bins_of(dur_ns: np.ndarray) -> np.ndarray:
@@ -46,10 +48,8 @@ class _Rows(Struct):
     def add(self, key: np.ndarray, dur_ns: np.ndarray, self_ns: np.ndarray) -> None:
         keys, sums = by_key(key, dur_ns, self_ns)
         rows = self._rows_of(keys.tolist())
-        self.sums[rows, :3] += sums[:, :3]
-        least_before, most_before = self.sums[rows, 3:].T
-        self.sums[rows, 3] = np.minimum(least_before, sums[:, 3])
-        self.sums[rows, 4] = np.maximum(most_before, sums[:, 4])
+        before = self.sums[rows]
+        self.sums[rows] = _joined(before, sums)
 
     def _rows_of(self, keys: list[int]) -> np.ndarray:
         """The rows of these keys in `sums`, which grows where they are new."""
@@ -68,6 +68,15 @@ def _no_sums(rows: int) -> np.ndarray:
     sums = np.zeros((rows, 5), np.int64)
     sums[:, 3] = _NOTHING
     return sums
+
+
+def _joined(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The sums of both."""
+    both = one.copy()
+    both[:, :_LEAST] += other[:, :_LEAST]
+    both[:, _LEAST] = np.minimum(one, other)[:, _LEAST]
+    both[:, _MOST] = np.maximum(one, other)[:, _MOST]
+    return both
 
 
 def by_key(
