@@ -19,6 +19,8 @@ _BIN_MASK = (1 << _BIN_BITS) - 1
 # Pairs of bin and count that may wait to be summed up.
 _SETTLE_FROM = 1 << 20
 _NOTHING = np.iinfo(np.int64).max
+# Of count, total, self, least, most.
+_JOINING = (np.add, np.add, np.add, np.minimum, np.maximum)
 # Room for the keys of most programs: half of so many.
 _PLACES_BITS = 12
 
@@ -46,10 +48,8 @@ class _Rows(Struct):
     def add(self, key: np.ndarray, dur_ns: np.ndarray, self_ns: np.ndarray) -> None:
         keys, sums = by_key(key, dur_ns, self_ns)
         rows = self._rows_of(keys.tolist())
-        self.sums[rows, :3] += sums[:, :3]
-        least_before, most_before = self.sums[rows, 3:].T
-        self.sums[rows, 3] = np.minimum(least_before, sums[:, 3])
-        self.sums[rows, 4] = np.maximum(most_before, sums[:, 4])
+        known = self.sums[rows]
+        self.sums[rows] = _both(known, sums)
 
     def _rows_of(self, keys: list[int]) -> np.ndarray:
         """The rows of these keys in `sums`, which grows where they are new."""
@@ -61,6 +61,12 @@ class _Rows(Struct):
         if more > 0:
             self.sums = np.concatenate([self.sums, _no_sums(more)])
         return np.array(rows, np.intp)
+
+
+def _both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The sums of all that these rows count."""
+    columns = zip(_JOINING, a.T, b.T, strict=True)
+    return np.column_stack([both(of_a, of_b) for both, of_a, of_b in columns])
 
 
 def _no_sums(rows: int) -> np.ndarray:
