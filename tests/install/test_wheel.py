@@ -72,6 +72,7 @@ def test_what_runs_inside_programs_is_compiled(tmp_path: Path) -> None:
     made = wheel(tmp_path, os.environ["PATH"])
     assert {
         f"{NATIVE}liblayerscope-preload.so",
+        f"{NATIVE}liblayerscope-tables.so",
         f"{NATIVE}shapes.cpp",
         f"{NATIVE}include/layerscope.h",
     } <= {*made}

@@ -390,8 +390,9 @@ class _Epoch:
 
     def keep(self, rows: np.ndarray) -> None:
         """Leave these rows only."""
-        keep(self.columns, rows)
-        self.inside = rows_of(self.columns["span"], self.columns["parent"])
+        columns = self.columns
+        keep(columns, rows)
+        self.inside = rows_of(columns["span"], columns["parent"])
 
     def take(self, number: int, stretch: Stretch, last: bool) -> None:
         """What `stretch` says of a process: its spans before the cut are complete."""

@@ -78,7 +78,8 @@ def taken(columns: Columns, rows: np.ndarray) -> Columns:
 def keep(columns: Columns, rows: np.ndarray) -> None:
     """Leave the rows at these places, in this order. No more than one column is in memory twice."""
     for name in list(columns):
-        columns[name] = columns[name].take(rows)
+        values = columns[name]
+        columns[name] = values.take(rows)
 
 
 def in_order(columns: Columns) -> np.ndarray:

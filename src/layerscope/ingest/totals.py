@@ -19,10 +19,10 @@ _BIN_MASK = (1 << _BIN_BITS) - 1
 # Pairs of bin and count that may wait to be summed up.
 _SETTLE_FROM = 1 << 20
 _NOTHING = np.iinfo(np.int64).max
+# Of count, total, self, least, most.
+_JOINING = (np.add, np.add, np.add, np.minimum, np.maximum)
 # Room for the keys of most programs: half of so many.
 _PLACES_BITS = 12
-# Columns of sums behind those that are added up.
-_LEAST, _MOST = 3, 4
 
 
 def bins_of(dur_ns: np.ndarray) -> np.ndarray:
@@ -48,8 +48,8 @@ class _Rows(Struct):
     def add(self, key: np.ndarray, dur_ns: np.ndarray, self_ns: np.ndarray) -> None:
         keys, sums = by_key(key, dur_ns, self_ns)
         rows = self._rows_of(keys.tolist())
-        before = self.sums[rows]
-        self.sums[rows] = _joined(before, sums)
+        known = self.sums[rows]
+        self.sums[rows] = _both(known, sums)
 
     def _rows_of(self, keys: list[int]) -> np.ndarray:
         """The rows of these keys in `sums`, which grows where they are new."""
@@ -63,20 +63,17 @@ class _Rows(Struct):
         return np.array(rows, np.intp)
 
 
+def _both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The sums of all that these rows count."""
+    columns = zip(_JOINING, a.T, b.T, strict=True)
+    return np.column_stack([both(of_a, of_b) for both, of_a, of_b in columns])
+
+
 def _no_sums(rows: int) -> np.ndarray:
     """So many rows of sums of nothing."""
     sums = np.zeros((rows, 5), np.int64)
     sums[:, 3] = _NOTHING
     return sums
-
-
-def _joined(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The sums of both."""
-    both = one.copy()
-    both[:, :_LEAST] += other[:, :_LEAST]
-    both[:, _LEAST] = np.minimum(one, other)[:, _LEAST]
-    both[:, _MOST] = np.maximum(one, other)[:, _MOST]
-    return both
 
 
 def by_key(

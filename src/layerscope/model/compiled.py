@@ -40,14 +40,18 @@ class Compiled:
     def __init__(self, library: ctypes.CDLL) -> None:
         self._calls: dict[str, Call] = {}
         for name in ARGUMENTS:
-            call = library[f"lc_{name}"]
+            symbol = f"lc_{name}"
+            call = library[symbol]
             call.restype = ctypes.c_int64
             self._calls[name] = call
 
     def call(self, name: str, *arguments: np.ndarray | int) -> int:
         """What a function returns; without sense for those that return nothing."""
         letters = ARGUMENTS[name]
-        return self._calls[name](*map(_argument, letters, arguments))
+        function = self._calls[name]
+        assert len(letters) == len(arguments), name
+        as_c = map(_argument, letters, arguments)
+        return function(*as_c)
 
 
 def _argument(letter: str, value: np.ndarray | int) -> ctypes.c_void_p | ctypes.c_int64:
@@ -55,8 +59,10 @@ def _argument(letter: str, value: np.ndarray | int) -> ctypes.c_void_p | ctypes.
     if not isinstance(value, np.ndarray):
         assert letter == "n"
         return ctypes.c_int64(value)
+    kind = value.dtype
+    expected = kind.names if letter == "V" else kind == _TYPES[letter]
+    assert expected, (letter, kind)
     assert value.flags.c_contiguous
-    assert value.dtype.names if letter == "V" else value.dtype == _TYPES[letter], (letter, value)
     address, _ = value.__array_interface__["data"]
     return ctypes.c_void_p(address)
 
