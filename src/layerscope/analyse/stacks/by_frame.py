@@ -202,15 +202,26 @@ def build(
 
 def _with_faults(counted: _Counted, faults: _Counted) -> _Counted:
     """The rows of both, the weights of `faults` as page faults."""
-    keys = [list(zip(one.group.tolist(), one.frame, strict=True)) for one in (counted, faults)]
-    known = {key: row for row, key in enumerate(dict.fromkeys([*keys[0], *keys[1]]))}
-    at, of_faults = (np.array([known[key] for key in some], np.int64) for some in keys)
-    own, totals = (np.zeros((len(known), _FAULTS + 1), np.int64) for _ in range(2))
-    own[at], totals[at] = counted.own, counted.totals
-    own[of_faults, _FAULTS] = faults.own[:, 0]
-    totals[of_faults, _FAULTS] = faults.totals[:, 0]
-    groups = np.array([group for group, _ in known], np.int64)
-    return _Counted(groups, [frame for _, frame in known], own, totals)
+    of_times, of_faults = _keys(counted), _keys(faults)
+    every = list(dict.fromkeys([*of_times, *of_faults]))
+    row_of = {key: row for row, key in enumerate(every)}
+    rows = [row_of[key] for key in of_times]
+    fault_rows = [row_of[key] for key in of_faults]
+    own = np.zeros((len(every), _FAULTS + 1), np.int64)
+    totals = np.zeros_like(own)
+    own[rows] = counted.own
+    totals[rows] = counted.totals
+    own[fault_rows, _FAULTS] = faults.own[:, 0]
+    totals[fault_rows, _FAULTS] = faults.totals[:, 0]
+    groups = np.array([group for group, _ in every], np.int64)
+    frames = [frame for _, frame in every]
+    return _Counted(groups, frames, own, totals)
+
+
+def _keys(counted: _Counted) -> list[tuple[int, StackFrame]]:
+    """What the rows are of: group and frame."""
+    groups = counted.group.tolist()
+    return list(zip(groups, counted.frame, strict=True))
 
 
 def notes(samples: SampleColumns) -> tuple[str, ...]:
