@@ -83,7 +83,7 @@ int ls_disposition_has_handler(void);
 void ls_disposition_pass_on(int number, siginfo_t *info, void *context);
 
 /* thread_names.c */
-void ls_thread_names_begin(void);
+void ls_thread_names_begin(lf_samples_header *(*area)(void));
 void ls_thread_names_end(void);
 
 /* imports.c */

@@ -149,7 +149,7 @@ static void *begin_thread(void *of) {
 /* In the place of pthread_create(3), for Python alone. */
 static int create_of_python(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
     beginning *b = malloc(sizeof *b);
-    ls_thread_names_begin();
+    ls_thread_names_begin(threads->area);
     if (!b)
         return real_create(thread, attributes, run, argument);
     *b = (beginning){run, argument};

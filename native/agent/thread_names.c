@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 static ls_function_hook beginnings, renames;
+static lf_samples_header *(*area_here)(void);
 static void *(*attribute_of)(void *object, const char *name);
 static const char *(*text_of)(void *object, intptr_t *bytes);
 static long (*number_of)(void *object);
@@ -32,7 +33,7 @@ static int look_up(void) {
 }
 
 static void write_down(int32_t tid, const char *name, size_t bytes_of_name) {
-    lf_samples_header *area = ls_sampling_area();
+    lf_samples_header *area = area_here();
     size_t length = bytes_of_name < LF_THREAD_NAME_MOST ? bytes_of_name : LF_THREAD_NAME_MOST;
     size_t bytes = (sizeof(lf_sample_name) + length + 15) & ~(size_t)15;
     uint64_t position;
@@ -93,8 +94,10 @@ static void hook(void *class) {
             decrease(held[i]);
 }
 
-/* A thread of Python is about to begin; the calling thread has the GIL. */
-void ls_thread_names_begin(void) {
+/* A thread of Python is about to begin; the calling thread has the GIL. `area`: that of this process, NULL: it has made
+ * none. */
+void ls_thread_names_begin(lf_samples_header *(*area)(void)) {
+    area_here = area;
     if (ls_function_is_hooked(&beginnings, begun) || look_up() || !has_gil())
         return;
     void *threading = item_of(modules(), "threading");

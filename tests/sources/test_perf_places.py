@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.rawfile import jit_maps
-from layerscope.sources import perf_file
+from layerscope.sources import perf_data, perf_file
 from layerscope.sources.imported import Imported
 from tests.sources import perf_writer as pw
 from tests.sources.test_perf_data import EXE, LIB, OTHER, read, stack_names
@@ -176,10 +176,8 @@ def test_of_an_earlier_boot_only_the_kernel_itself_is_where_it_was(
     """Not its modules: their addresses are those of other modules now."""
     (tmp_path / "kallsyms").write_text(SYMBOLS)
     monkeypatch.setattr("layerscope.symbols.kernel_table.KALLSYMS", tmp_path / "kallsyms")
-    monkeypatch.setattr(
-        "layerscope.sources.perf_frames._kernel_symbol", lambda _: 0xFFFFFFFF91000000
-    )
-    monkeypatch.setattr("layerscope.sources.perf_frames._is_this_kernel", lambda *_: True)
+    monkeypatch.setattr("layerscope.sources.perf_kernel._RUNNING", tmp_path / "kallsyms")
+    monkeypatch.setattr("layerscope.sources.perf_kernel._is_running", lambda *_: True)
     writer = pw.Writer()
     writer.event()
     writer.map(-1, text, 0x1000000, text, b"[kernel.kallsyms]_text", misc=1)
@@ -187,6 +185,47 @@ def test_of_an_earlier_boot_only_the_kernel_itself_is_where_it_was(
     for at, place in enumerate((text + 0x110, 0xFFFFFFFFC0200010, 0xFFFFFFFFC0300010)):
         writer.sample(at, 10, [pw.KERNEL, place], misc=1)
     assert stack_names(read(tmp_path, writer.file())) == [[name] for name in ("do_idle", *modules)]
+
+
+@pytest.mark.parametrize("beside", ["{name}.kallsyms", "kallsyms"])
+def test_the_kernel_of_another_machine_has_names_by_a_list_of_symbols_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    monkeypatch.setattr("layerscope.sources.perf_kernel._is_running", lambda *_: False)
+    writer = kernel_samples()
+    assert stack_names(read(tmp_path, writer.file())) == [["[kernel]"]]
+    (written,) = [path for path in tmp_path.iterdir() if path.is_file()]
+    (tmp_path / beside.format(name=written.name)).write_text(SYMBOLS)
+    assert stack_names(perf_data.read(written)) == [["do_idle"]]
+
+
+def test_a_list_of_symbols_in_the_cache_of_perf_names_the_build_that_it_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerscope.sources.perf_kernel._is_running", lambda *_: False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    build = bytes(range(20))
+    monkeypatch.setattr(
+        "layerscope.sources.perf_kernel.builds_of", lambda _: {"[kernel.kallsyms]": build.hex()}
+    )
+    of_other = tmp_path / "home" / ".debug" / "[kernel.kallsyms]" / "00" / "kallsyms"
+    of_other.parent.mkdir(parents=True)
+    of_other.write_text(SYMBOLS)
+    assert stack_names(read(tmp_path, kernel_samples().file())) == [["[kernel]"]]
+    own = of_other.parent.with_name(build.hex()) / "kallsyms"
+    own.parent.mkdir()
+    own.write_text(SYMBOLS)
+    assert stack_names(read(tmp_path, kernel_samples().file())) == [["do_idle"]]
+
+
+def kernel_samples() -> pw.Writer:
+    """A file with a sample in do_idle of a kernel that lies elsewhere than in SYMBOLS."""
+    text = 0xFFFFFFFF81000000
+    writer = pw.Writer()
+    writer.event()
+    writer.map(-1, text, 0x1000000, text, b"[kernel.kallsyms]_text", misc=1)
+    writer.sample(0, 10, [pw.KERNEL, text + 0x110], misc=1)
+    return writer
 
 
 # -- segments of files -----------------------------------------------------------------------------

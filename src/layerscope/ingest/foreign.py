@@ -52,6 +52,7 @@ def imported(path: Path) -> Path:
         about.st_mtime_ns,
         SCHEMA_VERSION,
         __version__,
+        *_beside(format_, path),
     )
     key = hashlib.blake2b(repr(words).encode(), digest_size=16).hexdigest()
     name = f"{path.name}{SUFFIX}"
@@ -93,6 +94,13 @@ def _make(path: Path, format_: sources.SourceFormat, base: Path, folder: Path, n
         write_state(run.path, 0, conversion.rows, all_files(run.path))
     del conversion, content
     give_back()
+
+
+def _beside(format_: sources.SourceFormat, path: Path) -> list[tuple[bytes, int]]:
+    """Files that are read with the file `path`, and when they were changed."""
+    beside = getattr(format_, "beside", None)
+    found = beside(path) if beside is not None else []
+    return [(os.fsencode(one), one.stat().st_mtime_ns) for one in found]
 
 
 def _info(path: Path, content: Imported, key: str) -> RunInfo:

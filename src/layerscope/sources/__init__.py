@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class SourceFormat(Protocol):
     """What a file of this folder provides to be opened: MEANING says in a few words what it
-    reads.
+    reads. A function `beside` of it, if there is one, gives the files that are read with a file.
     """
 
     MEANING: str

@@ -15,7 +15,7 @@ import numpy as np
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, STACKS
-from layerscope.sources import perf_file
+from layerscope.sources import perf_file, perf_kernel
 from layerscope.sources import perf_records as rec
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedStacks, ImportedTrack
 from layerscope.sources.perf_frames import stacks
@@ -58,11 +58,17 @@ def recognises(head: bytes) -> bool:
     return head[:8] in (perf_file.MAGIC, perf_file.FOREIGN, perf_file.OLD)
 
 
+def beside(path: Path) -> list[Path]:
+    """Files that are read with it."""
+    return perf_kernel.lists_beside(path)
+
+
 def read(path: Path) -> Imported:
     """The samples of the file `path`, which may be packed with gzip. ReadError when it cannot be
     read.
     """
     file = perf_file.open_file(path)
+    file.path = path
     decoded = rec.decoded(file)
     known = threads(file)
     samples = decoded.samples

@@ -152,6 +152,7 @@ class PerfFile:
     records: list[Records] = field(default_factory=list)
     cut_at: int | None = None
     finished: bool = True
+    path: Path | None = None
 
     def text(self, feature: int) -> str:
         """A feature that is one text; "" where it is not told."""

@@ -19,7 +19,7 @@ import numpy as np
 from layerscope.host import libraries
 from layerscope.model import cache
 from layerscope.rawfile import jit_maps
-from layerscope.sources import perf_file
+from layerscope.sources import perf_file, perf_kernel
 from layerscope.sources import perf_records as rec
 from layerscope.sources.perf_threads import (
     ANONYMOUS,
@@ -27,14 +27,12 @@ from layerscope.sources.perf_threads import (
     Mapping,
     Object,
     Threads,
-    builds_of,
 )
 from layerscope.sources.stack_tree import JIT, KERNEL, UNKNOWN, FrameColumns, StackTree, unnamed
 
 if TYPE_CHECKING:
     from layerscope.symbols import Symbols
 
-_KERNEL_OBJECTS = ("[kernel", "[guest.kernel")
 # Instead of the number of a file.
 _IN_NO_FILE, _NOWHERE = -1, -2
 _PT_LOAD, _PF_X = 1, 1
@@ -250,42 +248,12 @@ class _Named:
         if not len(address):
             return np.zeros(0, np.int64)
         addresses, row = np.unique(address, return_inverse=True)
-        texts = [""] * len(addresses)
-        moved = self._kernel_moved()
-        if moved is not None:
-            mapping, shift = moved
-            # A kernel that was started again has its modules elsewhere, each by another way.
-            is_inside = (addresses >= mapping.start) & (addresses < mapping.end)
-            known = np.flatnonzero((shift == 0) | is_inside)
-            shift_of_64_bits = np.uint64(shift & (1 << 64) - 1)
-            found = self.symbols.kernel(addresses[known] + shift_of_64_bits).name
-            for place, text in zip(known.tolist(), found, strict=True):
-                texts[place] = text
+        texts = perf_kernel.names(self.file, self.threads.kernel, addresses, lambda: self.symbols)
         numbers = []
         for text in texts:
             frame = self.frames.add("kernel", text, object=KERNEL) if text else self.kernel
             numbers.append(frame)
         return np.array(numbers, np.int64)[row]
-
-    def _kernel_moved(self) -> tuple[Mapping, int] | None:
-        """Where the kernel was when this was recorded, and how much later it lies now; None: it is
-        another kernel, or not told.
-        """
-        release = self.file.text(perf_file.OSRELEASE)
-        mapping = self._kernel_mapping()
-        if mapping is None or not _is_this_kernel(self.file.build_ids, release):
-            return None
-        _, _, symbol = mapping.object.path.rpartition("]")
-        place = _kernel_symbol(symbol) if symbol else mapping.offset
-        if not place or not mapping.offset:
-            return None
-        return mapping, place - mapping.offset
-
-    def _kernel_mapping(self) -> Mapping | None:
-        for mapping in self.threads.kernel:
-            if mapping.object.path.startswith(_KERNEL_OBJECTS):
-                return mapping
-        return None
 
     @property
     def symbols(self) -> Symbols:
@@ -371,34 +339,3 @@ def _as_symbols_count(path: str, offset: np.ndarray) -> np.ndarray:
     except (OSError, struct.error, OverflowError):
         pass
     return address
-
-
-# -- the kernel ------------------------------------------------------------------------------------
-
-
-def _is_this_kernel(builds: bytes, release: str) -> bool:
-    """Whether the kernel that was recorded runs now: the same build, or where none is told the same
-    release.
-    """
-    try:
-        own = libraries.build_id_note(Path("/sys/kernel/notes").read_bytes())
-    except OSError:
-        own = None
-    told = next(
-        (build for path, build in builds_of(builds).items() if path.startswith(_KERNEL_OBJECTS)),
-        None,
-    )
-    return told == own if told and own else bool(release) and release == os.uname().release
-
-
-def _kernel_symbol(name: str) -> int:
-    """The address of a symbol of the running kernel; 0 where it is hidden."""
-    try:
-        with open("/proc/kallsyms", encoding="ascii", errors="replace") as file:
-            for line in file:
-                words = line.split()
-                if words[2] == name:
-                    return int(words[0], 16)
-    except (OSError, ValueError, IndexError):
-        pass
-    return 0

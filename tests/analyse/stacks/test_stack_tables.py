@@ -376,3 +376,30 @@ def test_mine_counts_what_libraries_do_for_the_line_that_called_them() -> None:
     ]  # fmt: skip
     with opened(recording) as reader, pytest.raises(UsageError, match="symbols has no --mine"):
         tables.build(reader, "symbols", is_mine=True)
+
+
+@pytest.mark.parametrize("has_cpu", [True, False], ids=["with CPU time", "alone"])
+def test_page_faults_are_counted_where_they_are(has_cpu: bool) -> None:
+    """As files of perf have them alone."""
+    recording = Recording()
+    touch = recording.add_stack(*MAIN, "native touch a.so")
+    inner = recording.add_stack(*MAIN, "native touch a.so", "native inner a.so")
+    if has_cpu:
+        recording.add_sample(touch, 100)
+    recording.add_sample(touch, 0, kind="fault", count=100)
+    recording.add_sample(inner, 0, kind="fault", count=50)
+
+    found = rows(recording, "symbols", None, "name", "self_ns", "faults", "total_faults")
+    own_ns = 100 if has_cpu else 0
+    assert sorted(found) == [
+        ("inner", 0, 50, 50),
+        ("start", 0, 0, 150),
+        ("touch", own_ns, 100, 150),
+    ]
+    assert found[0][0] == "touch"
+    functions = rows(recording, "functions", None, "name", "faults", "total_faults")
+    assert sorted(functions) == [("<module>", 0, 150), ("main", 150, 150)]
+    by_thread = rows(recording, "symbols", "thread", "name", "thread", "faults")
+    assert ("inner", "python 100", 50) in by_thread
+    used = (100 if has_cpu else None, 150)
+    assert rows(recording, "threads", None, "cpu_ns", "faults") == [used]

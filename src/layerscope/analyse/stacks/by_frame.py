@@ -28,6 +28,7 @@ from layerscope.analyse.stacks.frames import (
 )
 from layerscope.analyse.stacks.innermost import innermost, is_seen, of_program
 from layerscope.analyse.stacks.sample_reader import (
+    PAGEFAULTS,
     WALL,
     Choice,
     SampleColumns,
@@ -66,6 +67,8 @@ _OUTSIDE = {
 }
 _OTHERS = StackFrame(OTHER, "outside the program's own files")
 _UNKNOWN = StackFrame(OTHER, UNKNOWN)
+# The column of weights that counts page faults.
+_FAULTS = 3
 # 95 % of a normal distribution.
 _SURE = 1.96
 TIMES = (
@@ -81,6 +84,8 @@ TIMES = (
     ),
     ResultColumn("wait_ns", "int64", NS, "time it waited off the CPU, in nothing that it called"),
     ResultColumn("samples", "int64", COUNT, "samples of self_ns"),
+    ResultColumn("faults", "int64", COUNT, "page faults in it and in nothing that it called"),
+    ResultColumn("total_faults", "int64", COUNT, "page faults in it and in what it called"),
 )
 BY_COLUMNS = {
     "thread": ResultColumn("thread", "string", "", "name and id of the thread"),
@@ -92,8 +97,8 @@ BY_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Rows: their group, their frame, and weights (CPU time, samples, waiting) of their own and in
-    total.
+    """Rows: their group, their frame, and weights (CPU time, samples, waiting, page faults) of
+    their own and in total.
     """
 
     group: Ints
@@ -152,6 +157,11 @@ def build(
     samples = read_samples(reader, stacks, frames, WALL, Choice(), with_place=True)
     group, texts = _groups(reader, stacks, samples, frames, by)
     counted = _counted(what, stacks, samples, frames, group, is_mine)
+    faults = read_samples(reader, stacks, frames, PAGEFAULTS, Choice(), with_place=True)
+    if len(faults.weight):
+        group, more = _groups(reader, stacks, faults, frames, by)
+        texts = {**texts, **more}
+        counted = _with_faults(counted, _counted(what, stacks, faults, frames, group, is_mine))
     cpu = samples.weight[~samples.is_wait]
     whole = max(int(cpu.sum()), 1)
     share = counted.own[:, 0] / whole
@@ -165,6 +175,8 @@ def build(
         "total_share": counted.totals[:, 0] / whole,
         "wait_ns": counted.own[:, 2],
         "samples": counted.own[:, 1],
+        "faults": counted.own[:, _FAULTS],
+        "total_faults": counted.totals[:, _FAULTS],
     }
     for column in columns:
         values[column.name] = [_ABOUT[column.name](frame) for frame in counted.frame]
@@ -172,12 +184,44 @@ def build(
         values[by] = [texts[number] for number in counted.group.tolist()]
         columns = (BY_COLUMNS[by], *columns)
     columns = (*columns, *TIMES)
-    order = np.lexsort((-counted.totals[:, 0], -counted.own[:, 2], -counted.own[:, 0]))
+    order = np.lexsort(
+        (
+            -counted.totals[:, _FAULTS],
+            -counted.own[:, _FAULTS],
+            -counted.totals[:, 0],
+            -counted.own[:, 2],
+            -counted.own[:, 0],
+        )
+    )
     data = pa.table(
         [pa.array(values[c.name], pa.type_for_alias(c.type)).take(order) for c in columns],
         names=[c.name for c in columns],
     )
     return of_arrow(what, columns, data, notes=notes(samples))
+
+
+def _with_faults(counted: _Counted, faults: _Counted) -> _Counted:
+    """The rows of both, the weights of `faults` as page faults."""
+    of_times, of_faults = _keys(counted), _keys(faults)
+    every = list(dict.fromkeys([*of_times, *of_faults]))
+    row_of = {key: row for row, key in enumerate(every)}
+    rows = [row_of[key] for key in of_times]
+    fault_rows = [row_of[key] for key in of_faults]
+    own = np.zeros((len(every), _FAULTS + 1), np.int64)
+    totals = np.zeros_like(own)
+    own[rows] = counted.own
+    totals[rows] = counted.totals
+    own[fault_rows, _FAULTS] = faults.own[:, 0]
+    totals[fault_rows, _FAULTS] = faults.totals[:, 0]
+    groups = np.array([group for group, _ in every], np.int64)
+    frames = [frame for _, frame in every]
+    return _Counted(groups, frames, own, totals)
+
+
+def _keys(counted: _Counted) -> list[tuple[int, StackFrame]]:
+    """What the rows are of: group and frame."""
+    groups = counted.group.tolist()
+    return list(zip(groups, counted.frame, strict=True))
 
 
 def notes(samples: SampleColumns) -> tuple[str, ...]:
@@ -250,9 +294,8 @@ def _counted(
     is_cpu = ~samples.is_wait
     # A sample in the kernel and before counts in both, if they are not counted as one thing.
     is_sample = is_cpu & (samples.is_counted | np.append(node[:-1] != node[1:], True)[: len(node)])
-    weights = np.stack(
-        [samples.weight * is_cpu, is_sample, samples.weight * samples.is_wait], axis=1
-    ).astype(np.int64)
+    columns = [samples.weight * is_cpu, is_sample, samples.weight * samples.is_wait]
+    weights = np.stack([*columns, np.zeros_like(samples.weight)], axis=1).astype(np.int64)
     tree, place = merged(up, frame, summed(len(up), node, weights), len(own_frames))
     has_weight = np.asarray(weights.any(axis=1))
     return _of_groups(

@@ -13,6 +13,8 @@ total_share  total_ns as a fraction of all CPU time of the recording
 wait_ns      time it waited off the CPU, in no other function of Python; without idle waits of
              threads of pools
 samples      number of samples of self_ns
+faults       page faults in it and in no function that it called, by one sample of many
+total_faults page faults in it and in what it called
 
 The row "outside Python" is threads without Python: those of OpenMP and of the backward pass. "not
 known" is time of which no stack was taken: before the sampler reached the program, and in wait_ns

@@ -13,6 +13,8 @@ total_share  total_ns as a fraction of all CPU time of the recording
 wait_ns      time it waited off the CPU, in no other line of Python; without idle waits of threads
              of pools
 samples      number of samples of self_ns
+faults       page faults in it and in no function that it called, by one sample of many
+total_faults page faults in it and in what it called
 
 The rows "outside Python" and "not known" are everything else, as in the table functions. self_ns
 adds up to all CPU time that was sampled. --by thread, module, operator and step make one row for

@@ -13,6 +13,8 @@ total_share  total_ns as a fraction of all CPU time of the recording
 wait_ns      time it waited off the CPU, in no function that it called; without idle waits of
              threads of pools
 samples      number of samples of self_ns
+faults       page faults in it and in no function that it called, by one sample of many
+total_faults page faults in it and in what it called
 
 The row "outside native code" is time in the interpreter itself, "not known" time of which no stack
 was taken. self_ns adds up to all CPU time that was sampled. --by object adds up the functions of a

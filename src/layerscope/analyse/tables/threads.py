@@ -12,7 +12,7 @@ cpu_ns    CPU time of the thread. This and what follows is known where stacks we
 delay_ns  time in which it could run and had no CPU
 switches  how often it left a CPU: to wait, or because others wanted it
 faults    its page faults, those included that read from disk. layerscope table counters --by thread
-          has more
+          has more. In files of perf cpu_ns and faults are those of the samples
 lost      records of this thread that were lost; none where nobody could count them
 """
 
@@ -72,6 +72,11 @@ _QUERY = """
           0) * weight) AS busy_ns
         FROM outermost GROUP BY track
     ),
+    sampled AS (
+        SELECT track, sum(weight_ns) FILTER (WHERE samples.kind = 'cpu') AS cpu_ns,
+               sum(count) FILTER (WHERE samples.kind = 'fault') AS faults
+        FROM samples GROUP BY track
+    ),
     losses AS (
         SELECT track, CASE WHEN bool_or(lost IS NULL) THEN NULL ELSE sum(lost) END AS lost, true
           AS has_lost
@@ -79,11 +84,12 @@ _QUERY = """
     )
     SELECT track, process, tid, name, coalesce(spans, 0) AS spans, coalesce(busy_ns, 0) AS busy_ns,
       first_ns, last_ns,
-           cpu_ns, delay_ns, switches_voluntary + switches_forced AS switches,
-             faults_minor + faults_major AS faults,
+           coalesce(tracks.cpu_ns, sampled.cpu_ns) AS cpu_ns, delay_ns,
+           switches_voluntary + switches_forced AS switches,
+           coalesce(faults_minor + faults_major, sampled.faults) AS faults,
            CASE WHEN has_lost THEN lost ELSE 0 END AS lost
     FROM tracks LEFT JOIN worked USING (track) LEFT JOIN busy USING (track) LEFT
-      JOIN losses USING (track)
+      JOIN losses USING (track) LEFT JOIN sampled USING (track)
     WHERE kind = 'thread'"""
 
 
