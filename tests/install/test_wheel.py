@@ -16,8 +16,8 @@ import pytest
 from tests.recorded import ROOT
 
 NATIVE = "layerscope/native/"
-# The smallest of the native parts, and what all are compiled with.
-PARTS = ("preload", "frameworks", "include")
+# The smaller ones of the native parts, and what all are compiled with.
+PARTS = ("preload", "tables", "frameworks", "include")
 pytestmark = pytest.mark.slow
 
 
