@@ -130,7 +130,8 @@ class Counters:
         found = [
             int(values[-1])
             for (process, counter), (_, values) in self.readings.items()
-            if counter == name and (of is None or process in of)
+            if counter == name
+            if of is None or process in of
         ]
         return sum(found) if found else None
 

@@ -424,7 +424,8 @@ class Tap:
         with contextlib.suppress(termios.error, OSError):
             modes = termios.tcgetattr(self.source.fd)
             if modes != self._modes:
-                output_modes = termios.tcgetattr(self.output)[1]
+                of_output = termios.tcgetattr(self.output)
+                output_modes = of_output[1]
                 mirrored = [modes[0], output_modes, *modes[2:]]
                 termios.tcsetattr(self.output, termios.TCSANOW, mirrored)
                 self._modes = modes

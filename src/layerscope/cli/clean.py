@@ -123,7 +123,8 @@ def _recording(name: str) -> list[Leftover]:
         raise UsageError(
             f"{path} is being recorded, nothing was removed. Clean it when the program has ended"
         )
-    strange = sorted(entry.name for entry in path.iterdir() if not _is_own(entry))
+    entries = path.iterdir()
+    strange = sorted(entry.name for entry in entries if not _is_own(entry))
     if strange:
         what = f"{path} holds {strange[0]}, which is no part of a recording"
         raise UsageError(f"{what}. Move it away first; nothing was removed")

@@ -269,7 +269,8 @@ def _chosen(arguments: argparse.Namespace) -> str:
 def _check_place(path: Path, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder")
-    if not path.parent.is_dir():
+    folder = path.parent
+    if not folder.is_dir():
         raise UsageError(f"{path} lies in a folder that does not exist")
     if path.exists() and not force:
         raise UsageError(f"{path} exists and was left as it is. --force replaces it")

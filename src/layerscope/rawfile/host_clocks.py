@@ -91,7 +91,8 @@ def _read(raw: Path, clocks: dict[str, HostClock]) -> str:
     """
     name = ""
     for path in raw_file.spools(raw):
-        host = path.parent.name.rsplit("-", 2)[0]
+        folder = path.parent.name
+        host = folder.rsplit("-", 2)[0]
         own, readings = _readings(path)
         name = own or f"host {host}"
         clocks.setdefault(name, HostClock(host, [])).ahead_ns.append(readings)

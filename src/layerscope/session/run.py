@@ -96,7 +96,8 @@ def record(asked: RunOptions) -> int:
         requested.attach(program, environment)
         session.link.start()
         if not quiet:
-            notify(f"layerscope: recording {_beginning(command, python, recording, launch)}\n")
+            what = _beginning(command, python, recording, launch)
+            notify(f"layerscope: recording {what}\n")
         ended = session.run(program)
     except RunError as error:
         converter.kill()

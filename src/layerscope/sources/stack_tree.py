@@ -38,7 +38,8 @@ class FrameColumns:
         if python:
             layer, name, more = "python", python[1], {"file": python[2]}
         elif layer == "native":
-            whole, name = name, printed(name)
+            whole = name
+            name = printed(whole)
             more["signature"] = whole if whole != name else None
         key = (
             layer,

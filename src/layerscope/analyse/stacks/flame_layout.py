@@ -212,6 +212,8 @@ def heaviest(graph: Graph) -> list[Heavy]:
         sure = np.zeros(len(own), bool)
     most_first = (-totals[:, 0], -own[:, 0], -np.abs(change))
     order = np.lexsort(most_first)[:_MOST_ROWS]
+    has_weight = totals[order].any(axis=1)
+    shown = order[has_weight]
     return [
         Heavy(
             int(frame),
@@ -220,7 +222,7 @@ def heaviest(graph: Graph) -> list[Heavy]:
             float(change[frame]),
             bool(sure[frame]),
         )
-        for frame in order[totals[order].any(axis=1)]
+        for frame in shown
     ]
 
 

@@ -269,20 +269,17 @@ def _nodes(
         if steps is not None:
             counted = _is_measured(reader, steps, samples.track, samples.step)
         group = None
-        if groups:
-            group = (
-                groups.of_states(samples.stack, samples.is_wait, spins)
-                if groups.is_state
-                else groups.of(samples.track, samples.step)
-            )
+        if groups and groups.is_state:
+            group = groups.of_states(samples.stack, samples.is_wait, spins)
+        elif groups:
+            group = groups.of(samples.track, samples.step)
         weights.add(samples, counted, group)
         idle_weight += samples.idle_weight
     notes = []
     if idle_weight:
         time = duration(idle_weight)
-        notes.append(
-            f"{time} that threads of pools waited without work are left out; --idle shows them."
-        )
+        left_out = "that threads of pools waited without work are left out"
+        notes.append(f"{time} {left_out}; --idle shows them.")
     roots = groups.frames(frames) if groups else None
     nodes = weights.nodes(stacks, frames, roots)
     return _Nodes(*nodes, tuple(notes))

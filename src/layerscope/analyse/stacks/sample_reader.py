@@ -142,7 +142,8 @@ def _stack_frame(
 ) -> StackFrame:
     """A frame with what says where it comes from in its layer."""
     if layer == PYTHON:
-        return StackFrame(layer, name, file or "", line)
+        path = file or ""
+        return StackFrame(layer, name, path, line)
     if layer == NATIVE:
         return StackFrame(layer, name, library or "", NO_LINE)
     return StackFrame(layer, name, "", NO_LINE)

@@ -212,7 +212,8 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
     table: dict[str, Any] = {name: rows[name] for name in ("weight_ns", "count", "exact", "idle")}
     table["state"] = _dictionary(rows["state"], [str(name) for name in columns["state.names"]])
     known = thread_names(reader)
-    table["thread"], table["waker"] = (_threads(known, rows[name]) for name in ("track", "waker"))
+    table["thread"] = _threads(known, rows["track"])
+    table["waker"] = _threads(known, rows["waker"])
     table["ended_by"] = table["waker"]
     table["ended_at"] = _wheres(inner, every, of_waker)
     if "phase" in names:

@@ -31,12 +31,13 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
     weights = tree.own[:, 0]
     nodes = walk(tree)
     nodes = nodes[weights[nodes] != 0]
+    frames = [_frame(frame) for frame in graph.frames]
     head = {
         "$schema": _SCHEMA,
         "exporter": "layerscope",
         "name": picture.title,
         "activeProfileIndex": 0,
-        "shared": {"frames": [_frame(frame) for frame in graph.frames]},
+        "shared": {"frames": frames},
     }
     profile = {
         "type": "sampled",
@@ -55,7 +56,8 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
             for node in nodes[first : first + _PIECE].tolist()
         )
         stream.write(f"{',' if first else ''}\n{stacks}".encode())
-    stream.write(f'], "weights": {json.dumps(weights[nodes].tolist())}}}]}}\n'.encode())
+    own = json.dumps(weights[nodes].tolist())
+    stream.write(f'], "weights": {own}}}]}}\n'.encode())
     return Written(len(tree))
 
 

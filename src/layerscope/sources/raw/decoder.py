@@ -433,7 +433,7 @@ def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) ->
     is_single = np.ones(len(spans), bool)
     for row in left.tolist():
         span = spans[row]
-        track, depth = int(span["track"]), int(span["depth"])
-        key = (track, depth, int(span["start"]))
+        place = span["track"], span["depth"], span["start"]
+        key = tuple(map(int, place))
         is_single[row] = key not in known
     return spans.compress(is_single)

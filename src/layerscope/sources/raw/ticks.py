@@ -75,7 +75,8 @@ def _add(spans: np.ndarray, ticks: int, chosen: np.ndarray) -> None:
     set back.
     """
     start, end = spans["start"], spans["end"]
-    shift = end.dtype.type(ticks)
+    moment = end.dtype.type
+    shift = moment(ticks)
     is_possible = chosen & (start <= end)
     start[is_possible] += shift
     end[chosen] += shift

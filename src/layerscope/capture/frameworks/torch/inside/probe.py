@@ -40,7 +40,9 @@ def candidates():
         agent.ls_probe_kept(data)
         words = struct.unpack("<64Q", data.raw)
         here = {i * 8 for i, word in enumerate(words) if word == number}
-        found = here if found is None else found & here
+        if found is None:
+            found = here
+        found &= here
     return sorted(found)
 
 
