@@ -97,6 +97,7 @@ def parts(sources: Path) -> list[Part]:
             ["-ldl", "-lpthread"],
         ),
         Part(["sampler", "stacks", "chunks"], "layerscope-sampler", [], ["-lpthread"]),
+        Part(["unwinding", "stacks"], "liblayerscope-unwinding.so", ["-shared", *AT_ONCE], []),
     ]
 
 
