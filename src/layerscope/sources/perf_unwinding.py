@@ -77,13 +77,13 @@ def unwind(file: PerfFile, decoded: rec.Decoded, threads: Threads, space: np.nda
     return found
 
 
-def _library() -> ctypes.CDLL | None:
+def _library() -> ctypes.PyDLL | None:
     """The unwinder; None: it was not compiled, or not for this machine.
 
-    The addresses of arrays are handed to it as numbers.
+    The addresses of arrays are handed to it as numbers. It has no locks: the GIL is kept.
     """
     try:
-        library = ctypes.CDLL(str(LIBRARY))
+        library = ctypes.PyDLL(str(LIBRARY))
     except OSError:
         return None
     library.lw_space.restype = ctypes.c_void_p
@@ -140,7 +140,7 @@ def _pieces(
 
 
 def _of_space(
-    library: ctypes.CDLL,
+    library: ctypes.PyDLL,
     handle: int,
     file: PerfFile,
     samples: rec.PerfSamples,
