@@ -100,6 +100,7 @@ def parts(sources: Path) -> list[Part]:
         ),
         Part(["sampler", "stacks", "chunks"], "layerscope-sampler", [], ["-lpthread"]),
         Part(["tables"], TABLES, ["-shared"], []),
+        Part(["unwinding", "stacks"], "liblayerscope-unwinding.so", ["-shared", *AT_ONCE], []),
     ]
 
 

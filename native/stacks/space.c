@@ -140,14 +140,8 @@ static void keep(lu_space *space, const lu_maps_line *line, const lu_mapping *ol
     m->bias = line->start - address;
 }
 
-int lu_space_refresh(lu_space *space) {
-    size_t length;
-    char *text = read_maps(space->pid, &length);
-    if (!text)
-        return -1;
-    uint64_t hash = hash_of(text, length);
-    if (hash == space->hash)
-        return 0;
+/* The mappings of the text, which it changes. What is mapped as before stays known. */
+static void take_lines(lu_space *space, char *text) {
     lu_mapping *old = space->mappings;
     uint32_t olds = space->count, seen = 0;
     lu_maps_line line = {0}, first = {0};
@@ -165,8 +159,29 @@ int lu_space_refresh(lu_space *space) {
         keep(space, &line, old ? old + seen : NULL, olds - seen);
     }
     free(old);
+}
+
+int lu_space_refresh(lu_space *space) {
+    size_t length;
+    char *text = read_maps(space->pid, &length);
+    if (!text)
+        return -1;
+    uint64_t hash = hash_of(text, length);
+    if (hash != space->hash)
+        take_lines(space, text);
     space->hash = hash;
     return 0;
+}
+
+lu_space *lu_space_told(const char *maps) {
+    lu_space *space = calloc(1, sizeof *space);
+    char *text = strdup(maps);
+    if (space && text) {
+        space->pid = -1; /* its memory cannot be read */
+        take_lines(space, text);
+    }
+    free(text);
+    return space;
 }
 
 lu_space *lu_space_of(pid_t pid) {

@@ -17,6 +17,9 @@ typedef struct lu_object lu_object; /* an ELF file, mapped by us read-only and s
 lu_space *lu_space_of(pid_t pid);
 int lu_space_refresh(lu_space *space);
 void lu_space_free(lu_space *space);
+/* The space of a process that is gone: `maps` says what it had mapped, as /proc/PID/maps would, with device and inode of
+ * files as they are here. NULL: no memory. */
+lu_space *lu_space_told(const char *maps);
 
 typedef struct {
     uint32_t number; /* from 0 on, for all processes; the same file has one number */

@@ -315,12 +315,14 @@ class Sampled(SampleSource):
         known.
         """
         row = self.file.processes[number]
-        known = [
-            (int(other["start_ns"]), one)
-            for one, other in self.file.processes.items()
-            if other["pid"] == row["ppid"] and other["start_ns"] <= row["start_ns"]
-        ]
-        return self.process_of.get(max(known)[1], NONE) if known else NONE
+        found, since_ns = NONE, -1
+        for one, other in self.file.processes.items():
+            begins_ns = int(other["start_ns"])
+            is_parent = other["pid"] == row["ppid"]
+            if is_parent and since_ns < begins_ns <= row["start_ns"]:
+                since_ns = begins_ns
+                found = self.process_of.get(one, NONE)
+        return found
 
     def track_row(self, thread: int) -> dict[str, Any]:
         """The same of `tracks`, for one of its threads."""

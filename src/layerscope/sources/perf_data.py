@@ -3,8 +3,7 @@ same byte order.
 
 Samples of one event are CPU time: of a clock its period, of another event in proportion to its
 count (`perf_weights`). Page faults and switches become faults and waits. What perf unwinds only
-afterwards (`--call-graph dwarf`) is not unwound here: those stacks have the innermost function and
-what the kernel had walked.
+afterwards (`--call-graph dwarf`) is unwound here, by the files that it ran (`perf_unwinding`).
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from layerscope.sources import perf_records as rec
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedStacks, ImportedTrack
 from layerscope.sources.perf_frames import stacks
 from layerscope.sources.perf_threads import Threads, threads
+from layerscope.sources.perf_unwinding import Unwound, unwind
 from layerscope.sources.perf_waits import (
     Waits,
     formats_of,
@@ -75,9 +75,10 @@ def read(path: Path) -> Imported:
     samples.time, untimed = with_times(samples.time)
     track = known.tracks(samples.tid, samples.pid, samples.time)
     spaces = known.spaces_of(samples.pid, samples.time)
+    unwound = unwind(file, decoded, known, spaces)
     found = stacks(file, decoded, known, spaces, _zero_s(path, file, samples))
     kinds = _kinds(file)
-    problems = _file_problems(path, file, decoded) + untimed
+    problems = _file_problems(path, file, decoded, unwound) + untimed
     of_event = np.array(kinds, np.int8)[samples.event]
     shown = np.flatnonzero((of_event >= 0) & ~_is_wait(file, samples))
     pieces = [_columns(file, samples, kinds, track, found.of_sample, shown)]
@@ -302,7 +303,9 @@ def _lost(file: perf_file.PerfFile) -> list[tuple[int, int]]:
     return found
 
 
-def _file_problems(path: Path, file: perf_file.PerfFile, decoded: rec.Decoded) -> list[Problem]:
+def _file_problems(
+    path: Path, file: perf_file.PerfFile, decoded: rec.Decoded, unwound: Unwound
+) -> list[Problem]:
     """What is wrong with the file itself."""
     found = []
     if file.cut_at is not None or not file.finished:
@@ -327,26 +330,18 @@ def _file_problems(path: Path, file: perf_file.PerfFile, decoded: rec.Decoded) -
             "file does not tell"
         )
         found.append(Problem(STACKS, "perf_damaged", what, "record again", "these samples"))
-    dwarf = [
-        one
-        for one in file.events
-        if one.sample_type & rec.STACK_USER and one.has("exclude_callchain_user")
-    ]
-    if dwarf:
-        what = f"{path.name} has copies of stacks (--call-graph dwarf) that are not unwound here"
+    cut = unwound.stacks - unwound.to_root
+    if cut:
+        what = (
+            f"{cut:,} of {unwound.stacks:,} copies of stacks in {path.name} (--call-graph dwarf) "
+            "could not be unwound to the first function"
+        )
         remedy = (
-            f"`perf script --no-inline -i {path.name} > stacks.txt` and open that; or record "
-            "with `layerscope run`"
+            "read it on the machine that recorded it, with the same libraries, or there "
+            f"`perf script --no-inline -i {path.name} > stacks.txt` and open that; copy more "
+            "(--call-graph dwarf,65528); or record with `layerscope run`"
         )
-        found.append(
-            Problem(
-                STACKS,
-                "perf_dwarf",
-                what,
-                remedy,
-                "callers: stacks have their innermost function only",
-            )
-        )
+        found.append(Problem(STACKS, "perf_dwarf", what, remedy, "outer callers of these samples"))
     return found
 
 

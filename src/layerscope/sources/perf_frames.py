@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from layerscope.host import libraries
 from layerscope.model import cache
 from layerscope.rawfile import jit_maps
 from layerscope.sources import perf_file, perf_kernel
 from layerscope.sources import perf_records as rec
+from layerscope.sources.perf_here import here
 from layerscope.sources.perf_threads import (
     ANONYMOUS,
     AddressSpace,
@@ -198,7 +198,7 @@ class _Named:
     def _native(self, object_: Object, offset: np.ndarray) -> np.ndarray:
         """Frames of a file with code at these places in it."""
         offsets, row = np.unique(offset, return_inverse=True)
-        path = _here(object_)
+        path = here(object_)
         address = _as_symbols_count(path, offsets) if path else offsets
         texts, lines = [""] * len(offsets), [-1] * len(offsets)
         files: list[str | None] = [None] * len(offsets)
@@ -293,26 +293,6 @@ def _placed(
     at = np.searchsorted(start, address, side="right").astype(np.int64) - 1
     inside = (at >= 0) & (address < end[at])
     return np.where(inside, number[at], _NOWHERE), address - start[at] + offset[at]
-
-
-def _here(object_: Object) -> str | None:
-    """Where this very file is on this machine; None: it is not, or not as it was."""
-    if object_.build_id:
-        build = object_.build_id
-        kept = Path.home() / ".debug" / ".build-id" / build[:2] / build[2:] / "elf"
-        return next(
-            (str(path) for path in (Path(object_.path), kept) if libraries.build_id(path) == build),
-            None,
-        )
-    try:
-        about = os.stat(object_.path)
-    except (OSError, ValueError):
-        return None
-    device = os.major(about.st_dev) << 8 | os.minor(about.st_dev)
-    is_same_file = (about.st_ino, device) == (object_.inode, object_.device)
-    if object_.inode and is_same_file:
-        return object_.path
-    return None
 
 
 def _as_symbols_count(path: str, offset: np.ndarray) -> np.ndarray:

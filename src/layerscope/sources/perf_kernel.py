@@ -55,8 +55,10 @@ def names(
 
 
 def _names(path: Path, addresses: np.ndarray, symbols: Callable[[], Symbols]) -> list[str]:
+    """The functions at these addresses by one list, whichever it is."""
     if path == _RUNNING:
-        return list(symbols().kernel(addresses).name)
+        found = symbols().kernel(addresses)
+        return list(found.name)
     from layerscope.symbols.kernel_table import KernelTable
 
     return KernelTable(path).names(addresses)
@@ -79,8 +81,9 @@ def _lists(file: perf_file.PerfFile) -> Iterator[Path]:
 
 def lists_beside(path: Path) -> list[Path]:
     """Lists of symbols that were put beside the file `path`."""
-    possible = (Path(f"{path}.kallsyms"), path.with_name("kallsyms"))
-    return [one for one in possible if one.is_file()]
+    of_file = Path(f"{path}.kallsyms")
+    of_folder = path.with_name("kallsyms")
+    return [one for one in (of_file, of_folder) if one.is_file()]
 
 
 def _is_running(build: str, release: str) -> bool:
@@ -99,8 +102,12 @@ def _shift(path: Path, mapping: Mapping) -> int | None:
     told.
     """
     _, _, symbol = mapping.object.path.rpartition("]")
-    place = _address(path, symbol) if symbol else mapping.offset
-    return place - mapping.offset if place and mapping.offset else None
+    place = mapping.offset
+    if symbol:
+        place = _address(path, symbol)
+    if not place or not mapping.offset:
+        return None
+    return place - mapping.offset
 
 
 def _address(path: Path, symbol: str) -> int:

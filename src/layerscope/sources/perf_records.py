@@ -72,7 +72,8 @@ class PerfSamples:
     `chain`: index into `chains`, whose texts are 64-bit words from the innermost on with marks
     between them; 0 is the empty one. `tail`: one more address outside of the chain, in `tail_mode`:
     the only one where no chain was asked for; 0: none. `raw`: index into `raws`, what a tracepoint
-    tells.
+    tells. `piece`: which of the file's records it is in, and where in them the registers and the
+    copy of the user's stack are that perf has made to unwind it (`stack_bytes` 0: none).
     """
 
     event: np.ndarray
@@ -86,6 +87,10 @@ class PerfSamples:
     tail: np.ndarray
     tail_mode: np.ndarray
     raw: np.ndarray
+    piece: np.ndarray
+    registers_at: np.ndarray
+    stack_at: np.ndarray
+    stack_bytes: np.ndarray
 
     def taken(self, rows: np.ndarray) -> PerfSamples:
         """The samples at these places."""
@@ -142,7 +147,7 @@ def decoded(file: PerfFile) -> Decoded:
     chains, raws = PerfStrings({b"": 0}), PerfStrings({b"": 0})
     pieces, damaged, unknown = [], 0, 0
     pointer = {event: _pointer(one, file) for event, one in enumerate(file.events)}
-    for records in file.records:
+    for number_of_piece, records in enumerate(file.records):
         rows = np.flatnonzero(records.type == SAMPLE)
         for first in range(0, len(rows), _PIECE):
             piece = rows[first : first + _PIECE]
@@ -158,6 +163,7 @@ def decoded(file: PerfFile) -> Decoded:
                     chains,
                     raws,
                 )
+                one.piece = np.full(len(one.event), number_of_piece, np.int32)
                 pieces.append(one)
                 damaged += bad
     columns = {
@@ -268,7 +274,10 @@ def _decode(
     at = cursor.at
     has_user = has & REGS_USER
     user = _user_pointer(cursor, event, pointer) if has_user else np.zeros(count, np.uint64)
-    good = np.flatnonzero((at <= end) & (cursor.at <= end))
+    registers_at = cursor.at - 8 * event.user_registers.bit_count()
+    fits = (at <= end) & (cursor.at <= end)
+    stack_at, stack_bytes = _user_stack(cursor, event, fits & (user != 0), end)
+    good = np.flatnonzero(fits)
     thread, user, length = thread[good], user[good], length[good]
     chain = raw = np.zeros(len(good), np.int32)
     if has & CALLCHAIN:
@@ -295,8 +304,31 @@ def _decode(
         tail=np.where(from_registers, user, alone),
         tail_mode=tail_mode.astype(np.int8),
         raw=raw,
+        piece=np.zeros(len(good), np.int32),
+        registers_at=registers_at[good],
+        stack_at=stack_at[good],
+        stack_bytes=stack_bytes[good],
     )
     return samples, count - len(good)
+
+
+def _user_stack(
+    cursor: _Cursor, event: PerfEvent, has_one: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the copies of the stacks are that perf itself is to unwind, and how much of each is
+    filled; 0: there is none.
+    """
+    at, length = np.zeros(len(end), np.int64), np.zeros(len(end), np.int64)
+    rows = np.flatnonzero(has_one)
+    if not event.sample_type & STACK_USER or not event.has("exclude_callchain_user"):
+        return at, length
+    size = np.minimum(cursor.records.words(cursor.at[rows]), 1 << 16).astype(np.int64)
+    is_whole = (size > 0) & (cursor.at[rows] + 16 + size <= end[rows])
+    rows, size = rows[is_whole], size[is_whole]
+    at[rows] = cursor.at[rows] + 8
+    filled = cursor.records.words(at[rows] + size)
+    length[rows] = np.minimum(filled, size.astype(np.uint64)).astype(np.int64)
+    return at, length
 
 
 def _low(words: np.ndarray) -> np.ndarray:

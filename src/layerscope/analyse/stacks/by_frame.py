@@ -221,7 +221,9 @@ def _with_faults(counted: _Counted, faults: _Counted) -> _Counted:
 def _keys(counted: _Counted) -> list[tuple[int, StackFrame]]:
     """What the rows are of: group and frame."""
     groups = counted.group.tolist()
-    return list(zip(groups, counted.frame, strict=True))
+    frames = counted.frame
+    pairs = zip(groups, frames, strict=True)
+    return list(pairs)
 
 
 def notes(samples: SampleColumns) -> tuple[str, ...]:
