@@ -157,8 +157,9 @@ class DrainerLink:
     def begin(self, pid: int, start_ns: int) -> None:
         """The program has started."""
         with self._lock:
-            self._main = {"type": "main", "pid": pid, "start_ns": start_ns}
-            self._unsent.appendleft((self._main, -1))
+            main = {"type": "main", "pid": pid, "start_ns": start_ns}
+            self._main = main
+            self._unsent.appendleft((main, -1))
         self.pump()
 
     def keep(self, message: Message, fd: int) -> None:

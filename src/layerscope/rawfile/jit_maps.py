@@ -22,8 +22,10 @@ def take(raw: Path, since_s: float) -> None:
     """Copy the maps of the processes whose raw files are in `raw` and that were written since then
     into it.
     """
-    for pid in {path.parent.name.rsplit("-", 2)[-2] for path in raw_file.spools(raw)}:
-        take_one(pid, raw / FOLDER, since_s)
+    into = raw / FOLDER
+    folders = {path.parent.name for path in raw_file.spools(raw)}
+    for pid in {folder.rsplit("-", 2)[-2] for folder in folders}:
+        take_one(pid, into, since_s)
 
 
 def take_one(pid: int | str, folder: Path, since_s: float) -> Path | None:

@@ -81,9 +81,8 @@ class Stubs:
                 if section and section.type == RELA
                 else b""
             )
-            self._relocations[name] = np.frombuffer(
-                content[: len(content) // _ENTRY.itemsize * _ENTRY.itemsize], _ENTRY
-            )
+            entries = len(content) // _ENTRY.itemsize
+            self._relocations[name] = np.frombuffer(content, _ENTRY, entries)
         return self._relocations[name]
 
     def _symbol(self, number: int) -> str:

@@ -92,9 +92,8 @@ class LiveSteps:
     def __init__(self, raw: Path) -> None:
         self._raw = raw
         self._readers: dict[Path, raw_file.SpoolReader] = {}
-        self._most: dict[
-            Path, tuple[int, int]
-        ] = {}  # the strongest rule, and by it the highest number of a step
+        # The strongest rule, and by it the highest number of a step.
+        self._most: dict[Path, tuple[int, int]] = {}
 
     def count(self) -> int:
         """How many steps have begun in the process that has made most by the strongest rule."""
