@@ -80,7 +80,7 @@ static void ended(const task_record *r) {
 static void named(const comm_record *r, const sample_id *id) {
     sm_process *p = r->header.misc & PERF_RECORD_MISC_COMM_EXEC ? sm_process_at((int32_t)r->pid) : NULL;
     if (p)
-        p->is_a_fork = 0;
+        p->is_a_fork = p->whole.is_found_fork = 0;
     if (p && (p->is_sampled || p->start_ns + TWICE_NS < id->time))
         sm_exec(p, id->time);
     sm_thread *t = sm_thread_at((int32_t)r->tid, id->time);

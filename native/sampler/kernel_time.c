@@ -196,7 +196,8 @@ void sm_kernel_take(const void *record) {
     if (space && !take_user(&from, registers, &stack)) {
         uint32_t all = (1u << LF_REGISTERS) - 1;
         stack.of = &t->process->pid;
-        stack.read_later = sm_read_memory;
+        stack.read_later = sm_read_snapshot;
+        sm_snapshot_begin();
         tick.natives = lu_unwind_registers(space, registers, all, &stack, native, had, SM_FRAMES_MOST, &tick.how);
         find_python(t, &tick, had, &stack);
     }

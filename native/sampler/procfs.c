@@ -75,6 +75,28 @@ int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes) {
     return process_vm_readv(*(const int32_t *)pid, &ours, 1, &theirs, 1, 0) == (ssize_t)bytes ? 0 : -1;
 }
 
+#define SNAPSHOT_BYTES 16384u
+static struct {
+    uint64_t from;
+    size_t bytes;
+    uint8_t content[SNAPSHOT_BYTES];
+} snapshot;
+
+void sm_snapshot_begin(void) { snapshot.bytes = 0; }
+
+int sm_read_snapshot(void *pid, uint64_t address, void *into, size_t bytes) {
+    if (address < snapshot.from || address - snapshot.from + bytes > snapshot.bytes) {
+        struct iovec ours = {snapshot.content, SNAPSHOT_BYTES}, theirs = {(void *)(uintptr_t)address, SNAPSHOT_BYTES};
+        ssize_t got = process_vm_readv(*(const int32_t *)pid, &ours, 1, &theirs, 1, 0);
+        snapshot.from = address;
+        snapshot.bytes = got > 0 ? (size_t)got : 0;
+    }
+    if (snapshot.bytes < bytes)
+        return -1;
+    memcpy(into, snapshot.content + (address - snapshot.from), bytes);
+    return 0;
+}
+
 /* CPU time of the thread so far, what it waited for a CPU, and how often it came onto one; 0: it is gone. */
 uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches) {
     char text[96];

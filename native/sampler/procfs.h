@@ -13,5 +13,8 @@ int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), v
 uint64_t sm_started_ns(int32_t pid, int32_t tid); /* 0: it is gone */
 uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches);
 int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an lu_read; `pid`: of an int32_t */
+/* The same of memory that is read for one sample: at once, so that it does not change in between. */
+void sm_snapshot_begin(void);
+int sm_read_snapshot(void *pid, uint64_t address, void *into, size_t bytes);
 
 #endif

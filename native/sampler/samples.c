@@ -87,7 +87,8 @@ static uint32_t unwind(sm_process *p, const lf_sample *sample, const uint8_t *st
     lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
-    lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, &p->pid, sm_read_memory};
+    lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, &p->pid, sm_read_snapshot};
+    sm_snapshot_begin();
     uint32_t how = 0, all = (1u << LF_REGISTERS) - 1;
     int count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
     if (how & LU_UNWOUND_STALE) {

@@ -16,11 +16,13 @@
 #define END_MOST (POPS + 2u + 4u) /* of all, vzeroupper and ret */
 #define BEFORE_MOST 24u
 #define KNOWN 4096u
+#define FUNCTIONS 64u
 
 typedef struct {
     bool is_known, has_moved; /* moved: rsp points elsewhere, and `kept_at` bytes above it lies what it was */
     uint32_t kept_at;
     uint32_t bytes; /* from the stack pointer to the return address */
+    uint64_t end;   /* where its pops begin; in bytes from where the search began */
 } made_frame;
 
 /* The number of 1 or 4 bytes in an instruction that ends before `end`. */
@@ -68,8 +70,11 @@ static made_frame frame_by(const uint8_t *code, size_t bytes) {
             break;
         const uint8_t *last = at + POPS;
         bool both = (last[0] == 0x5b && last[1] == 0x5d) || (last[0] == 0x5d && last[1] == 0x5b);
-        if (!memcmp(at, pops, POPS) && both && returns(last + 2, end))
-            return before_pops(code, at);
+        if (!memcmp(at, pops, POPS) && both && returns(last + 2, end)) {
+            made_frame found = before_pops(code, at);
+            found.end = (uint64_t)(at - code);
+            return found;
+        }
     }
     return (made_frame){0};
 }
@@ -85,7 +90,33 @@ static made_frame frame_at(const lu_space *space, uint64_t pc) {
         if (!lu_space_read_code(space, at, code, bytes))
             break;
         found = frame_by(code, bytes);
+        found.end += at;
     }
+    return found;
+}
+
+/* The same, by what is known of its neighbours: between an instruction and the end of its function all have that end. */
+static made_frame frame_near(const lu_space *space, uint64_t pc) {
+    static struct {
+        const lu_space *space;
+        uint64_t from;
+        made_frame frame;
+    } functions[FUNCTIONS];
+    static uint32_t next;
+    for (uint32_t i = 0; i < FUNCTIONS; i++)
+        if (functions[i].space == space && functions[i].from <= pc && pc < functions[i].frame.end)
+            return functions[i].frame;
+    made_frame found = frame_at(space, pc);
+    if (!found.is_known)
+        return found;
+    uint32_t at = next;
+    for (uint32_t i = 0; i < FUNCTIONS; i++)
+        if (functions[i].space == space && functions[i].frame.end == found.end)
+            at = i; /* this one lies before it */
+    next = at == next ? (next + 1) % FUNCTIONS : next;
+    functions[at].space = space;
+    functions[at].from = pc;
+    functions[at].frame = found;
     return found;
 }
 
@@ -97,7 +128,7 @@ uint64_t lu_made_code_slot(lu_walk *walk, uint64_t pc, uint64_t *sp) {
     } known[KNOWN];
     uint32_t at = (uint32_t)((pc * 0x9e3779b97f4a7c15u) >> 40) & (KNOWN - 1);
     if (known[at].space != walk->space || known[at].pc != pc) {
-        known[at].frame = frame_at(walk->space, pc);
+        known[at].frame = frame_near(walk->space, pc);
         known[at].space = walk->space;
         known[at].pc = pc;
     }

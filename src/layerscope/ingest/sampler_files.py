@@ -302,7 +302,10 @@ class Sampled(SampleSource):
     def forks(self) -> set[int]:
         """Its own numbers of the processes that are still the program of their parent."""
         rows = self.accounts_of_processes()
-        return set(rows["process"][rows["flags"] & sampler_file.FORKED > 0].tolist())
+        is_fork = rows["flags"] & sampler_file.FORKED > 0
+        # What was said last: one may become another program within a moment.
+        last = dict(zip(rows["process"].tolist(), is_fork.tolist(), strict=True))
+        return {number for number, is_one in last.items() if is_one}
 
     def accounts_of_processes(self) -> np.ndarray:
         """All of them so far, with times of the run."""
