@@ -428,8 +428,9 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
  * ended, what lies between two ticks and behind the last one, too. */
 static uint64_t period_of_rest(const sm_thread *t, uint64_t all_ns) {
     uint64_t ticks = t->kernel.count;
-    int is_part_of_period = t->end_ns && ticks && 2 * all_ns < (2 * ticks + 1) * sm.period_ns;
-    return is_part_of_period ? all_ns / ticks + 1 : sm.period_ns;
+    uint64_t ticked_ns = ticks * sm.period_ns;
+    int is_part_of_period = t->end_ns && all_ns > ticked_ns && 2 * all_ns < 2 * ticked_ns + sm.period_ns;
+    return ticks && is_part_of_period ? all_ns / ticks + 1 : sm.period_ns;
 }
 
 /* No sample comes any more. */
