@@ -1,10 +1,11 @@
 """Programs whose times are known (`programs/truth`): how one is built and run, and what it says.
 
 A program is one file. Its first lines can say, in comments, how it is built (`build: COMMAND`) and
-run (`run: COMMAND`), and that it runs in another way, too (`also: WORD`): that is a program of its
-own, NAME_WORD. {source}, {out}, {folder}, {script}, {include}, {site}, {python} and {seconds} stand
-for the file, the binary, a folder of its own, the text between `/* python` and `*/`, the folders
-with Python.h and of site-packages, the program's Python, and how long it works.
+run (`run: COMMAND`), and that it runs in other ways, too (`also: WORDS`): each is a program of its
+own, NAME_WORD, and {also} is the word. {source}, {out}, {folder}, {script}, {include}, {site},
+{python} and {seconds} stand for the file, the binary, a folder of its own, the text between
+`/* python` and `*/`, the folders with Python.h and of site-packages, the program's Python, and how
+long it works.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def sources() -> list[Path]:
 
 
 def names_of(source: Path) -> list[str]:
-    """The programs of a file: one, or two."""
+    """The programs of a file: one, and those of its other ways."""
     also = header(source.read_text(encoding="utf-8"), "also")
-    return [source.stem, f"{source.stem}_{also}"] if also else [source.stem]
+    return [source.stem, *(f"{source.stem}_{way}" for way in also.split())]
 
 
 def header(text: str, word: str) -> str:

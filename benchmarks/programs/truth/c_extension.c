@@ -1,5 +1,6 @@
 // A module in C whose function computes, from two lines 3:1.
-// build: gcc -O2 -shared -fPIC -I{include} {source} -o {folder}/c_planted.so
+// build: gcc -O2 -shared -fPIC -I{include} -DWORK_{also} {source} -o {folder}/c_planted.so
+// also: kernel
 // run: {python} {script} {seconds}
 /* python
 import sys
@@ -29,7 +30,11 @@ planted.finish()
 #include <Python.h>
 
 NOINLINE double planted_inner(double x) {
+#ifdef WORK_kernel
+    for (int i = 0; i < 50; i++) planted_kernel();
+#else
     for (int i = 0; i < 20; i++) x = planted_work(x);
+#endif
     return x + 1;
 }
 

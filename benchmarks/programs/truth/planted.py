@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +22,10 @@ BATCH = 40
 # Some 200 us each: one in the kernel alone, one in C alone. Neither has a function of Python.
 kernel = partial(os.getrandom, 1 << 16)
 compute = partial(sum, range(12_000))
-# What the program judges: a program that says `also: kernel` is run with the other one, too.
-work = kernel if sys.argv[2:] == ["kernel"] else compute
+# In which way the program runs, of those that it names behind `also:`.
+WAYS = "_".join(sys.argv[2:]).split("_")
+# What the program judges: one that says `also: kernel` is run with the other one, too.
+work = kernel if "kernel" in WAYS else compute
 
 _found: dict[str, dict[str, int]] = {}
 _lock = threading.Lock()
@@ -97,6 +100,25 @@ class Wait:
         ns = time.monotonic_ns() - self.begin - (time.thread_time_ns() - self.cpu)
         for kind, name in self.names.items():
             add(kind, name, ns)
+
+
+def wait_in_turns(waits: Callable[[], None], wakes: Callable[[], None], states: str) -> None:
+    """A whole program: `waits` waits in one of `states`, until a thread that sleeps calls `wakes`;
+    then it computes a little.
+    """
+
+    def other() -> None:
+        while True:
+            with Wait(wait="sleep"):
+                time.sleep(0.03)
+            wakes()
+
+    threading.Thread(target=other, daemon=True).start()
+    while going():
+        with Wait(wait=states, wait_function="waits", wait_line="wait"):
+            waits()
+        compute()
+    finish()
 
 
 def forked() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import planted
 
@@ -16,23 +15,10 @@ def waits() -> None:
         CONDITION.wait()  # line: wait
 
 
-def other() -> None:
-    """Sleeps, then ends the wait of the first."""
-    while True:
-        with planted.Wait(wait="sleep"):
-            time.sleep(0.03)
-        with CONDITION:
-            CONDITION.notify()
+def wakes() -> None:
+    """Ends the wait."""
+    with CONDITION:
+        CONDITION.notify()
 
 
-def main() -> None:
-    """Waits, and computes a little."""
-    threading.Thread(target=other, daemon=True).start()
-    while planted.going():
-        with planted.Wait(wait="lock", wait_function="waits", wait_line="wait"):
-            waits()
-        planted.compute()
-    planted.finish()
-
-
-main()
+planted.wait_in_turns(waits, wakes, "lock")

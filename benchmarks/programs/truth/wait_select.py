@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import threading
-import time
 
 import planted
 
@@ -18,22 +16,9 @@ def waits() -> None:
     os.read(READ, 1)
 
 
-def other() -> None:
-    """Sleeps, then ends the wait of the first."""
-    while True:
-        with planted.Wait(wait="sleep"):
-            time.sleep(0.03)
-        os.write(WRITE, b".")
+def wakes() -> None:
+    """Ends the wait."""
+    os.write(WRITE, b".")
 
 
-def main() -> None:
-    """Waits, and computes a little."""
-    threading.Thread(target=other, daemon=True).start()
-    while planted.going():
-        with planted.Wait(wait="event|pipe", wait_function="waits", wait_line="wait"):
-            waits()
-        planted.compute()
-    planted.finish()
-
-
-main()
+planted.wait_in_turns(waits, wakes, "event|pipe")

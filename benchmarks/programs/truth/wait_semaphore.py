@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import planted
 
@@ -15,22 +14,9 @@ def waits() -> None:
     SEMAPHORE.acquire()  # line: wait
 
 
-def other() -> None:
-    """Sleeps, then ends the wait of the first."""
-    while True:
-        with planted.Wait(wait="sleep"):
-            time.sleep(0.03)
-        SEMAPHORE.release()
+def wakes() -> None:
+    """Ends the wait."""
+    SEMAPHORE.release()
 
 
-def main() -> None:
-    """Waits, and computes a little."""
-    threading.Thread(target=other, daemon=True).start()
-    while planted.going():
-        with planted.Wait(wait="lock", wait_function="waits", wait_line="wait"):
-            waits()
-        planted.compute()
-    planted.finish()
-
-
-main()
+planted.wait_in_turns(waits, wakes, "lock")

@@ -1,6 +1,6 @@
-"""A function below 600 calls."""
+"""A function below 100 calls, or as many as are asked for."""
 
-# also: kernel
+# also: kernel 600 600_kernel 1500 1500_kernel
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import planted
 
-DEPTH = 600
+DEPTH = next((int(way) for way in planted.WAYS if way.isdigit()), 100)
 
 
 def leaf() -> None:
