@@ -315,8 +315,10 @@ class StackIngest:
                 row = rows.get(source.process_of.get(number, NONE))
                 if row is not None and row["exit"] is None:
                     row["exit"] = status
-            for number in sorted(source.forks()):
-                place = source.process_of.get(number, NONE)
+            # A process that became another program is the last of its numbers.
+            last = {place: number for number, place in sorted(source.process_of.items())}
+            for number in sorted(source.forks() & set(last.values())):
+                place = source.process_of[number]
                 parent = source.parent_of(number)
                 if place in self._alone and parent in rows:
                     rows[place]["argv"] = rows[parent]["argv"]
