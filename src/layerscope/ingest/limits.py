@@ -20,11 +20,12 @@ TABLES_SHARE = 0.5
 NEVER = 1 << 62
 # For a process that does nothing but convert. Columns come and go, and glibc would give the memory
 # of each back at once: pages that the kernel fills with zeros again took a fifth of the CPU time.
-# So it keeps up to 64 MB of what was freed; the rest goes, and all after each epoch (`parts`).
-# Arrow takes its memory from there too, else both would keep some for themselves.
+# So it keeps what was freed until the end of an epoch (`parts`), in huge pages, of which there are
+# few to fault in. Arrow takes its memory from there too, else both would keep some for themselves.
 CONVERTER_VARIABLES = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 # Memory that a conversion takes for each span of an epoch: its columns, sorted and encoded.

@@ -100,16 +100,17 @@ def in_order(columns: Columns) -> np.ndarray:
 def as_table(columns: Columns, texts: StringTable) -> pa.Table:
     """Rows of the table `spans`, with `step` and `phase`, -1 for none."""
     # That of a module is how many modules are open around it, which parent and depth say as well.
-    columns["sequence"] = np.where(columns["kind_code"] == MODULE, -1, columns["sequence"])
+    kind = columns["kind_code"]
+    columns["sequence"] = np.where(kind == MODULE, -1, columns["sequence"])
     arrow: dict[str, Any] = {}
     for name in ("span", "track", "depth", "start_ns", "dur_ns", "self_ns", "unfinished", "weight"):
         arrow[name] = columns[name]
     for name in ("parent", "sequence", "module", "args", "step"):
-        arrow[name] = pa.array(columns[name], mask=columns[name] < 0)
-    layer = LAYERS[columns["kind_code"]].astype(np.int32)
+        arrow[name] = nullable(columns[name])
+    layer = LAYERS[kind].astype(np.int32)
     arrow["layer"] = codes_to_names(layer, pa.array(SPAN_LAYERS))
-    arrow["kind"] = codes_to_names(columns["kind_code"], pa.array(KINDS))
-    arrow["phase"] = _coded(columns["phase"].astype(np.int32), list(PHASES))
+    arrow["kind"] = codes_to_names(kind, pa.array(KINDS))
+    arrow["phase"] = _coded(columns["phase"], list(PHASES))
     arrow["name"] = _coded(columns["name_code"], texts.names)
     arrow["line"] = _coded(columns["line_code"], texts.lines)
     return to_arrow(TABLES["spans"], arrow)
@@ -117,12 +118,32 @@ def as_table(columns: Columns, texts: StringTable) -> pa.Table:
 
 def _coded(codes: np.ndarray, known: dict[str, int] | list[str]) -> pa.DictionaryArray:
     """A dictionary array with only those texts that occur; code -1 is null."""
-    found = pa.array(codes, mask=codes < 0).dictionary_encode()
     texts = known if isinstance(known, list) else list(known)
-    used_codes = found.dictionary.to_pylist()
-    used = [texts[code] for code in used_codes]
-    dictionary = pa.array(used, pa.string())
-    return pa.DictionaryArray.from_arrays(found.indices, dictionary)
+    # The first entry is for -1.
+    count = np.bincount(codes.astype(np.intp) + 1, minlength=len(texts) + 1)
+    used_codes = np.flatnonzero(count[1:])
+    index_of_code = np.zeros(len(texts) + 1, np.int32)
+    index_of_code[used_codes] = np.arange(len(used_codes), dtype=np.int32)
+    indices = pa.Array.from_buffers(
+        pa.int32(), len(codes), [_bitmap(codes), pa.py_buffer(index_of_code.take(codes))]
+    )
+    dictionary = pa.array([texts[code] for code in used_codes.tolist()], pa.string())
+    return pa.DictionaryArray.from_arrays(indices, dictionary)
+
+
+def nullable(values: np.ndarray) -> pa.Array:
+    """An Arrow array in the memory of `values`, of integers; a value below zero is null."""
+    kind = pa.from_numpy_dtype(values.dtype)
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(values), pa.py_buffer(values)])
+
+
+def _bitmap(values: np.ndarray) -> pa.Buffer | None:
+    """Arrow's bitmap of what is not null: a bit for each value, set where it is not below zero.
+    None: nothing is null.
+    """
+    is_known = values >= 0
+    return None if is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))
 
 
 def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
