@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.symbols import Symbols, kernel_table, perf_map
+from layerscope.symbols.kept import Kept
 from layerscope.symbols.kernel_table import KernelTable
 
 KALLSYMS = """ffffffff81000000 T _stext
@@ -37,6 +38,42 @@ def test_functions_of_the_kernel(tmp_path: Path) -> None:
 
     assert table.names(np.array(list(asked), np.uint64)) == list(asked.values())
     assert not table.hidden
+
+
+def test_a_list_that_was_kept_is_read_again_for_what_comes_and_goes(tmp_path: Path) -> None:
+    list_ = tmp_path / "kallsyms"
+    lines = "".join(f"{0xFFFFFFFF81000000 + 16 * n:x} t f{n}\n" for n in range(20_000))
+    list_.write_text(lines)
+    kept = Kept(tmp_path / "cache")
+    asked = np.array([0xFFFFFFFF81000018, 0xFFFFFFFF81001008], np.uint64)
+    assert KernelTable(list_, kept, "boot").names(asked) == ["f1", "f256"]
+    list_.write_text("")
+    assert KernelTable(list_, kept, "boot").names(asked) == ["f1", "f256"]
+    assert KernelTable(list_, kept, "other").names(asked) == ["", ""]
+
+    list_.write_text(lines + "ffffffffc0000000 t filter\t[bpf]\n")
+    with_module = np.append(asked, np.uint64(0xFFFFFFFFC0000010))
+    beyond = KernelTable(list_, Kept(tmp_path / "another"), "boot")
+    assert beyond.names(with_module) == ["f1", "f256", "filter [bpf]"]
+    list_.write_text(lines + "ffffffffc0000000 t later\t[bpf]\n")
+    again = KernelTable(list_, Kept(tmp_path / "another"), "boot")
+    assert again.names(with_module) == ["f1", "f256", "later [bpf]"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", b"x" * 5000])
+def test_a_damaged_list_that_was_kept_is_read_again(tmp_path: Path, damage: bytes) -> None:
+    list_ = tmp_path / "kallsyms"
+    lines = "".join(f"{0xFFFFFFFF81000000 + 16 * n:x} t f{n}\n" for n in range(20_000))
+    list_.write_text(lines)
+    asked = np.array([0xFFFFFFFF81000018], np.uint64)
+    assert KernelTable(list_, Kept(tmp_path / "cache"), "boot").names(asked) == ["f1"]
+    files = sorted((tmp_path / "cache").iterdir())
+    assert len(files) == 2
+    for file in files:
+        content = file.read_bytes()
+        file.write_bytes(damage)
+        assert KernelTable(list_, Kept(tmp_path / "cache"), "boot").names(asked) == ["f1"]
+        file.write_bytes(content)
 
 
 @pytest.mark.parametrize(

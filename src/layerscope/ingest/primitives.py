@@ -150,9 +150,9 @@ class PrimitiveRows(Struct):
 
     def table(self, spans: pa.Table, links: pa.Table) -> pa.Table:
         """The rows for those of `spans`, a table of that name, that are primitives."""
-        mine = spans.select(_OF_SPANS).filter(_is(spans["layer"], PRIMITIVES))
+        mine = spans.select(_OF_SPANS).take(np.flatnonzero(_is(spans["layer"], PRIMITIVES)))
         span, track = (mine[name].to_numpy() for name in ("span", "track"))
-        is_execution = _is(mine["kind"], "execute").to_numpy()
+        is_execution = _is(mine["kind"], "execute")
         args = mine["args"].fill_null(-1).to_numpy()
         operator = _from_of(links, OPERATOR_PRIMITIVE, span)
         primary = _from_of(links, PRIMITIVE_SHARE, span)
@@ -247,7 +247,7 @@ def _threads(span: np.ndarray, track: np.ndarray, primary: np.ndarray) -> np.nda
 
 def _from_of(links: pa.Table, kind: int, to_span: np.ndarray) -> np.ndarray:
     """Where the link of this kind to each of these spans comes from; -1: there is none."""
-    of_kind = links.filter(_is(links["kind"], LINKS[kind]))
+    of_kind = links.take(np.flatnonzero(_is(links["kind"], LINKS[kind])))
     if not of_kind.num_rows:
         return np.full(len(to_span), -1)
     link = rows_of(of_kind["to_span"].to_numpy(), to_span)
@@ -257,11 +257,11 @@ def _from_of(links: pa.Table, kind: int, to_span: np.ndarray) -> np.ndarray:
     return found
 
 
-def _is(values: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
-    """Where a column of names has this one, without looking at each text."""
-    import pyarrow.compute as pc
-
-    chunks = [
-        pc.equal(chunk.indices, chunk.dictionary.index(text).as_py()) for chunk in values.chunks
-    ]
-    return pa.chunked_array(chunks, pa.bool_())
+def _is(values: pa.ChunkedArray, text: str) -> np.ndarray:
+    """Where a column of names, none of them null, has this one, without looking at each text."""
+    found = [np.zeros(0, np.bool_)]
+    for chunk in values.chunks:
+        names = chunk.dictionary.to_pylist()
+        code = names.index(text) if text in names else -1
+        found.append(chunk.indices.to_numpy() == code)
+    return np.concatenate(found)

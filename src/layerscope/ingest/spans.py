@@ -120,30 +120,32 @@ def _coded(codes: np.ndarray, known: dict[str, int] | list[str]) -> pa.Dictionar
     """A dictionary array with only those texts that occur; code -1 is null."""
     texts = known if isinstance(known, list) else list(known)
     # The first entry is for -1.
-    count = np.bincount(codes.astype(np.intp) + 1, minlength=len(texts) + 1)
-    used_codes = np.flatnonzero(count[1:])
+    counts = np.bincount(codes.astype(np.intp) + 1, minlength=len(texts) + 1)
+    used_codes = np.flatnonzero(counts[1:])
+    used = [texts[code] for code in used_codes.tolist()]
+    # The last entry is for -1.
     index_of_code = np.zeros(len(texts) + 1, np.int32)
-    index_of_code[used_codes] = np.arange(len(used_codes), dtype=np.int32)
-    indices = pa.Array.from_buffers(
-        pa.int32(), len(codes), [_bitmap(codes), pa.py_buffer(index_of_code.take(codes))]
-    )
-    dictionary = pa.array([texts[code] for code in used_codes.tolist()], pa.string())
+    index_of_code[used_codes] = np.arange(len(used))
+    indices = _with_nulls(index_of_code.take(codes), codes)
+    dictionary = pa.array(used, pa.string())
     return pa.DictionaryArray.from_arrays(indices, dictionary)
 
 
 def nullable(values: np.ndarray) -> pa.Array:
-    """An Arrow array in the memory of `values`, of integers; a value below zero is null."""
+    """An Arrow array of integers; those below zero are null."""
+    return _with_nulls(values, values)
+
+
+def _with_nulls(values: np.ndarray, known: np.ndarray) -> pa.Array:
+    """An Arrow array in the memory of `values`; they are null where `known` is below zero."""
+    is_known = known >= 0
+    bitmap = None
+    if not is_known.all():
+        bits = np.packbits(is_known, bitorder="little")
+        bitmap = pa.py_buffer(bits)
     kind = pa.from_numpy_dtype(values.dtype)
-    values = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [_bitmap(values), pa.py_buffer(values)])
-
-
-def _bitmap(values: np.ndarray) -> pa.Buffer | None:
-    """Arrow's bitmap of what is not null: a bit for each value, set where it is not below zero.
-    None: nothing is null.
-    """
-    is_known = values >= 0
-    return None if is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))
+    content = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [bitmap, content])
 
 
 def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:

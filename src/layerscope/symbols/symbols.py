@@ -196,7 +196,7 @@ class Symbols:
         if self._kernel is None:
             from layerscope.symbols.kernel_table import KernelTable
 
-            self._kernel = KernelTable()
+            self._kernel = KernelTable(cache=self._kept, boot=clock.boot())
         if self._kernel.hidden:
             self._tell(
                 "kernel_symbols_hidden",
