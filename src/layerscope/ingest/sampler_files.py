@@ -322,7 +322,8 @@ class Sampled(SampleSource):
         for one, other in self.file.processes.items():
             begins_ns = int(other["start_ns"])
             is_parent = other["pid"] == row["ppid"]
-            if is_parent and since_ns < begins_ns <= row["start_ns"]:
+            was_there = since_ns < begins_ns <= row["start_ns"]
+            if is_parent and was_there:
                 since_ns = begins_ns
                 found = self.process_of.get(one, NONE)
         return found

@@ -29,7 +29,7 @@ from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.sample_source import EVER, SampledStacks, SampleSource
 from layerscope.ingest.sampler_files import Sampled
 from layerscope.ingest.small_tables import SmallTables
-from layerscope.ingest.spans import Columns
+from layerscope.ingest.spans import Columns, nullable
 from layerscope.ingest.stack_tree import NONE, Fusion, chains_of
 from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.model.layers import PHASES, SAMPLE_KINDS, SAMPLE_STATES, STACKS
@@ -216,13 +216,11 @@ class StackIngest:
             for name in ("at_ns", "track", "weight_ns", "count", "idle", "exact")
         }
         for name in ("stack", "span", "step", "waker", "rate_hz"):
-            arrow[name] = pa.array(columns[name], mask=columns[name] < 0)
+            arrow[name] = nullable(columns[name])
         arrow["kind"] = codes_to_names(columns["kind"], pa.array(SAMPLE_KINDS))
         arrow["state"] = codes_to_names(columns["state"], pa.array(SAMPLE_STATES))
-        phase = columns["phase"].astype(np.int32)
-        arrow["phase"] = pa.DictionaryArray.from_arrays(
-            pa.array(phase, mask=phase < 0), pa.array(PHASES)
-        )
+        phase = nullable(columns["phase"].astype(np.int32))
+        arrow["phase"] = pa.DictionaryArray.from_arrays(phase, pa.array(PHASES))
         self._writer.add(arrow)
 
     # -- the end -----------------------------------------------------------------------------------
@@ -253,7 +251,7 @@ class StackIngest:
         parent = np.array(tree.parent, np.int32)
         columns = {
             "stack": np.arange(len(parent), dtype=np.int32),
-            "parent": pa.array(parent, mask=parent < 0),
+            "parent": nullable(parent),
             "frame": np.array(tree.frame, np.int32),
             "depth": np.array(tree.depth, np.int32),
         }

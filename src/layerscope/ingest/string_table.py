@@ -18,6 +18,9 @@ from msgspec import Struct, field
 _UNKNOWN = -2
 _NONE = -1
 _LOST = "(name lost)"
+# One for each span: what the process calls a text, and what the recording does.
+Numbers = np.ndarray
+Codes = np.ndarray
 
 
 class StringTable(Struct):
@@ -109,42 +112,42 @@ class ProcessStrings(Struct):
     known: list[str]
     _keys: dict[Callable[[str], int], np.ndarray] = field(default_factory=dict)
 
-    def names(self, numbers: np.ndarray) -> np.ndarray:
+    def names(self, numbers: Numbers) -> Codes:
         """Codes of whole texts: operators and ranges."""
         return self._look_up(self.texts.name, numbers)
 
-    def first_lines(self, numbers: np.ndarray) -> np.ndarray:
+    def first_lines(self, numbers: Numbers) -> Codes:
         """Codes of first lines: paths of modules, names of tasks."""
         return self._look_up(self.texts.first_line, numbers)
 
-    def modules(self, numbers: np.ndarray) -> np.ndarray:
+    def modules(self, numbers: Numbers) -> Codes:
         """Keys of modules, -1 for number 0: no module."""
         return self._or_none(self.texts.module, numbers)
 
-    def lines(self, numbers: np.ndarray) -> np.ndarray:
+    def lines(self, numbers: Numbers) -> Codes:
         """Codes of lines, -1 for number 0: not known."""
         return self._or_none(self.texts.line, numbers)
 
-    def args(self, numbers: np.ndarray) -> np.ndarray:
+    def args(self, numbers: Numbers) -> Codes:
         """Keys of arguments that come as JSON text, -1 for number 0: not known."""
         return self._or_none(self.texts.arguments, numbers)
 
-    def calls(self, numbers: np.ndarray) -> np.ndarray:
+    def calls(self, numbers: Numbers) -> Codes:
         """Keys of what a library says of primitives, -1 for number 0: nothing."""
         return self._or_none(self.texts.call, numbers)
 
-    def domains(self, numbers: np.ndarray) -> np.ndarray:
+    def domains(self, numbers: Numbers) -> Codes:
         """Keys of arguments."""
         return self._look_up(self.texts.domain, numbers)
 
-    def _or_none(self, key_of: Callable[[str], int], numbers: np.ndarray) -> np.ndarray:
+    def _or_none(self, key_of: Callable[[str], int], numbers: Numbers) -> Codes:
         found = np.full(len(numbers), _NONE, np.int32)
         told = np.flatnonzero(numbers)  # none in most batches of most programs
         if len(told):
             found[told] = self._look_up(key_of, numbers[told])
         return found
 
-    def _look_up(self, key_of: Callable[[str], int], numbers: np.ndarray) -> np.ndarray:
+    def _look_up(self, key_of: Callable[[str], int], numbers: Numbers) -> Codes:
         keys = self._keys.get(key_of, np.zeros(0, np.int32))
         most = int(numbers.max(initial=0)) + 1
         if most > len(keys):

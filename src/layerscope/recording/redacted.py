@@ -337,19 +337,17 @@ def _rewrite(run: Run, table: str, folder: Path, change: Callable[[pa.Table], pa
     grow with it.
     """
     schema = arrow_schema(TABLES[table])
-    options = {
-        key: value
-        for key, value in parquet_options(TABLES[table]).items()
-        if key != "row_group_size"
-    }
+    options = parquet_options(TABLES[table])
+    del options["row_group_size"]
     target = folder / table / "all.parquet"
     target.parent.mkdir(parents=True)
     rows = 0
     with pq.ParquetWriter(target, schema, **options) as writer:
         for data in _row_groups(run, table):
-            data = _with_known_text(table, change(data.select(schema.names).cast(schema)))
-            writer.write_table(data)
-            rows += data.num_rows
+            stored = data.select(schema.names).cast(schema)
+            changed = _with_known_text(table, change(stored))
+            writer.write_table(changed)
+            rows += changed.num_rows
     return rows
 
 
