@@ -17,7 +17,7 @@ def burn() -> int:
 
 def one() -> None:
     """A thread."""
-    with planted.Wait(wait="gil", wait_function="burn|going"):
+    with planted.GilWait(wait="gil", wait_function="burn|going"):
         while planted.going():
             with planted.Cpu(function="burn"):
                 burn()

@@ -102,6 +102,30 @@ class Wait:
             add(kind, name, ns)
 
 
+class GilWait(Wait):
+    """A wait for the GIL, of a thread that computes otherwise. It is known where no other program
+    wants the CPUs: a thread that waits for a CPU does not compute either.
+    """
+
+    def __enter__(self) -> GilWait:
+        """Begin."""
+        self.contention = _contention_ns()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        elapsed = time.monotonic_ns() - self.begin
+        if _contention_ns() - self.contention < 0.02 * elapsed:
+            super().__exit__()
+
+
+def _contention_ns() -> int:
+    """How long this thread has waited for a CPU."""
+    text = Path("/proc/thread-self/schedstat").read_text(encoding="ascii")
+    return int(text.split()[1])
+
+
 def wait_in_turns(waits: Callable[[], None], wakes: Callable[[], None], states: str) -> None:
     """A whole program: `waits` waits in one of `states`, until a thread that sleeps calls `wakes`;
     then it computes a little.

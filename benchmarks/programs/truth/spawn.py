@@ -22,14 +22,14 @@ def run() -> None:
     planted.finish()
 
 
-def main() -> None:
-    """In the parent."""
+def parent() -> None:
+    """In the parent. `multiprocessing` has a function `main` that waits, too."""
     process = multiprocessing.get_context("spawn").Process(target=run)
     process.start()
-    with planted.Wait(wait="child", wait_function="main"):
+    with planted.Wait(wait="child", wait_function="parent"):
         process.join()
     planted.finish()
 
 
 if __name__ == "__main__" and sys.argv:
-    main()
+    parent()
