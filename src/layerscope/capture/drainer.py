@@ -419,18 +419,16 @@ def ask_for_low_latency() -> None:
         ctypes.CDLL(None).syscall(_SYS_SCHED_SETATTR, 0, attributes, 0)
 
 
-def main() -> None:
-    """Run as the drainer; standard output gets one line of JSON at the end: what it cost."""
+def drain(control: int, raw: str) -> None:
+    """Be the drainer; standard output gets one line of JSON at the end: what it cost."""
     # The terminal's Ctrl-C is for the program; we end when the session says so.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     ask_for_low_latency()
-    control = socket.socket(fileno=int(sys.argv[1]))
-    raw = Path(sys.argv[2])
-    Drainer(control, raw).run()
+    Drainer(socket.socket(fileno=control), Path(raw)).run()
     with contextlib.suppress(OSError):  # nobody reads it when the session was killed
         os.write(1, json.dumps({"cpu_ns": time.process_time_ns()}).encode())
 
 
 if __name__ == "__main__":
-    main()
+    drain(int(sys.argv[1]), sys.argv[2])
