@@ -62,6 +62,7 @@ class Part(NamedTuple):
 
 VISIBLE = "liblayerscope.map"
 TABLES = "liblayerscope-tables.so"
+DRAINING = "liblayerscope-draining.so"
 PYTHON_FRAMES = "stacks/python_frames.c"
 # A function that a signal handler is the first to call would be looked up there, which may take a
 # lock.
@@ -69,9 +70,9 @@ AT_ONCE = ["-Wl,-z,now"]
 
 
 def parts(sources: Path) -> list[Part]:
-    """What is compiled: the agent, what loads it into programs in C++, the probe, the sampler, the
-    passes over columns of the conversion, and the library for programs in C that has the agent
-    inside.
+    """What is compiled: the agent, what loads it into programs in C++, the probe, the sampler, what
+    the drainer does with rings, the passes over columns of the conversion, and the library for
+    programs in C that has the agent inside.
     """
     # Its thread and its threads' ends are code of the library: it stays where it is when a plug-in
     # that has it goes.
@@ -99,6 +100,7 @@ def parts(sources: Path) -> list[Part]:
             ["-ldl", "-lpthread"],
         ),
         Part(["sampler", "stacks", "chunks"], "layerscope-sampler", [], ["-lpthread"]),
+        Part(["draining", "chunks"], DRAINING, ["-shared"], []),
         Part(["tables"], TABLES, ["-shared"], []),
         Part(["unwinding", "stacks"], "liblayerscope-unwinding.so", ["-shared", *AT_ONCE], []),
     ]

@@ -33,7 +33,11 @@ STRUCTS = {
 PACKED = {"lf_message": "MESSAGE"}
 LETTERS = {"uint64_t": "Q", "uint32_t": "I", "int32_t": "i"}
 # Those that are read without NumPy, field by field.
-FIELDS = {"lf_page": "PAGE_FIELDS"}
+FIELDS = {
+    "lf_page": "PAGE_FIELDS",
+    "lf_ring_header": "RING_FIELDS",
+    "lf_names_header": "NAMES_FIELDS",
+}
 # The size that memory has which begins with a structure, if it has more than the structure.
 SIZES = {"RING": "RING_HEADER"}
 RENAMED = {"LAYOUT_VERSION": "VERSION", "NAME_LIMIT": "NAME_BYTES"}
@@ -100,12 +104,12 @@ class Header:
     def _value(self, text: str) -> int:
         """The value of an expression of C that has only numbers, names of them and operators."""
         text = re.sub(r"\b(0x[0-9a-fA-F]+|\d+)u\b", r"\1", text)
-        text = re.sub(r"sizeof\((\w+)\)", lambda m: str(self._size(m[1])[0]), text)
+        text = re.sub(r"sizeof\((\w+)\)", lambda m: str(self.size(m[1])[0]), text)
         text = re.sub(r"\bLF_\w+", lambda m: str(self.numbers[m[0]]), text)
         assert re.fullmatch(r"[\s\dxa-fA-F()<+*/-]+", text), text
         return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
 
-    def _size(self, kind: str) -> tuple[int, int]:
+    def size(self, kind: str) -> tuple[int, int]:
         """Size and alignment of a type."""
         if kind in TYPES:
             return TYPES[kind][0], TYPES[kind][0]
@@ -116,7 +120,7 @@ class Header:
         offset, largest = 0, 1
         for declaration in filter(None, (one.strip() for one in body.split(";"))):
             kind, _, names = declaration.partition(" ")
-            size, alignment = self._size(kind)
+            size, alignment = self.size(kind)
             largest = max(largest, alignment)
             for name in names.split(","):
                 found = re.fullmatch(r"\s*(\w+)(?:\[(.+)\])?\s*", name)
@@ -147,17 +151,20 @@ def numbers(header: Header) -> str:
         lines.append(f'{name} = struct.Struct("<{letters}")  # {names}')
     for struct, name in FIELDS.items():
         lines += ["", "# Offset and type, as `struct` has it.", f"{name} = {{"]
-        lines += [*fields(header.structs[struct]), "}"]
+        lines += [*fields(header, header.structs[struct]), "}"]
     return HEAD.format(about=NUMBERS) + "\n".join(lines) + "\n"
 
 
-def fields(struct: Struct) -> list[str]:
-    """The fields of a structure; what fills it up is left out."""
+def fields(header: Header, struct: Struct) -> list[str]:
+    """The fields of a structure; what fills it up is left out. Structures in it are bytes."""
     lines = []
     for member in struct.members:
-        if not member.name.startswith("pad"):
-            letter = f"{member.count}s" if member.type == "char" else LETTERS[member.type]
-            lines.append(f'    "{member.name}": ({member.offset}, "<{letter}"),')
+        if member.name.startswith("pad"):
+            continue
+        letter = LETTERS.get(member.type)
+        if letter is None:
+            letter = f"{member.count * header.size(member.type)[0]}s"
+        lines.append(f'    "{member.name}": ({member.offset}, "<{letter}"),')
     return lines
 
 

@@ -120,9 +120,13 @@ static int is_wanted(const li_piece *piece, uint64_t published, int at_knot) {
 /* --- A poll --- */
 
 static int write_sums(li_process *p) {
-    li_text rows = {0};
-    li_sums_add_to(&rows, &p->sums);
-    return li_write_text(p, LI_TOTALS, &rows);
+    size_t count = li_sums_rows(&p->sums, NULL, 0);
+    size_t bytes = count * sizeof(li_sums_row);
+    li_sums_row *rows = malloc(bytes ? bytes : 1);
+    if (rows)
+        li_sums_rows(&p->sums, rows, count);
+    li_text text = {.data = (char *)rows, .used = bytes, .failed = !rows};
+    return li_write_text(p, LI_TOTALS, &text);
 }
 
 static int knot(li_process *p, const int64_t reading[4]) {

@@ -6,6 +6,7 @@
 
 #include "../agent/agent.h"
 #include "../chunks/chunks.h"
+#include "../chunks/sums.h"
 #include "../include/layerscope.h"
 
 #include <limits.h>
@@ -100,20 +101,6 @@ const char *li_recording_path(void);
 void li_lock(void);
 int li_lock_within(uint64_t patience_ns);
 void li_unlock(void);
-
-/* --- The sums over the spans of a process (sums.c) --- */
-
-typedef struct {
-    uint64_t code; /* name << 8 | kind, plus 1; 0: free */
-    int64_t count, ticks;
-} li_sum;
-typedef struct {
-    li_sum *slots;
-    uint32_t mask, used;
-} li_sums;
-
-void li_sums_add(li_sums *sums, const lf_record *records, size_t count);
-void li_sums_add_to(li_text *text, const li_sums *sums);
 
 /* --- The raw file of a process (space.c; ../chunks, the format: rawfile/raw_file.py) --- */
 

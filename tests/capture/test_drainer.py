@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.capture.drainer import Drainer
+from layerscope.capture.rings import Columns, SpanSums
 from layerscope.capture.rings import Ring as SeenRing
 from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
@@ -114,13 +115,18 @@ def test_what_is_put_is_taken_once_whenever_the_drainer_looks(
     ring.move_to(layout.RING_RECORDS - 1000)
     seen = SeenRing(ring.fd)
     os.close(ring.fd)
+    columns = Columns()
     taken: list[int] = []
-    for count, looks in [*steps, (1, True)]:
-        ring.put(count)
+    for made, looks in [*steps, (1, True)]:
+        ring.put(made)
         if looks:
-            end = int(seen.published[0])
-            taken += seen.take(end)["seq"].tolist()
-            seen.consumed[0] = end
+            end = seen.published
+            rows = seen.rows(end)
+            count = seen.take(end, columns)
+            in_columns = np.frombuffer(columns.taken(count), np.uint8)
+            assert in_columns.reshape(layout.RECORD_BYTES, count).T.tobytes() == rows
+            taken += np.frombuffer(rows, dtypes.RECORD)["seq"].tolist()
+            seen.set("consumed", end)
 
     first = layout.RING_RECORDS - 1000
     assert taken == list(range(first, first + len(taken)))
@@ -306,7 +312,7 @@ records = st.lists(
 
 @given(st.lists(records, max_size=5))
 def test_running_totals_are_exact(parts: list[list[tuple[int, int, int, int]]]) -> None:
-    totals = RawTotals()
+    totals, counted = RawTotals(), SpanSums()
     expected: dict[tuple[int, int], list[int]] = {}
     for part in parts:
         rows = np.zeros(len(part) + 2, dtypes.RECORD)
@@ -317,6 +323,8 @@ def test_running_totals_are_exact(parts: list[list[tuple[int, int, int, int]]]) 
             sums[0] += 1
             sums[1] += ticks
         totals.add(rows)
+        counted.add(rows.tobytes())
+    assert sorted(rows_of(counted.packed()).tolist()) == sorted(rows_of(totals.packed()).tolist())
     packed = np.frombuffer(totals.packed(), "<i8").reshape(-1, 4).tolist()
 
     assert {(kind, name): [count, ticks] for kind, name, count, ticks in packed} == expected
@@ -337,6 +345,10 @@ def test_totals_go_on_from_what_was_written_and_know_what_is_missing(
         whole.add(rows)
     before = RawTotals()
     before.add(parts[0])
+    sums = SpanSums()
+    sums.restore(before.packed())
+    sums.add(parts[1].tobytes())
+    assert sorted(rows_of(sums.packed()).tolist()) == sorted(rows_of(whole.packed()).tolist())
     restored.restore(before.packed())
     restored.add(parts[1])
     seen.add(parts[1])

@@ -71,6 +71,7 @@ def wheel(folder: Path, path: str) -> dict[str, int]:
 def test_what_runs_inside_programs_is_compiled(tmp_path: Path) -> None:
     made = wheel(tmp_path, os.environ["PATH"])
     assert {
+        f"{NATIVE}liblayerscope-draining.so",
         f"{NATIVE}liblayerscope-preload.so",
         f"{NATIVE}liblayerscope-tables.so",
         f"{NATIVE}shapes.cpp",

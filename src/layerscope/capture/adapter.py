@@ -31,6 +31,10 @@ class Prober(Protocol):
     def take(self, fd: int, pid: int) -> None:
         """Process `pid` handed its page over in `fd`, which is closed afterwards."""
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a process waits for what is being found out."""
+
     def publish(self) -> None:
         """Write what is known by now into the pages of the processes that wait for it."""
 

@@ -29,6 +29,9 @@ _HERE = Path(__file__).parent
 LIBRARY = _HERE.parent / "native" / "liblayerscope-agent.so"
 PRELOAD = _HERE.parent / "native" / "liblayerscope-preload.so"
 PROBE = _HERE.parent / "native" / "layerscope-probe"
+DRAINING = _HERE.parent / "native" / "liblayerscope-draining.so"
+# LD_VERSION of native/draining/draining.h.
+_DRAINING_VERSION = 1
 INSIDE = _HERE / "inside"
 FRAMEWORKS = _HERE / "frameworks"
 # How the native part is compiled: in a clone, or where layerscope was installed.
@@ -70,7 +73,7 @@ class Settings(TypedDict):
 
 def check() -> Problem | None:
     """Why operators cannot be recorded with this installation; None when they can."""
-    if not LIBRARY.exists() or not PROBE.exists():
+    if not LIBRARY.exists() or not PROBE.exists() or not DRAINING.exists():
         return Problem(
             "operators",
             "agent_not_built",
@@ -78,11 +81,12 @@ def check() -> Problem | None:
             f"install a C compiler (for example gcc), then: {BUILD_AGAIN}",
             WITHOUT_IT,
         )
-    if _library() is None:
+    broken = LIBRARY if _library() is None else DRAINING if draining() is None else None
+    if broken is not None:
         return Problem(
             "operators",
             "agent_does_not_load",
-            f"{LIBRARY.name} does not load here or is of another version",
+            f"{broken.name} does not load here or is of another version",
             f"compile it again on this machine: remove it, then: {BUILD_AGAIN}",
             WITHOUT_IT,
         )
@@ -91,13 +95,24 @@ def check() -> Problem | None:
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
+    return _loaded(LIBRARY, "ls_layout_version", layout.VERSION)
+
+
+@functools.cache
+def draining() -> ctypes.CDLL | None:
+    """What the drainer does with rings, compiled; None: it does not load here."""
+    return _loaded(DRAINING, "ld_version", _DRAINING_VERSION)
+
+
+def _loaded(file: Path, version_of: str, version: int) -> ctypes.CDLL | None:
+    """The library in `file` if its function `version_of` returns `version`."""
     try:
-        library = ctypes.CDLL(str(LIBRARY)) if _is_whole(LIBRARY) else None
-    except OSError:
+        library = ctypes.CDLL(str(file)) if _is_whole(file) else None
+        if library is None or library[version_of]() != version:
+            return None
+    except (OSError, AttributeError):
         return None
-    return (
-        library if library is not None and library.ls_layout_version() == layout.VERSION else None
-    )
+    return library
 
 
 def _is_whole(library: Path) -> bool:

@@ -17,8 +17,7 @@ from layerscope.rawfile import layout, raw_file
 from layerscope.rawfile.page import ProcessPage
 
 if TYPE_CHECKING:
-    from layerscope.capture.rings import NamesSegment, Ring
-    from layerscope.rawfile.sums import RawTotals
+    from layerscope.capture.rings import NamesSegment, Ring, SpanSums
 
 # Messages of a process may still be under way when it is already dead.
 LINGER_S = 0.5
@@ -34,7 +33,7 @@ class DrainedProcess:
         self.rings: list[Ring] = []
         self.segments: list[NamesSegment] = []
         # Exact sums of its spans, from the first ring on, or of a drainer before us.
-        self.totals: RawTotals | None = None
+        self.sums: SpanSums | None = None
         self.sealed: dict[int, int] = {}  # by ring, how far a drainer before us got
         self.file = raw_file.SpoolWriter(folder / "spool")
         self.dead_since: float | None = None

@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -33,16 +34,12 @@ from layerscope.rawfile.page import ProcessPage
 from layerscope.rawfile.windows import WindowControl
 
 if TYPE_CHECKING:
-    from layerscope.capture.rings import Ring
+    from layerscope.capture.rings import Columns, Ring, RingWatch
 
-# A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81
-# ms. Beside busy cores a poll may come that much late.
-POLL_S = 0.01
-# Where no ring got more than a twentieth of its room since the last poll.
-QUIET_POLL_S = 0.04
-QUIET_SHARE = 0.05
 # At least this often everything is taken, counters are read and the clocks are compared.
 KNOT_S = 0.2
+# Where a window is asked for, it is looked at this often.
+WINDOW_POLL_S = 0.01
 # Before that a ring is emptied when it is a quarter full: fewer, larger chunks compress better.
 DRAIN_FROM_PART = 4
 # A worker gives its thread a name only after its first operators.
@@ -74,6 +71,7 @@ class Drainer:
 
     def __init__(self, control: socket.socket, raw: Path) -> None:
         self.control = control
+        control.setblocking(False)
         self.is_over = False
         self.is_orphan = False  # the session was killed
         self.raw = raw
@@ -90,7 +88,8 @@ class Drainer:
         self.options = options
         self.is_full = False
         self.fresh_bytes = 0  # written since `is_full` was looked at
-        self.poll_s = POLL_S
+        self.watch: RingWatch | None = None  # from the first ring on
+        self.columns: Columns | None = None
         self._keep_reserve()
 
     def run(self) -> None:
@@ -99,20 +98,13 @@ class Drainer:
         """
         next_knot = 0.0
         while not self.is_over:
-            self._listen()
+            self._listen(next_knot)
             self.windows.advance(self.processes.values())
-            self.poll_s = self._next_poll_s()
             now = time.monotonic()
             at_knot = now >= next_knot or self.is_over
-            if at_knot and next_knot:
-                _prepare_for_rings()
             if at_knot:
                 next_knot = now + KNOT_S
-                if self.is_full or self.fresh_bytes > raw_file.segment_bytes(self.options) / 4:
-                    self.is_full, self.fresh_bytes = (
-                        raw_file.raw_bytes(self.raw) > self.most_bytes,
-                        0,
-                    )
+                self._look_at_size()
             for key, process in list(self.processes.items()):
                 gone = at_knot and process.is_gone()
                 self._drain(process, at_knot)
@@ -124,22 +116,30 @@ class Drainer:
         if self.is_orphan:
             self._leave_word()
 
-    def _listen(self) -> None:
-        """Take what the session sends, for the time of a poll."""
-        if self.is_orphan:
-            time.sleep(self.poll_s)
-            self.is_over = self.main is None or self.main.is_gone()
-            return
-        self.control.settimeout(self.poll_s)
-        self.is_orphan = not self._receive() and not self.is_over
+    def _look_at_size(self) -> None:
+        """Whether the recording has the size that it may have, after every quarter of a segment."""
+        if self.is_full or self.fresh_bytes > raw_file.segment_bytes(self.options) / 4:
+            self.is_full = raw_file.raw_bytes(self.raw) > self.most_bytes
+            self.fresh_bytes = 0
 
-    def _next_poll_s(self) -> float:
-        """How long the next poll waits for messages: the program gets the CPU while it records
-        little.
-        """
-        rings = [ring for process in self.processes.values() for ring in process.rings]
-        shares = [ring.share_since_last() for ring in rings]
-        return QUIET_POLL_S if max(shares, default=0.0) < QUIET_SHARE else POLL_S
+    def _listen(self, next_knot: float) -> None:
+        """Take what the session sends, until the next knot or until a ring fills up."""
+        until = next_knot
+        if self.windows.window is not None:
+            until = min(until, time.monotonic() + WINDOW_POLL_S)
+        if self._wait(-1 if self.is_orphan else self.control.fileno(), until):
+            self.is_orphan = not self._receive() and not self.is_over
+        elif self.is_orphan:
+            self.is_over = self.main is None or self.main.is_gone()
+
+    def _wait(self, descriptor: int, until: float) -> bool:
+        if self.watch is not None:
+            return self.watch.wait(descriptor, round(until * 1e9))
+        poll = select.poll()
+        if descriptor >= 0:
+            poll.register(descriptor, select.POLLIN)
+        left_s = max(until - time.monotonic(), 0.0)
+        return bool(poll.poll(left_s * 1000))
 
     def _leave_word(self) -> None:
         """Say in the place of the session how it ended."""
@@ -168,7 +168,7 @@ class Drainer:
         while True:
             try:
                 data, fds, _, _ = socket.recv_fds(self.control, 4096, 1)
-            except (TimeoutError, BlockingIOError):
+            except BlockingIOError:
                 return True
             except OSError:
                 return False
@@ -179,7 +179,6 @@ class Drainer:
             finally:
                 for fd in fds:
                     os.close(fd)
-            self.control.settimeout(0)
 
     def _register(self, message: dict[str, Any], fd: int) -> None:
         self.is_over |= message["type"] == END
@@ -197,23 +196,32 @@ class Drainer:
                     key, message["pid"], message["process_start"]
                 )
             process.page = ProcessPage(fd)
-            _prepare_for_rings()
             self._write(process, raw_file.PROCESS, process.describe())
         elif process is None:
             return  # its page never arrived: nothing can be said about it
         elif message["type"] == layout.SEND_RING:
-            from layerscope.capture.rings import Ring
-            from layerscope.rawfile.sums import RawTotals
-
-            ring = Ring(fd)
-            process.totals = process.totals or RawTotals()
-            # The one before us may have died between writing records and saying so to the program.
-            ring.consumed[0] = max(int(ring.consumed[0]), process.sealed.get(ring.index, 0))
-            process.rings.append(ring)
+            self._add_ring(process, fd)
         else:
             from layerscope.capture.rings import NamesSegment
 
             process.segments.append(NamesSegment(fd))
+
+    def _add_ring(self, process: DrainedProcess, fd: int) -> None:
+        from layerscope.capture.rings import Columns, Ring, RingWatch, SpanSums
+
+        ring = Ring(fd)
+        process.sums = process.sums or SpanSums()
+        # The one before us may have died between writing records and saying so to the program.
+        ring.set("consumed", max(ring.consumed, process.sealed.get(ring.index, 0)))
+        process.rings.append(ring)
+        self.columns = self.columns or Columns()
+        self.watch = self.watch or RingWatch()
+        self._follow_rings()
+
+    def _follow_rings(self) -> None:
+        if self.watch is not None:
+            rings = [ring for process in self.processes.values() for ring in process.rings]
+            self.watch.follow(rings)
 
     def _adopt_main(self, key: tuple[int, int]) -> DrainedProcess | None:
         """The program itself was known before its agent spoke up: one process, one file."""
@@ -228,9 +236,9 @@ class Drainer:
         folder = self.raw / f"{self.host}-{pid}-{start_ns}"
         process = DrainedProcess(pid, start_ns, folder)
         if not process.file.is_new:  # a drainer before us began it
-            from layerscope.capture.rings import totals_of
+            from layerscope.capture.rings import sums_of
 
-            process.totals, process.sealed = totals_of(folder / "spool")
+            process.sums, process.sealed = sums_of(folder / "spool")
         self.processes[key] = process
         self._write(process, raw_file.PROCESS, process.describe())
         self._write(process, raw_file.POLL, _clocks())
@@ -242,6 +250,7 @@ class Drainer:
             group: watched for group, watched in self.groups.items() if watched is not process
         }
         process.close()
+        self._follow_rings()
         with contextlib.suppress(OSError):
             self.control.send(json.dumps({"gone": key[0], "process_start": key[1]}).encode())
 
@@ -249,7 +258,7 @@ class Drainer:
         self,
         process: DrainedProcess,
         kind: int,
-        payload: bytes,
+        payload: raw_file.Payload,
         key: int = 0,
         count: int = 0,
         first: int = 0,
@@ -282,7 +291,7 @@ class Drainer:
         # The order matters: after the clock every record that is taken now and ended before it is
         # in this poll; after `published` every name that those records use is in its segment.
         reading = _clocks() if wanted or at_knot else b""
-        ends = [int(ring.published[0]) for ring in wanted]
+        ends = [ring.published for ring in wanted]
         if (wanted or at_knot) and not self._take_names(process):
             return
         for ring, end in zip(wanted, ends, strict=True):
@@ -302,17 +311,17 @@ class Drainer:
         return True
 
     def _take_records(self, process: DrainedProcess, ring: Ring, end: int) -> None:
-        records = ring.take(end)
-        if not len(records):
+        if end == ring.consumed or process.sums is None or self.columns is None:
             return
-        first = int(ring.consumed[0])
-        kind, payload = raw_file.RECORDS, records.tobytes()
+        first = ring.consumed
+        count = ring.take(end, self.columns)
+        payload: raw_file.Payload = self.columns.taken(count)
+        kind = raw_file.RECORDS
         if self.is_full:
-            kind, payload = raw_file.STRIPPED, raw_file.stripped(records)
-        if self._write(process, kind, payload, ring.index, len(records), first):
-            ring.consumed[0] = end
-            if process.totals is not None:
-                process.totals.add(records)
+            kind, payload = raw_file.STRIPPED, raw_file.stripped_rows(ring.rows(end))
+        if self._write(process, kind, payload, ring.index, count, first):
+            ring.count(end, process.sums)
+            ring.set("consumed", end)
 
     def _knot(self, process: DrainedProcess, reading: bytes) -> None:
         sample = process.counters.sample()
@@ -333,7 +342,7 @@ class Drainer:
                 process.file.rotate()
 
     def _write_totals(self, process: DrainedProcess) -> bool:
-        sums = process.totals.packed() if process.totals is not None else b""
+        sums = process.sums.packed() if process.sums is not None else b""
         return self._write(process, raw_file.TOTALS, sums)
 
     def _thread_names(self, process: DrainedProcess) -> dict[int, str]:
@@ -342,9 +351,9 @@ class Drainer:
         """
         names = {}
         for ring in process.rings:
-            tid = int(ring.header["tid"])
+            tid = ring.number("tid")
             known = process.thread_names.setdefault(tid, [])
-            if len(known) >= LOOKS_AT_A_NAME or not int(ring.header["track"]):
+            if len(known) >= LOOKS_AT_A_NAME or not ring.number("track"):
                 continue
             with contextlib.suppress(OSError):
                 file = Path(f"/proc/{process.pid}/task/{tid}/comm")
@@ -361,30 +370,15 @@ class Drainer:
         losses = []
         fits = True
         for ring in process.rings:
-            header = ring.header
-            header["closed"] = 1
-            depth = min(int(header["depth"]), layout.OPEN_SLOTS)
-            if depth and int(header["track"]):
-                head = struct.pack("<QQ", int(header["track"]), int(header["tid"]))
-                fits &= self._write(
-                    process,
-                    raw_file.OPEN,
-                    head + header["open"][:depth].tobytes(),
-                    ring.index,
-                    depth,
-                )
+            ring.set("closed", 1)
+            depth, slots = ring.open_spans()
+            if depth and ring.number("track"):
+                head = struct.pack("<QQ", ring.number("track"), ring.number("tid"))
+                fits &= self._write(process, raw_file.OPEN, head + slots, ring.index, depth)
             left, full, deep = ring.abandoned()
             if left or full or deep:
-                losses.append(
-                    [
-                        ring.index,
-                        left,
-                        full,
-                        deep,
-                        int(header["lost_first"]),
-                        int(header["lost_last"]),
-                    ]
-                )
+                first, last = ring.number("lost_first"), ring.number("lost_last")
+                losses.append([ring.index, left, full, deep, first, last])
         about: dict[str, Any] = {
             "losses": losses,
             "disk_full_ns": self.disk_full_ns,
@@ -402,13 +396,6 @@ class Drainer:
         fits &= self._write(process, raw_file.POLL, _clocks())
         # Without the rest there is no end: it is all said again when there is room.
         return fits and self._write(process, raw_file.END, b"{}")
-
-
-def _prepare_for_rings() -> None:
-    """Import what reads rings, before one comes: NumPy takes as long as a ring takes to fill up.
-    Not for a program that ends before the first knot.
-    """
-    import layerscope.capture.rings  # noqa: F401
 
 
 def _clocks() -> bytes:
@@ -432,18 +419,16 @@ def ask_for_low_latency() -> None:
         ctypes.CDLL(None).syscall(_SYS_SCHED_SETATTR, 0, attributes, 0)
 
 
-def main() -> None:
-    """Run as the drainer; standard output gets one line of JSON at the end: what it cost."""
+def drain(control: int, raw: str) -> None:
+    """Be the drainer; standard output gets one line of JSON at the end: what it cost."""
     # The terminal's Ctrl-C is for the program; we end when the session says so.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     ask_for_low_latency()
-    control = socket.socket(fileno=int(sys.argv[1]))
-    raw = Path(sys.argv[2])
-    Drainer(control, raw).run()
+    Drainer(socket.socket(fileno=control), Path(raw)).run()
     with contextlib.suppress(OSError):  # nobody reads it when the session was killed
         os.write(1, json.dumps({"cpu_ns": time.process_time_ns()}).encode())
 
 
 if __name__ == "__main__":
-    main()
+    drain(int(sys.argv[1]), sys.argv[2])

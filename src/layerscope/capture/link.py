@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from layerscope.capture.drainer_messages import END
+from layerscope.capture.forked import fork, may_fork
 from layerscope.capture.restarts import Restarts
 from layerscope.model.events import Problem
 from layerscope.rawfile.layout import SEND_RING
@@ -41,6 +42,8 @@ _START = (
     "import os, runpy, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path.insert(0, "
     "sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
+
+_DRAINER = "layerscope.capture.drainer"
 
 Message = dict[str, Any]
 
@@ -102,22 +105,8 @@ class DrainerLink:
             if self._control is not None:
                 self._control.close()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            inherited = (
-                [theirs.fileno()] if self.kept_open is None else [theirs.fileno(), self.kept_open]
-            )
-            command = own_command(
-                "layerscope.capture.drainer", str(theirs.fileno()), self._folder()
-            )
-            log = open_log(self.raw, "drainer")
             try:
-                self._process = subprocess.Popen(
-                    command,
-                    pass_fds=inherited,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    process_group=0,
-                )
+                self._process = self._new_process(theirs.fileno())
             except OSError as error:
                 self._process, self._control = None, None
                 ours.close()
@@ -131,12 +120,32 @@ class DrainerLink:
                 return
             finally:
                 theirs.close()
-                if not isinstance(log, int):
-                    log.close()
             ours.setblocking(False)
             self._control = ours
             self.drainers += 1
             self._unsent = collections.deque(self._everything())
+
+    def _new_process(self, control: int) -> subprocess.Popen[bytes]:
+        """A drainer that listens to this descriptor. OSError where the system has no room for
+        it.
+        """
+        keep = [control] if self.kept_open is None else [control, self.kept_open]
+        words = [_DRAINER, str(control), self._folder()]
+        log = open_log(self.raw, "drainer")
+        try:
+            if may_fork():
+                return fork(words, lambda: _drain(control, self._folder()), keep, log)
+            return subprocess.Popen(
+                own_command(*words),
+                pass_fds=keep,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+            )
+        finally:
+            if not isinstance(log, int):
+                log.close()
 
     def _everything(self) -> list[tuple[Message, int]]:
         """All that a drainer must know, in order."""
@@ -200,6 +209,11 @@ class DrainerLink:
         self._unsent = collections.deque(pair for pair in self._unsent if pair[1] not in done)
         for fd in done:
             os.close(fd)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether there is more for the drainer than it took so far."""
+        return bool(self._unsent)
 
     @property
     def pid(self) -> int:
@@ -327,6 +341,13 @@ class DrainerLink:
         others = [problem for problem in self._problems if problem.code != code]
         problem = Problem("operators", code, what, remedy, lost)
         self._problems[:] = [*others, problem]
+
+
+def _drain(control: int, raw: str) -> None:
+    """Be the drainer."""
+    from layerscope.capture.drainer import drain
+
+    drain(control, raw)
 
 
 def _published(handed: list[tuple[Message, int]]) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import select
 import socket
 import struct
@@ -33,7 +32,8 @@ from layerscope.model.layers import COUNTERS
 from layerscope.rawfile import layout
 
 _PEER = struct.Struct("iII")
-_POLL_MS = 100
+# While somebody waits for an answer or for memory to be passed on, and else.
+_POLL_MS, _QUIET_POLL_MS = 100, 500
 _MESSAGE_BYTES = 65536
 EVERYTHING = "operators, ranges, optimizer steps and loader waits"
 
@@ -64,7 +64,7 @@ class Recorder:
         self._probers = [one.prober(self._use_tsc) for one in adapters() if one.prober]
         self._listener: socket.socket | None = None
         self._receiver: threading.Thread | None = None
-        self._stop_receiver = threading.Event()
+        self._stop_receiver = -1  # an event (eventfd(2)), while it receives
         self._refused: set[int] = set()
 
     def listen(self) -> agent.Settings | None:
@@ -75,7 +75,7 @@ class Recorder:
         if unable:
             self.problems.append(unable)
             return None
-        name = f"layerscope-{os.getuid()}-{secrets.token_hex(8)}"
+        name = f"layerscope-{os.getuid()}-{os.urandom(8).hex()}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             listener.bind("\0" + name)
@@ -109,6 +109,7 @@ class Recorder:
             if self.sampler is not None:
                 self.sampler.begin(pid, start_ns)
             self.link.begin(pid, start_ns)
+            self._stop_receiver = os.eventfd(0)
             receiver = threading.Thread(target=self._receive, daemon=True)
             receiver.start()
             self._receiver = receiver
@@ -125,9 +126,10 @@ class Recorder:
     def end(self, end_ns: int) -> None:
         """The program ended at `end_ns`: let the drainer take the rest, and close the door."""
         self.end_ns = end_ns
-        self._stop_receiver.set()
         if self._receiver is not None:
+            os.eventfd_write(self._stop_receiver, 1)
             self._receiver.join()
+            os.close(self._stop_receiver)
         with surviving(self.problems):
             self.close()
 
@@ -147,19 +149,28 @@ class Recorder:
             return
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
+        poll.register(self._stop_receiver, select.POLLIN)
         while True:
-            stopping = self._stop_receiver.is_set()
-            waiting = poll.poll(0 if stopping else _POLL_MS)
-            if stopping and not waiting:
+            came = [descriptor for descriptor, _ in poll.poll(self._patience_ms())]
+            if came == [self._stop_receiver]:
                 return
             with surviving(self.problems):
-                if waiting:
+                if self._listener.fileno() in came:
                     self._accept(self._listener)
                 self.link.pump()
                 if self.sampler is not None:
                     self.sampler.pump()
                 for prober in self._probers:
                     prober.publish()
+
+    def _patience_ms(self) -> int:
+        """When to look again at what tells nobody that it has something to say."""
+        is_waited_for = (
+            self.link.has_unsent
+            or (self.sampler is not None and self.sampler.has_unsent)
+            or any(prober.is_waited_for for prober in self._probers)
+        )
+        return _POLL_MS if is_waited_for else _QUIET_POLL_MS
 
     def _accept(self, listener: socket.socket) -> None:
         # What arrives may be damaged or no memory at all; the next one must still be taken.

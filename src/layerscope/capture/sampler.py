@@ -179,6 +179,11 @@ class Sampler:
         return True
 
     @property
+    def has_unsent(self) -> bool:
+        """Whether there is more for the sampler than it took so far."""
+        return bool(self._unsent)
+
+    @property
     def pid(self) -> int:
         """Of the process, 0 where there is none."""
         return self._process.pid if self._process is not None else 0

@@ -137,3 +137,35 @@ PAGE_FIELDS = {
     "library": (4096, "<4096s"),
     "command_line": (8192, "<8192s"),
 }
+
+# Offset and type, as `struct` has it.
+RING_FIELDS = {
+    "magic": (0, "<I"),
+    "version": (4, "<I"),
+    "capacity": (8, "<I"),
+    "index": (12, "<I"),
+    "pid": (16, "<i"),
+    "tid": (20, "<i"),
+    "process_start": (24, "<Q"),
+    "published": (64, "<Q"),
+    "lost_full": (72, "<Q"),
+    "lost_deep": (80, "<Q"),
+    "lost_first": (88, "<Q"),
+    "lost_last": (96, "<Q"),
+    "elsewhere": (104, "<Q"),
+    "depth": (112, "<I"),
+    "track": (116, "<I"),
+    "consumed": (128, "<Q"),
+    "closed": (136, "<I"),
+    "open": (512, "<12288s"),
+}
+
+# Offset and type, as `struct` has it.
+NAMES_FIELDS = {
+    "magic": (0, "<I"),
+    "version": (4, "<I"),
+    "segment": (8, "<I"),
+    "capacity": (12, "<I"),
+    "used": (16, "<Q"),
+    "process_start": (24, "<Q"),
+}

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Sequence
@@ -80,7 +79,7 @@ def _first_info(command: list[str]) -> RunInfo:
     return RunInfo(
         schema=SCHEMA_VERSION,
         layerscope=__version__,
-        run_id=secrets.token_hex(8),
+        run_id=os.urandom(8).hex(),
         state="running",
         command=[text(word) for word in mask(command)],
         cwd=text(cwd()),

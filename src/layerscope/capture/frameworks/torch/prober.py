@@ -152,6 +152,11 @@ class TorchProber:
         found = {"onednn_isa": isa, "onednn_max_cpu_isa": one.cap, "onednn_switch": one.switch}
         self.versions |= {name: text for name, text in found.items() if text}
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a process waits for what is being found out."""
+        return bool(self._pages)
+
     def publish(self) -> None:
         """Write what is known into the pages of the processes that asked."""
         self._ask_onednn()
