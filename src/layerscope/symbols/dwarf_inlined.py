@@ -144,6 +144,8 @@ class _Walk:
         tag = declaration.tag
         if tag in _AROUND:
             return True
+        if tag == _INLINED and not self._around:  # in a function without any of the addresses
+            return False
         code = self._unit.code(declaration, at)
         rows = self._rows(code)
         if not rows:
