@@ -168,3 +168,8 @@ def test_a_program_that_hardly_uses_a_cpu_has_its_waits(tmp_path: Path) -> None:
 @once_in_three
 def test_a_wait_that_began_before_it_was_followed_is_there(tmp_path: Path) -> None:
     assert 1.3e9 < slept_ns(tmp_path, 1, 1_500_000_000) < 1.8e9
+
+
+@once_in_three
+def test_the_first_waits_of_a_program_in_c_are_there(tmp_path: Path) -> None:
+    assert 0.98 * 0.9e9 < slept_ns(tmp_path, 10, 90_000_000) < 1.2e9
