@@ -32,7 +32,8 @@
 /* Whoever has the agent hands its area over in the first 20 ms of its CPU time. */
 #define LEAST_CPU_NS 20000000ull
 #define LEAST_AGE_NS 50000000ull
-/* Of one that hardly uses any CPU time: how it waits is then what there is to know. */
+/* Of one that hardly uses any CPU time: how it waits is then what there is to know. The program itself does not wait for
+ * that, where it is no Python. */
 #define WAITING_AGE_NS 100000000ull
 /* Of a thread that is in no table yet: one that shall be gets there before it does anything else. */
 #define LEAST_OF_THREAD_NS 5000000ull
@@ -360,11 +361,29 @@ static void ask_of(sm_process *p) {
             ask(t);
 }
 
+/* The program itself, where it is no Python: hardly any such hands an area over, and its first waits count. */
+static int is_other_program(const sm_process *p) {
+    char path[32], exe[4096];
+    if (p->pid != sm.main_pid)
+        return 0;
+    snprintf(path, sizeof path, "/proc/%d/exe", p->pid);
+    ssize_t length = readlink(path, exe, sizeof exe - 1);
+    if (length <= 0)
+        return 0;
+    exe[length] = 0;
+    const char *slash = strrchr(exe, '/');
+    return !strstr(slash ? slash : exe, "py");
+}
+
 static int is_due(sm_process *p) {
     if (p->has_events || p->uses_timers || p->copied.has_tried || p->end_ns)
         return 0;
     if (p->area)
         return 1;
+    if (sm.now_ns < p->start_ns + LEAST_AGE_NS && is_other_program(p)) {
+        ask_of(p);
+        return 1;
+    }
     if (sm.now_ns < p->start_ns + LEAST_AGE_NS)
         return 0;
     ask_of(p);

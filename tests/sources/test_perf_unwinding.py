@@ -18,6 +18,7 @@ from tests.sources.test_perf_data import stack_names
 
 PERF = shutil.which("perf")
 PATIENCE_S = 120
+INLINED = "static inline __attribute__((always_inline))"
 CALLS = ["main", "outer", "middle", "inner"]
 SOURCE = """
 volatile double sink;
@@ -89,6 +90,26 @@ def test_callers_are_those_that_perf_finds(recorded: Path) -> None:
     perfs = weights(perf_script.read(recorded / "stacks.txt"))
     differing = sum((ours - perfs).values())
     assert differing <= 0.02 * ours.total(), (ours, perfs)
+
+
+@pytest.mark.parametrize("call_graph", ["fp", "dwarf,8192"])
+def test_inlined_functions_are_those_that_perf_finds(recorded: Path, call_graph: str) -> None:
+    assert PERF is not None
+    inlined = SOURCE.replace("__attribute__((noinline, noclone))", INLINED)
+    (recorded / "program.c").write_text(inlined)
+    flags = ["-O2", "-g", "-fno-omit-frame-pointer"]
+    build(recorded / "program", [recorded / "program.c"], *flags)
+    words = ["record", "-q", "-N", "-e", "cpu-clock:u", "-F", "499", "--call-graph", call_graph]
+    run(PERF, *words, "-o", "perf.data", "./program", cwd=recorded)
+
+    ours = weights(perf_data.read(recorded / "perf.data"))
+    assert ours[tuple(CALLS)] >= 0.95 * ours.total()
+    if call_graph == "fp":  # perf script leaves them out there
+        return
+    text = run(PERF, "script", "--inline", "-i", "perf.data", cwd=recorded)
+    (recorded / "stacks.txt").write_text(text)
+    perfs = weights(perf_script.read(recorded / "stacks.txt"))
+    assert sum((ours - perfs).values()) <= 0.02 * ours.total(), (ours, perfs)
 
 
 def test_of_a_program_that_is_not_here_any_more_it_is_said(

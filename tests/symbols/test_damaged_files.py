@@ -25,6 +25,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program(tmp_path_factory.mktemp("whole"), "-O1", "-g", "-Wl,--build-id=sha1", "-gz=none")
 
 
+@pytest.fixture(scope="module", params=[4, 5])
+def inlining(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A program in which the compiler has inlined functions, in this version of DWARF."""
+    folder = tmp_path_factory.mktemp("inlining")
+    return program(folder, "-O2", f"-gdwarf-{request.param}", "-gz=none")
+
+
 @pytest.fixture(scope="module")
 def asked(whole: Path) -> np.ndarray:
     return addresses_in(whole, 60)
@@ -134,6 +141,9 @@ ANYWHERE = st.lists(
 )
 
 
+INLINED = {".debug_info", ".debug_abbrev", ".debug_rnglists", ".debug_ranges", ".debug_str"}
+
+
 def broken(whole: Path, changes: list[tuple[int, bytes]], first: int, end: int, cut: int) -> bytes:
     """The bytes of `whole` with changes between `first` and `end`, and cut."""
     content = bytearray(whole.read_bytes())
@@ -184,6 +194,9 @@ def places(whole: Path) -> dict[str, tuple[int, int]]:
         ".debug_abbrev",
         ".debug_line",
         ".debug_aranges",
+        ".debug_rnglists",
+        ".debug_ranges",
+        ".debug_str",
         ".rela.plt",
     )
     size = whole.stat().st_size
@@ -204,6 +217,30 @@ def test_damage_where_it_hurts(
     assert {".symtab", ".debug_line", ".debug_abbrev", ".debug_aranges"} <= set(parts)
     first, end = parts[data.draw(st.sampled_from(sorted(parts)))]
     ask_broken(shared, tmp_path, broken(whole, data.draw(ANYWHERE), first, end, 0), asked)
+
+
+@QUIET
+@given(data=st.data())
+def test_damage_where_inlined_functions_are(
+    shared: Symbols, inlining: Path, tmp_path: Path, data: st.DataObject
+) -> None:
+    parts = {name: part for name, part in places(inlining).items() if name in INLINED}
+    assert {".debug_info", ".debug_abbrev", ".debug_str"} < set(parts)
+    first, end = parts[data.draw(st.sampled_from(sorted(parts)))]
+    content = broken(inlining, data.draw(ANYWHERE), first, end, 0)
+    ask_broken(shared, tmp_path, content, addresses_in(inlining, 60))
+
+
+@pytest.mark.parametrize("name", [".debug_info", ".debug_abbrev", ".debug_rnglists"])
+def test_sections_that_are_cut(shared: Symbols, inlining: Path, tmp_path: Path, name: str) -> None:
+    """Zeros from somewhere on: entries, declarations and lists end where they should go on."""
+    part = places(inlining).get(name)
+    if part is None:
+        pytest.skip(f"a program of this version has no {name}")
+    first, end = part
+    for at in np.linspace(first, end, 40, endpoint=False, dtype=int).tolist():
+        content = broken(inlining, [(at - first, bytes(end - at))], first, end, 0)
+        ask_broken(shared, tmp_path, content, addresses_in(inlining, 60))
 
 
 @given(st.binary(max_size=300))

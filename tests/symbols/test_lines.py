@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.symbols import Symbols, dwarf_lines
+from layerscope.symbols import Named, Symbols, dwarf_lines
 from tests.symbols.elf_programs import addresses_in, lines, output, program, rows, tool
 
 BUILDS = [
@@ -26,7 +26,15 @@ def found(file: Path, addresses: np.ndarray) -> list[tuple[str | None, int]]:
     with Symbols(None) as symbols:
         named = symbols.native(str(file), b"", addresses)
         assert symbols.problems == []
-        return list(zip(named.file, named.line.tolist(), strict=True))
+    return innermost(named)
+
+
+def innermost(named: Named) -> list[tuple[str | None, int]]:
+    """The file and line of each address, of the innermost function if some are inlined."""
+    places = list(zip(named.file, named.line.tolist(), strict=True))
+    for row, chain in named.inlined.items():
+        places[row] = chain[-1].file, chain[-1].line
+    return places
 
 
 @pytest.mark.parametrize(
@@ -95,7 +103,7 @@ def test_lines_are_the_same_whatever_was_asked_before(tmp_path: Path) -> None:
             symbols.native(str(file), b"", addresses[i : i + 1]) for i in range(len(addresses))
         ]
 
-    assert [(named.file[0], int(named.line[0])) for named in one_by_one] == expected
+    assert [place for named in one_by_one for place in innermost(named)] == expected
 
 
 @pytest.mark.slow

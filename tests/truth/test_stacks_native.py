@@ -106,6 +106,38 @@ def test_a_worker_of_a_stripped_runtime_waits_at_the_barrier_while_its_team_work
     assert 0.3 < seconds["pool"] < 0.9
 
 
+@once_in_three
+def test_inlined_functions_have_their_shares(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler (tried gcc)")
+    program = tmp_path / "inlined"
+    source = ROOT / "tests" / "programs" / "inlined.c"
+    command = [compiler, "-O2", "-g", "-o", str(program), str(source)]
+    subprocess.run(command, check=True, timeout=120)
+
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    done = layerscope("run", "-o", "recording", "--rate", "499", "--", str(program), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    recorded = Recorded(open_run(folder / "recording.layerscope"), 0, done.stdout, done.stderr)
+    rows = recorded.rows(
+        f"{ABOVE} SELECT name, line, sum(weight_ns) AS ns FROM samples JOIN framed USING (stack) "
+        "WHERE kind = 'cpu' AND layer = 'native' GROUP BY ALL"
+    )
+    ns: dict[str, int] = {}
+    lines: dict[str, set[int]] = {}
+    for row in rows:
+        ns[row["name"]] = ns.get(row["name"], 0) + int(row["ns"])
+        lines.setdefault(row["name"], set()).add(row["line"])
+    assert 0.70 < ns["often"] / ns["both"] < 0.80
+    assert 0.20 < ns["seldom"] / ns["both"] < 0.30
+    assert ns["both"] > 0.9 * ns["main"]
+    text = source.read_text().splitlines()
+    assert {"often(x)", "seldom(x)"} == {
+        text[line - 1].rpartition(" ")[2].rstrip(";") for line in lines["both"]
+    }
+
+
 def slept_ns(tmp_path: Path, naps: int, nap_ns: int) -> int:
     """Of a program that sleeps so often for so long and does nothing else, as it is recorded."""
     compiler = shutil.which("gcc")
@@ -136,3 +168,8 @@ def test_a_program_that_hardly_uses_a_cpu_has_its_waits(tmp_path: Path) -> None:
 @once_in_three
 def test_a_wait_that_began_before_it_was_followed_is_there(tmp_path: Path) -> None:
     assert 1.3e9 < slept_ns(tmp_path, 1, 1_500_000_000) < 1.8e9
+
+
+@once_in_three
+def test_the_first_waits_of_a_program_in_c_are_there(tmp_path: Path) -> None:
+    assert 0.98 * 0.9e9 < slept_ns(tmp_path, 10, 90_000_000) < 1.2e9

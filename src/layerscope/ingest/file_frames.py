@@ -25,7 +25,7 @@ from layerscope.ingest.frames import (
 )
 from layerscope.model.sample_tables import CUT, LEFT_OUT
 from layerscope.rawfile import jit_maps, sampler_file
-from layerscope.sources.raw.stacks import SampledFile
+from layerscope.sources.raw.stacks import ObjectFile, SampledFile
 
 # Libraries that a program has made may be gone when it has ended.
 _PASSING = ("/tmp/", "/var/tmp/", "/dev/shm/")
@@ -44,6 +44,8 @@ class FileFrames(Struct):
     # Of those that have names, by their numbers.
     keys: list[int] = field(default_factory=list)
     meanings: list[Meaning] = field(default_factory=list)
+    # By number of a frame the keys of the functions that are inlined there, from the outside in.
+    inlined: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, rows: np.ndarray) -> None:
         """Take in new frames of the file, in the order of their numbers."""
@@ -67,14 +69,16 @@ class FileFrames(Struct):
             keys[python] = self._python(rows["of"][python], rows["address"][python])
         for mine in _alike(rows, np.flatnonzero(~is_python)):
             first = rows[mine[0]]
-            keys[mine] = self._named(int(first["kind"]), int(first["of"]), rows["address"][mine])
+            kind, of, addresses = int(first["kind"]), int(first["of"]), rows["address"][mine]
+            if kind == sampler_file.NATIVE:
+                keys[mine] = self._native(of, addresses, len(self.keys) + mine)
+            else:
+                keys[mine] = self._named(kind, of, addresses)
         self.keys += keys.tolist()
         self.meanings += [self.frames.meaning_of(key) for key in keys.tolist()]
 
     def _named(self, kind: int, of: int, addresses: np.ndarray) -> list[int]:
-        """Keys of new frames of one object, code or process."""
-        if kind == sampler_file.NATIVE:
-            return self._native(of, addresses)
+        """Keys of new frames of one code or process, or of the kernel."""
         if kind == sampler_file.JIT:
             pid = int(self.file.processes[of]["pid"]) if of in self.file.processes else 0
             return self.frames.jit(
@@ -105,36 +109,38 @@ class FileFrames(Struct):
             for name in found.name
         ]
 
-    def _native(self, of: int, addresses: np.ndarray) -> list[int]:
+    def _native(self, of: int, addresses: np.ndarray, numbers: np.ndarray) -> list[int]:
+        """Keys of new frames of an object, which have these numbers."""
         known = self.file.objects[of]
-        unnamed = Path(known.path).name or known.path
-        unnamed = unnamed if unnamed.startswith("[") else f"[{unnamed}]"
         found = self.frames.symbols.native(known.path, known.build_id, addresses, known.mtime_ns)
-        build_id = known.build_id.hex() or None
-        keys = []
-        for text, short, file, line, address in zip(
-            found.name,
-            found.short,
-            found.file,
-            found.line.tolist(),
-            addresses.tolist(),
-            strict=True,
-        ):
-            name = short or unnamed
-            keys.append(
-                self.frames.once(
-                    NATIVE,
-                    name,
-                    known.path,
-                    file,
-                    line if line >= 0 else None,
-                    text if text != name else None,
-                    known.path,
-                    build_id,
-                    address,
-                )
-            )
-        return keys
+        asked = addresses.tolist()
+        for row, chain in found.inlined.items():
+            inside = []
+            for frame in chain:
+                key = self._in_object(known, asked[row], *frame)
+                inside.append(key)
+            number = int(numbers[row])
+            self.inlined[number] = inside
+        lines = found.line.tolist()
+        frames = zip(asked, found.name, found.short, found.file, lines, strict=True)
+        return [self._in_object(known, *frame) for frame in frames]
+
+    def _in_object(
+        self, known: ObjectFile, address: int, text: str, short: str, file: str | None, line: int
+    ) -> int:
+        unnamed = Path(known.path).name or known.path
+        name = short or (unnamed if unnamed.startswith("[") else f"[{unnamed}]")
+        return self.frames.once(
+            NATIVE,
+            name,
+            known.path,
+            file,
+            line if line >= 0 else None,
+            text if text != name else None,
+            known.path,
+            known.build_id.hex() or None,
+            address,
+        )
 
     def _python(self, of: np.ndarray, addresses: np.ndarray) -> list[int]:
         """Keys of new frames of Python, which are of these code objects."""

@@ -112,6 +112,7 @@ class Sampled(SampleSource):
     def _push(self, rows: np.ndarray) -> None:
         tree, unnamed = self.stacks.fusion.sampled, self.stacks.frames.kernel
         keys, meanings, push = self._frames.keys, self._frames.meanings, self.stacks.push
+        inlined, meaning_of = self._frames.inlined, self.stacks.frames.meaning_of
         stack_of = self._stack_of
         for parent, frame in zip(rows["parent"].tolist(), rows["frame"].tolist(), strict=True):
             around = stack_of[parent] if parent != sampler_file.NONE else NONE
@@ -121,6 +122,9 @@ class Sampled(SampleSource):
             if not is_repeated:
                 meaning = meanings[frame]
                 around = push(around, key, meaning.is_outer, meaning.evidence)
+                for inside in inlined.get(frame, ()):
+                    meaning = meaning_of(inside)
+                    around = push(around, inside, meaning.is_outer, meaning.evidence)
             stack_of.append(around)
 
     # -- whose -------------------------------------------------------------------------------------
@@ -262,6 +266,7 @@ class Sampled(SampleSource):
         return track_of_waker[inverse]
 
     def _waker(self, thread: int, process: IngestedProcess) -> int:
+        """The key of the track of a thread that ended a wait; NONE where nobody knows."""
         row = self.file.threads.get(thread)
         if (
             row is None

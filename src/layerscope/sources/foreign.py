@@ -199,6 +199,7 @@ def _track(number: int, track: ImportedTrack, start_ns: int) -> SourceTrack:
 
 
 def _readings(content: Imported) -> list[tuple[int, int, int, int]]:
+    """What the clocks said at once, if the file tells it."""
     realtime_ns = content.realtime_ns
     if realtime_ns is None:
         return []

@@ -183,6 +183,7 @@ def read_trace(path: Path, clock: Conversion) -> KinetoTrace:
 
 
 def _file(path: Path) -> _File:
+    """What a file has, packed or not."""
     try:
         content = path.read_bytes()
         if content.startswith(b"\x1f\x8b"):

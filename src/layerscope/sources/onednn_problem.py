@@ -289,6 +289,7 @@ def _sizes(kind: str, problem: str) -> _Sizes | None:
 
 
 def _named_sizes(problem: str) -> dict[str, int]:
+    """The sizes in a problem by their names."""
     sizes = {}
     for name, digits in _NUMBER.findall(problem):
         sizes[name] = int(digits)

@@ -171,6 +171,7 @@ class _Lines:
             self.calls.note(text, count)
 
     def _reject(self, lines: list[str]) -> None:
+        """Count lines that cannot be read, and keep the first."""
         self.rejected += len(lines)
         if lines and not self.example:
             self.example = lines[0]

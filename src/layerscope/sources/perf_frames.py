@@ -85,10 +85,10 @@ def stacks(
         ending & 7,
     )
     named = _Named(file, threads, zero_s)
-    numbers = named.numbers(found)
+    numbers, place = named.inlined.split(named.numbers(found))
     tree = StackTree()
     # From the outside in, and no two frames of the kernel behind each other that nobody knows.
-    numbers, stack = numbers[::-1], found.stack[::-1]
+    numbers, stack = numbers[::-1], found.stack[place][::-1]
     is_again = np.zeros(len(numbers), np.bool_)
     is_again[1:] = (
         (numbers[1:] == named.kernel) & (numbers[:-1] == named.kernel) & (stack[1:] == stack[:-1])
@@ -154,6 +154,34 @@ def _sides(
 
 
 @dataclass(slots=True)
+class _InlinedNumbers:
+    """Numbers of frames with inlined functions, below 0: each stands for several frames, the
+    innermost first.
+    """
+
+    chains: list[list[int]] = field(default_factory=list)
+
+    def add(self, chain: list[int]) -> int:
+        """The number of such frames."""
+        self.chains.append(chain)
+        return -len(self.chains)
+
+    def split(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The frames that numbers stand for, and the place of the number that each comes from."""
+        is_many = np.flatnonzero(numbers < 0)
+        many = numbers[is_many].tolist()
+        chains = [self.chains[-1 - number] for number in many]
+        lengths = np.ones(len(numbers), np.int64)
+        lengths[is_many] = list(map(len, chains))
+        rows = np.arange(len(numbers))
+        place = np.repeat(rows, lengths)
+        frames = numbers[place]
+        inside = [frame for chain in chains for frame in chain]
+        frames[frames < 0] = inside
+        return frames, place
+
+
+@dataclass(slots=True)
 class _Named:
     """The frames of the addresses in a file."""
 
@@ -161,6 +189,7 @@ class _Named:
     threads: Threads
     zero_s: float
     frames: FrameColumns = field(default_factory=FrameColumns)
+    inlined: _InlinedNumbers = field(default_factory=_InlinedNumbers)
     kernel: int = 0
     _is_here: bool = False
     _symbols: Symbols | None = None
@@ -200,24 +229,33 @@ class _Named:
         offsets, row = np.unique(offset, return_inverse=True)
         path = here(object_)
         address = _as_symbols_count(path, offsets) if path else offsets
-        texts, lines = [""] * len(offsets), [-1] * len(offsets)
-        files: list[str | None] = [None] * len(offsets)
-        if path:
-            told = self.symbols.native(path, bytes.fromhex(object_.build_id), address)
-            texts, files, lines = list(told.name), list(told.file), told.line.tolist()
-        numbers = [
-            self.frames.add(
-                "native",
-                text or unnamed(object_.path),
-                file=source,
-                line=line if line >= 0 else None,
-                object=object_.path,
-                build_id=object_.build_id or None,
-                address=place,
-            )
-            for text, source, line, place in zip(texts, files, lines, _signed(address), strict=True)
-        ]
+        signed = _signed(address)
+        if not path:
+            numbers = [self._in_object(object_, at, "", None, -1) for at in signed]
+            return np.array(numbers, np.int64)[row]
+        build_id = bytes.fromhex(object_.build_id)
+        found = self.symbols.native(path, build_id, address)
+        lines = found.line.tolist()
+        frames = zip(signed, found.name, found.file, lines, strict=True)
+        numbers = [self._in_object(object_, *frame) for frame in frames]
+        for place, chain in found.inlined.items():
+            at = int(address[place])
+            inside = [self._in_object(object_, at, one.name, one.file, one.line) for one in chain]
+            numbers[place] = self.inlined.add([*reversed(inside), numbers[place]])
         return np.array(numbers, np.int64)[row]
+
+    def _in_object(
+        self, object_: Object, address: int, name: str, file: str | None, line: int
+    ) -> int:
+        return self.frames.add(
+            "native",
+            name or unnamed(object_.path),
+            file=file,
+            line=line if line >= 0 else None,
+            object=object_.path,
+            build_id=object_.build_id or None,
+            address=address,
+        )
 
     def _jit(self, space: AddressSpace, address: np.ndarray, is_mapped: np.ndarray) -> np.ndarray:
         """Frames of code that lies in no file; what made it may have told its names in

@@ -193,6 +193,7 @@ class Threads:
             space.put(mapping)
 
     def _open_space(self, pid: int, now_ns: int) -> AddressSpace:
+        """What a process has mapped, from now on."""
         process = self._process[pid]
         space = AddressSpace(pid, process, now_ns)
         self._space[pid] = space

@@ -75,6 +75,13 @@ def value(cursor: Cursor, form: int, texts: Texts) -> Value:
     raise Damaged(f"DWARF has the unknown form {form:#x}")
 
 
+def fixed_size(form: int, offset_bytes: int) -> int:
+    """How many bytes a value of this form has; -1: it depends on the value."""
+    if form in ELSEWHERE or form in _OFFSETS:
+        return offset_bytes
+    return 0 if is_implicit(form) else _SIZES.get(form, -1)
+
+
 def is_implicit(form: int) -> bool:
     """Whether the value stands where the attribute is declared."""
     return form == _IMPLICIT

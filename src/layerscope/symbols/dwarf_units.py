@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from layerscope.symbols.cursor import Cursor
+from layerscope.symbols.debug_sections import DebugSections
 from layerscope.symbols.dwarf_forms import ADDRESS, CONSTANTS, Texts, is_implicit, value
 from layerscope.symbols.elf_file import Damaged
 
@@ -37,6 +39,14 @@ class Unit:
     folder: bytes
     low: int
     high: int
+
+
+class UnitHead(NamedTuple):
+    """The head of a unit: `end` of it; `abbreviations`, where its entries are declared."""
+
+    version: int
+    end: int
+    abbreviations: int
 
 
 def ranges(data: bytes) -> NDArray[np.void]:
@@ -67,27 +77,26 @@ def ranges(data: bytes) -> NDArray[np.void]:
     return joined[np.argsort(joined["start"], kind="stable")]
 
 
-def unit_places(lengths: Texts, size: int, most: int) -> list[int]:
-    """Where the first `most` units of `.debug_info` begin. `lengths` reads 12 bytes of that
-    section.
-    """
+def unit_places(sections: DebugSections, most: int) -> list[int]:
+    """Where the first `most` units of `.debug_info` begin."""
     found: list[int] = []
     at = 0
     with contextlib.suppress(Damaged):
+        size = sections.size(".debug_info")
         while at + 12 <= size and len(found) < most:
             found.append(at)
-            cursor = Cursor(lengths(".debug_info", at))
+            cursor = Cursor(sections.some(".debug_info", at, 12))
             length = cursor.length()
             at += cursor.at + length
     return found
 
 
 def unit(info: bytes, abbreviations: bytes, texts: Texts) -> Unit | None:
-    """The unit at the beginning of `info`; None where it has no lines. `abbreviations`: see
-    `abbreviations_of`.
+    """The unit at the beginning of `info`; None where it has no lines. `abbreviations`: those
+    that its head names.
     """
     cursor = Cursor(info)
-    _header(cursor)
+    head(cursor)
     code = cursor.uleb()
     found: dict[int, tuple[int, int | bytes | None]] = {}
     for attribute, form, implicit in _declaration(Cursor(abbreviations), code):
@@ -112,28 +121,23 @@ def unit(info: bytes, abbreviations: bytes, texts: Texts) -> Unit | None:
     return Unit(lines, folder if isinstance(folder, bytes) else b"", low, high)
 
 
-def abbreviations_of(info: bytes) -> int:
-    """The place in `.debug_abbrev` where the entries of the unit at the beginning of `info` are
-    declared.
-    """
-    return _header(Cursor(info))
-
-
-def _header(cursor: Cursor) -> int:
-    cursor.length()
+def head(cursor: Cursor) -> UnitHead:
+    """What stands before the entries of the unit at the cursor, and the cursor behind it."""
+    length = cursor.length()
+    end = cursor.at + length
     version = cursor.number(2)
     if not 2 <= version <= 5:
         raise Damaged(f"DWARF {version}")
     if version < 5:
         abbreviations = cursor.offset()
         cursor.take(1)
-        return abbreviations
+        return UnitHead(version, end, abbreviations)
     kind = cursor.number(1)
     cursor.take(1)
     abbreviations = cursor.offset()
     if kind in (_SKELETON, _SPLIT):
         cursor.take(8)
-    return abbreviations
+    return UnitHead(version, end, abbreviations)
 
 
 def _declaration(cursor: Cursor, code: int) -> list[tuple[int, int, int]]:

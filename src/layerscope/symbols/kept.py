@@ -70,6 +70,7 @@ class Kept:
         return found
 
     def _file(self, key: str) -> Path:
+        """Where the table with this key is."""
         assert self._folder is not None
         return self._folder / f"{key}-{_VERSION}.npy"
 

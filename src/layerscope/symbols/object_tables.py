@@ -14,10 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.symbols import line_program, separate, symbol_table
-from layerscope.symbols.dwarf_lines import Lines
+from layerscope.symbols import inlined_frames, line_program, separate, symbol_table
+from layerscope.symbols.dwarf_inlined import InlinedCalls
+from layerscope.symbols.dwarf_lines import FoundLines, Lines, no_lines
 from layerscope.symbols.elf_file import DYNSYM, SYMTAB, Content, Damaged, Elf, build_id, opened
 from layerscope.symbols.kept import LINES_LEAST, SYMBOLS_LEAST, Kept
+from layerscope.symbols.known_addresses import InlinedFrames
 from layerscope.symbols.plt import Stubs
 from layerscope.symbols.symbol_table import SymbolTable
 from layerscope.symbols.unwind_starts import names_by_start
@@ -33,6 +35,7 @@ class FoundInObject(NamedTuple):
     files: list[str | None]
     lines: NDArray[np.int32]
     is_limited: NDArray[np.bool_]
+    inlined: InlinedFrames
     beside: list[Path]
 
 
@@ -46,6 +49,7 @@ class ObjectTables:
     _of_lines: Lines | None = None
     _debug: Path | None = None
     _has_looked: bool = False
+    _has_left_out: bool = False
     _rows: dict[str, NDArray[np.void]] = field(default_factory=dict)
 
     def find(self, descriptor: int, kept: Kept, addresses: NDArray[np.uint64]) -> FoundInObject:
@@ -54,15 +58,14 @@ class ObjectTables:
         """
         elf = Elf(Content(descriptor))
         names = self._names(elf, kept, addresses)
-        lines = self._lines(elf, kept, addresses)
-        return FoundInObject(names, *lines, separate.places(self.path, elf, self.build_id))
+        lines, inlined = self._lines(elf, kept, addresses)
+        beside = separate.places(self.path, elf, self.build_id)
+        return FoundInObject(names, lines.files, lines.lines, lines.is_limited, inlined, beside)
 
     @property
     def has_left_out(self) -> bool:
-        """Whether a limit has left lines out."""
-        if self._of_lines is None:
-            return False
-        return self._of_lines.left_out > 0
+        """Whether a limit has left lines or inlined functions out."""
+        return self._has_left_out
 
     def _names(self, elf: Elf, kept: Kept, addresses: NDArray[np.uint64]) -> list[str]:
         result = [""] * len(addresses)
@@ -88,13 +91,12 @@ class ObjectTables:
 
     def _lines(
         self, elf: Elf, kept: Kept, addresses: NDArray[np.uint64]
-    ) -> tuple[list[str | None], NDArray[np.int32], NDArray[np.bool_]]:
-        count = len(addresses)
+    ) -> tuple[FoundLines, InlinedFrames]:
         with contextlib.ExitStack() as stack:
             if not Lines.are_in(elf):
                 beside = self._beside(elf, stack)
                 if beside is None or not Lines.are_in(beside):
-                    return [None] * count, np.full(count, -1, np.int32), np.zeros(count, bool)
+                    return no_lines(len(addresses)), {}
                 elf = beside
             if self._of_lines is None:
                 self._of_lines = Lines(elf)
@@ -104,7 +106,11 @@ class ObjectTables:
                     f"{self.key}-lines-{place}", make, line_program.is_sound, LINES_LEAST
                 )
 
-            return self._of_lines.find(elf, addresses, keep)
+            found = self._of_lines.find(elf, addresses, keep)
+            calls = InlinedCalls(self._of_lines.sections)
+            inlined = inlined_frames.split(addresses, found, self._of_lines, calls)
+            self._has_left_out |= self._of_lines.left_out > 0 or calls.has_left_out
+            return found, inlined
 
     def _tables(self, elf: Elf, kept: Kept, stack: contextlib.ExitStack) -> Iterator[SymbolTable]:
         """Tables of symbols, the best first."""
@@ -133,6 +139,7 @@ class ObjectTables:
     def _rows_of(
         self, which: str, kept: Kept, place: str, make: symbol_table.Make
     ) -> NDArray[np.void]:
+        """The rows of a table, made or found in the cache once."""
         if which not in self._rows:
             self._rows[which] = kept.rows(
                 f"{self.key}-{which}-{place}", make, symbol_table.is_sound, SYMBOLS_LEAST

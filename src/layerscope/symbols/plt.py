@@ -74,6 +74,7 @@ class Stubs:
         return ""
 
     def _entries(self, name: str) -> NDArray[np.void]:
+        """The relocations in a section."""
         if name not in self._relocations:
             section = self._elf.section(name)
             content = (

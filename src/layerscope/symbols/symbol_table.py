@@ -83,6 +83,7 @@ class SymbolTable:
             ranks[text] = int(alias["rank"])
 
         def preference(text: str) -> _Preference:
+            """The least is the best name."""
             is_empty = text == ""
             underscores = _underscores(text)
             return is_empty, ranks[text], underscores, len(text), text

@@ -21,7 +21,7 @@ from layerscope.model.layers import STACKS
 from layerscope.symbols import perf_map as perf_maps
 from layerscope.symbols.elf_file import VDSO, Damaged, build_id, opened, vdso
 from layerscope.symbols.kept import Kept
-from layerscope.symbols.known_addresses import KnownAddresses, Named
+from layerscope.symbols.known_addresses import InlinedFrames, KnownAddresses, Named
 from layerscope.symbols.objects import ElfObject, Identity, identity
 from layerscope.symbols.short_names import printed, short
 
@@ -141,7 +141,8 @@ class Symbols:
             return remembered.named(rows)
         found = known.tables.find(descriptor, self._kept, addresses[is_new])
         names = self._demangled(found.names)
-        new = Named(names, list(map(short, names)), found.files, found.lines)
+        inlined = self._demangled_frames(found.inlined)
+        new = Named(names, list(map(short, names)), found.files, found.lines, inlined)
         # Where the known rows and the new ones lie when they are put one behind the other.
         place = np.cumsum(np.where(is_new, 0, 1)) - 1
         place[is_new] = np.count_nonzero(~is_new) + np.arange(len(names))
@@ -244,6 +245,18 @@ class Symbols:
             for new, old in zip(found, names, strict=True)
         ]
 
+    def _demangled_frames(self, inlined: InlinedFrames) -> InlinedFrames:
+        linked = list({frame.name: None for chain in inlined.values() for frame in chain})
+        names = dict(zip(linked, self._demangled(linked), strict=True))
+        shorter = {name: short(name) for name in names.values()}
+        return {
+            row: tuple(
+                frame._replace(name=names[frame.name], short=shorter[names[frame.name]])
+                for frame in chain
+            )
+            for row, chain in inlined.items()
+        }
+
     def _tell_left_out(self, path: str) -> None:
         what = f"{os.path.basename(path)} has more debugging information than is read"
         self._tell(
@@ -251,7 +264,7 @@ class Symbols:
             path,
             what,
             "build with -g1, or record less at a time",
-            "some lines of its sources",
+            "some lines of its sources and inlined functions",
         )
 
     def _tell(self, code: str, about: str, what: str, remedy: str, lost: str = _NAMES) -> None:
@@ -283,6 +296,7 @@ def _joined(one: Named, other: Named) -> Named:
         one.short + other.short,
         one.file + other.file,
         np.concatenate([one.line, other.line]),
+        {**one.inlined, **{len(one.name) + row: chain for row, chain in other.inlined.items()}},
     )
 
 
@@ -293,4 +307,6 @@ def _taken(found: Named, rows: NDArray[np.int64]) -> Named:
     short_names = [found.short[row] for row in at]
     files = [found.file[row] for row in at]
     lines = found.line[rows]
-    return Named(names, short_names, files, lines)
+    known = found.inlined
+    inlined = {place: known[row] for place, row in enumerate(at) if row in known} if known else {}
+    return Named(names, short_names, files, lines, inlined)

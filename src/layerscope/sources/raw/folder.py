@@ -65,6 +65,7 @@ class RawFolder:
         return new
 
     def _add(self, path: Path) -> RawProcess:
+        """A process whose raw files are new."""
         process = RawProcess(path, self.rank, self.shift_ns)
         self._processes[path] = process
         return process

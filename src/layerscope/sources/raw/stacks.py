@@ -230,6 +230,7 @@ class SampledFile:
         return self._before
 
     def _earlier_code(self, code: Code, known_as: int) -> Code:
+        """A code object as the sampler before this one knew it."""
         before = self._predecessor()
         row = self.processes.get(code.process)
         if before is None or row is None:

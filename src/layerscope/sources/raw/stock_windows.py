@@ -73,6 +73,7 @@ class StockWindows:
                 self.error = fields.get("error", "")
 
     def _read_traces(self, folder: Path) -> None:
+        """Read the traces of all windows."""
         clock = Conversion()
         for window in self.windows:
             for run_ns, realtime_ns in (window["opened"], window["closed"]):
