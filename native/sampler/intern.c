@@ -85,6 +85,26 @@ static slot *enter(table *t, uint64_t a, uint64_t b, int *is_new) {
     return s;
 }
 
+/* The stack before this one, from the outside in: most of it comes again, and a table is looked up all over memory,
+ * which others have used meanwhile. One for each of some outermost frames, as threads take turns. */
+#define PATHS 4u
+#define PATH_LENGTH 256u
+typedef struct {
+    uint32_t parent, frame, next; /* next: its number and one, 0: free */
+} step;
+static step paths[PATHS][PATH_LENGTH];
+static uint32_t path, length; /* of the stack that grows */
+
+/* The place of what grows from `parent` in the stack before; NULL: it is too long. */
+static step *step_at(uint32_t parent, uint32_t frame) {
+    if (parent == LT_NONE) {
+        path = frame % PATHS;
+        length = 0;
+    }
+    int goes_on = !length || paths[path][length - 1].next == parent + 1;
+    return goes_on && length < PATH_LENGTH ? &paths[path][length++] : NULL;
+}
+
 static void leave(table *t, slot *s) {
     memset(s, 0, sizeof *s); /* the last one that was entered: nothing lies behind it */
     t->used--;
@@ -118,7 +138,7 @@ static int keep_depth(uint32_t stack, uint16_t depth) {
     return 0;
 }
 
-uint32_t sm_stack(uint32_t parent, uint32_t frame) {
+static uint32_t look_up(uint32_t parent, uint32_t frame) {
     int is_new;
     slot *s = enter(&stacks, parent, frame, &is_new);
     if (!s)
@@ -133,6 +153,16 @@ uint32_t sm_stack(uint32_t parent, uint32_t frame) {
         *row = (lt_stack){s->number, parent, frame, depth};
     }
     return s->number;
+}
+
+uint32_t sm_stack(uint32_t parent, uint32_t frame) {
+    step *at = step_at(parent, frame);
+    if (at && at->next && at->parent == parent && at->frame == frame)
+        return at->next - 1;
+    uint32_t number = look_up(parent, frame);
+    if (at && number != LT_NONE)
+        *at = (step){parent, frame, number + 1};
+    return number;
 }
 
 static uint64_t hash(uint64_t h, const void *data, size_t bytes) {
