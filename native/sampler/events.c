@@ -78,7 +78,7 @@ static void say_missed(const sm_thread *t, int failed) {
 
 /* A thread ticks several times in its first period, until its first sample is taken: else of one that is over by then
  * none of its time would have a stack. By chance, so that threads that do the same are not seen at the same place. */
-static uint64_t first_period(void) {
+uint64_t sm_events_first_period(void) {
     static uint64_t state = 1;
     uint64_t least_ns = sm.period_ns / FIRST_TICKS > LEAST_PERIOD_NS ? sm.period_ns / FIRST_TICKS : LEAST_PERIOD_NS;
     state = state * 6364136223846793005ull + 1442695040888963407ull;
@@ -88,7 +88,7 @@ static uint64_t first_period(void) {
 void sm_events_open(sm_thread *t) {
     t->sampled.has_first_period = 1;
     for (int i = 0; i < SM_EVENTS; i++) {
-        t->events[i] = open_event(t->tid, sm_events_config(i), i == SM_CPU ? first_period() : sm_events_period(i));
+        t->events[i] = open_event(t->tid, sm_events_config(i), i == SM_CPU ? sm_events_first_period() : sm_events_period(i));
         if (t->events[i] >= 0)
             continue;
         if (i == SM_CPU)

@@ -49,19 +49,29 @@ struct sm_kernel_tick {
 /* To start and stop the clock at a switch costs about 2 us: up to so many in a second are 1 % of a CPU. */
 static sm_rate_limit limit = {.most = 4000};
 
-/* The clock of a thread in the kernel, on one CPU; inherited by all that it begins. 0, or minus an errno. */
-int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
+static int open_clock(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t period_ns, int is_inherited) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_CPU_CLOCK};
-    a.sample_period = sm.period_ns;
+    a.sample_period = period_ns;
     a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_CALLCHAIN
                   | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
-    a.inherit = a.sample_id_all = a.use_clockid = 1;
+    a.inherit = is_inherited != 0;
+    a.sample_id_all = a.use_clockid = 1;
     a.exclude_user = a.exclude_hv = a.exclude_callchain_user = 1;
     a.clockid = CLOCK_MONOTONIC;
     a.wakeup_events = 1; /* frames of Python are read at once, or they are others */
     a.sample_stack_user = stack_bytes;
     a.sample_regs_user = SM_USER_REGISTERS;
     return sm_perf_event_open(&a, tid, cpu);
+}
+
+/* The clock of a thread in the kernel, on one CPU; inherited by all that it begins. A descriptor, or minus an errno. */
+int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
+    return open_clock(tid, cpu, stack_bytes, sm.period_ns, 1);
+}
+
+/* Another one of this thread alone. */
+int sm_kernel_open_first(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t period_ns) {
+    return open_clock(tid, cpu, stack_bytes, period_ns, 0);
 }
 
 int sm_kernel_keep(int fd) {

@@ -5,6 +5,7 @@
 #include "joined_stacks.h"
 
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes);
+int sm_kernel_open_first(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t period_ns);
 int sm_kernel_keep(int fd);
 void sm_kernel_new_rate(void);
 void sm_kernel_switched(void);

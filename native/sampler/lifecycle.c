@@ -7,6 +7,7 @@
 #include "copied_stacks.h"
 #include "cpu_time.h"
 #include "events.h"
+#include "first_ticks.h"
 #include "jit_code.h"
 #include "joined_stacks.h"
 #include "process_accounts.h"
@@ -100,6 +101,7 @@ static void finish_thread(sm_thread *t) {
         sm_tell_held(t);
     }
     sm_events_close(t);
+    sm_first_ticks_close(t);
     sm_copies_end(t);
     sm_look_end(t);
     sm_recent_free(t);

@@ -15,6 +15,7 @@
 #include "copied_stacks.h"
 #include "cpu_time.h"
 #include "events.h"
+#include "first_ticks.h"
 #include "handover.h"
 #include "joined_stacks.h"
 #include "kernel_records.h"
@@ -121,6 +122,7 @@ static void round_of(int is_last, int epoll_fd) {
     if (!is_last) {
         sm_wakeups_tick();
         sm_kernel_tick();
+        sm_first_ticks_tick();
         sm_waits_tick();
         sm_process_accounts_tick();
     }

@@ -109,11 +109,23 @@ static int add(ring *r, int32_t tid, int cpu, int is_task) {
     return share(r, sm_perf_event_open(&a, tid, cpu), pages);
 }
 
+static uint32_t kernel_stack_bytes(void) {
+    return geteuid() ? KERNEL_STACK_BYTES : ROOT_KERNEL_STACK_BYTES;
+}
+
 static int add_kernel(ring *r, int32_t tid, int cpu) {
-    int is_root = !geteuid();
-    int fd = sm_kernel_open(tid, cpu, is_root ? ROOT_KERNEL_STACK_BYTES : KERNEL_STACK_BYTES);
-    int failed = share(r, fd, is_root ? ROOT_KERNEL_PAGES : KERNEL_PAGES);
+    int fd = sm_kernel_open(tid, cpu, kernel_stack_bytes());
+    int failed = share(r, fd, geteuid() ? KERNEL_PAGES : ROOT_KERNEL_PAGES);
     return failed ? failed : sm_kernel_keep(fd);
+}
+
+int sm_rings_add_clock(int32_t tid, uint32_t place, uint64_t period_ns) {
+    ring *r = &rings[EACH * place + KERNEL];
+    if (r->fd < 0)
+        return -ENODEV;
+    int fd = sm_kernel_open_first(tid, sm_cpu(place), kernel_stack_bytes(), period_ns);
+    int failed = share(r, fd, 0);
+    return failed ? failed : fd;
 }
 
 int sm_rings_add(int32_t tid) {

@@ -7,6 +7,8 @@
 int sm_rings_open(void);
 /* From now on the kernel tells of this thread and of all that it begins. 0, or minus an errno. */
 int sm_rings_add(int32_t tid);
+/* A clock of this thread alone, in the kernel and on one CPU, that is to be closed: a descriptor, or minus an errno. */
+int sm_rings_add_clock(int32_t tid, uint32_t place, uint64_t period_ns);
 uint32_t sm_rings_full(void);
 void sm_rings_take(void (*apply)(const void *record), uint64_t until_ns);
 void sm_rings_poll(int epoll_fd);

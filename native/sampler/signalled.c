@@ -10,6 +10,7 @@
 #include "copied_stacks.h"
 #include "cpu_time.h"
 #include "events.h"
+#include "first_ticks.h"
 #include "output.h"
 #include "procfs.h"
 #include "recording.h"
@@ -69,6 +70,7 @@ static void begin_late(sm_thread *t) {
     uint64_t none;
     sm_copies_end(t);
     sm_events_open(t);
+    sm_first_ticks_open(t);
     t->time.base_ns = sm_ran_ns(t->process->pid, t->tid, &none, &none);
     t->sampled.lost_before = sm_lost_samples(t);
     if (!t->since_birth || t->time.base_ns >= sm.period_ns)

@@ -39,6 +39,7 @@ struct sm_thread {
     int is_told;            /* the file has this row as it is */
     int since_birth;        /* we were told when it began */
     int events[SM_EVENTS];  /* events.c: descriptors, -1: none */
+    int *first_ticks;       /* first_ticks.c: descriptors, one for each CPU; NULL: none */
     int wait_fd;            /* wait_stacks.c: of /proc/PID/task/TID/syscall, -1: not open */
     uint64_t no_python_ns;  /* python_stacks.c: when it had no state of Python */
     struct sm_held *held;   /* thinning.c */
