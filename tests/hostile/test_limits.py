@@ -58,7 +58,8 @@ def test_a_user_who_may_have_few_processes(public: Case) -> None:
     public.trained(outcome)
     run = open_run(public.recording)
     (hypot,) = ask(run, f"SELECT count(*) AS n FROM spans WHERE name = '{HYPOT}'")
-    assert hypot["n"] == STEPS or "no thread of its own" in public.stderr
+    refused = ("no thread of its own", "Resource temporarily unavailable")
+    assert hypot["n"] == STEPS or any(words in public.stderr for words in refused)
     assert hypot["n"] in (0, STEPS)
 
 
