@@ -17,7 +17,7 @@ from tests.recorded import ROOT
 
 NATIVE = "layerscope/native/"
 # The smaller ones of the native parts, and what all are compiled with.
-PARTS = ("preload", "tables", "frameworks", "include")
+PARTS = ("preload", "chunks", "draining", "tables", "frameworks", "include")
 pytestmark = pytest.mark.slow
 
 

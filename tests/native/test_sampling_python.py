@@ -406,7 +406,7 @@ def test_frames_at_any_moment(python: str, native_agent: Path, tmp_path: Path) -
     process = subprocess.Popen(
         [python, "-I", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    ticker = Ticker(door, lambda: [process.pid], 5000)
+    ticker = Ticker(door, lambda: [process.pid], 2000)
     _, stderr = process.communicate(timeout=TIMEOUT_S)
     ticker.close()
     door.close()

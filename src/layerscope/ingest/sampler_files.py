@@ -123,8 +123,10 @@ class Sampled(SampleSource):
                 meaning = meanings[frame]
                 around = push(around, key, meaning.is_outer, meaning.evidence)
                 for inside in inlined.get(frame, ()):
+                    # A helper that a compiler has inlined into `take_gil` is no work of its own.
                     meaning = meaning_of(inside)
-                    around = push(around, inside, meaning.is_outer, meaning.evidence)
+                    told = meaning.evidence & ~waiting.WORK
+                    around = push(around, inside, meaning.is_outer, told)
             stack_of.append(around)
 
     # -- whose -------------------------------------------------------------------------------------

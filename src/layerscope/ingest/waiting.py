@@ -69,7 +69,7 @@ _PYTHON_JOIN = re.compile(r"^Thread\.join$|(^|\.)_wait_for_tstate_lock$")
 _IS_NO_WORK = re.compile(
     r"^(\[(lib(c|pthread)|ld-linux)[-.]|_*clone3?$|start_thread$|_*pthread_|_*futex|syscall$|_*lll_|sem_|__new_sem|"
     r"__internal_|do_wait$|std::(condition_variable|mutex|unique_lock|__)|__gthread|thread_start$|execute_native_thread|"
-    r"_*epoll_p?wait2?$|_*p?poll$|_*p?select$|uv_run$|uv__io_poll$)"
+    r"PyCOND_(TIMED)?WAIT$|_*epoll_p?wait2?$|_*p?poll$|_*p?select$|uv_run$|uv__io_poll$)"
 )
 
 Bits = TypeVar("Bits", int, NDArray[Any])
