@@ -28,6 +28,7 @@ HZ = 99
 OTHERS_RUNS = 3  # of py-spy and perf: they state no intervals to be covered
 TOOL_TIMEOUT_S = 120
 LISTED_ROWS = 8
+READER = Path(__file__).parent / "measuring" / "read_tables.py"
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,13 @@ def under_layerscope(
     path = folder / "a.layerscope"
     ours = [judged.setting.tool, "-m", "layerscope"]
     output = judged.execute([*ours, "run", "-q", "-o", str(path), "--", *program.command])
-    tables = {}
-    for name, words in TABLES.items():
-        if program.is_python or name not in ("functions", "lines"):
-            said = judged.execute([*ours, "table", str(path), *words, "--json", "--top", "0"])
-            tables[name] = json.loads(said)
-    return output, read_layerscope(tables, program.file)
+    asked = {
+        name: words
+        for name, words in TABLES.items()
+        if program.is_python or name not in ("functions", "lines")
+    }
+    said = judged.execute([judged.setting.tool, str(READER), str(path), json.dumps(asked)])
+    return output, read_layerscope(json.loads(said), program.file)
 
 
 def under_py_spy(judged: Judge, program: PlantedProgram, folder: Path) -> tuple[str, ShownTimes]:

@@ -11,7 +11,7 @@ from layerscope.rawfile.raw_file import FULL, MAX_SIZE_BYTES, most_bytes
 # Full detail up to this many spans.
 MOST_SPANS = 20_000_000
 # What is looked at in one go: 100 MB of memory.
-EPOCH_SPANS = 1_000_000
+EPOCH_SPANS = 250000
 LEAST_EPOCH_SPANS = 20_000
 # A row of `spans` takes 7 to 12 bytes (benchmarks/size.py), its share of the other tables included.
 SPAN_BYTES = 12

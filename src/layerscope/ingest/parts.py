@@ -190,9 +190,6 @@ class Parts:
                 break
         if self.is_thinned:  # the prompt waits for what is left to do at the end
             self._count_new()
-        pa.default_memory_pool().release_unused()
-        with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
-            ctypes.CDLL(None).malloc_trim(0)
 
     def _can_thin_more(self, middle: list[Part]) -> bool:
         """Whether it is these parts that take the room, not the first and the last ones, and some

@@ -66,7 +66,7 @@ class ColumnBuffer(Struct):
     def empty(self) -> Columns:
         """All rows so far; there is none here any more."""
         columns = {name: values[: self.rows] for name, values in self._columns.items()}
-        self.rows, self._room, self._columns = 0, 0, {}
+        self.rows = 0
         return columns
 
 
