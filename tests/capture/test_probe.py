@@ -139,6 +139,19 @@ def test_a_torch_that_crashes_hangs_or_does_nothing_is_refused(
     assert why in answer.why
 
 
+def test_a_probe_that_cannot_start_says_nothing_of_torch(
+    tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "PROBE", tmp_path / "no such file")
+
+    answer = probe.ask(library)
+    probe.keep(library, answer)
+
+    assert "could not start" in answer.why
+    assert "ulimit -u" in answer.remedy
+    assert probe.known(library) is None
+
+
 @pytest.mark.parametrize(
     "prints", ["", "hello", "[]", "{}", '{"state": "good"}', '"good"', '{"state": 1, "why": 2}']
 )

@@ -66,12 +66,11 @@ def operators(program: ProgramPython, refused: dict[str, str]) -> RecordingCheck
             answer = probe.ask_with_python(program.python, library, answer, clock.tsc_is_usable())
         probe.keep(library, answer)
     if answer.state != "good":
-        remedy = "update layerscope, or use a torch it knows"
         return RecordingCheck(
             OPERATORS,
             LIMITED,
             f"torch {version} is not understood ({answer.why}): {_WINDOWS}",
-            remedy,
+            answer.remedy,
         )
     if not answer.complete:
         return RecordingCheck(

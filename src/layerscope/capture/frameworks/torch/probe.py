@@ -37,6 +37,8 @@ _VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
 _ISA = re.compile(r"_verbose,(?:v\d+,)?info,cpu,isa:(.*)")
 # In a kept answer: the library that it is about.
 LIBRARY = "library"
+# The state of an answer that no probe has given: no process could be started for it.
+NOT_ASKED = "not asked"
 
 
 @dataclass(slots=True)
@@ -60,6 +62,13 @@ class ProbeAnswer:
     mkl: str = ""
     onednn: str = ""
     onednn_isa: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def remedy(self) -> str:
+        """What helps where the state is not good."""
+        if self.state == NOT_ASKED:
+            return "raise the limit that forbids it (such as ulimit -u), and record again"
+        return "update layerscope, or use a torch it knows"
 
 
 def cache_folder() -> Path | None:
@@ -93,7 +102,7 @@ def known(library: Path) -> ProbeAnswer | None:
 def keep(library: Path, answer: ProbeAnswer) -> None:
     """Keep `answer` for the next run; without a writable cache it is asked again then."""
     file = _cache_file(library)
-    if file is None:
+    if file is None or answer.state == NOT_ASKED:
         return
     with contextlib.suppress(OSError):
         cache.make(file.parent)
@@ -113,10 +122,15 @@ def ask(library: Path) -> ProbeAnswer:
             check=False,
             stdin=subprocess.DEVNULL,
         )
-        if done.returncode != 0:
-            return ProbeAnswer(
-                "refused", f"the probe of {library.name} ended with status {done.returncode}"
-            )
+    except OSError as error:
+        return ProbeAnswer(NOT_ASKED, f"the probe of {library.name} could not start: {error}")
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        return ProbeAnswer("refused", f"the probe of {library.name} did not answer: {error}")
+    if done.returncode != 0:
+        return ProbeAnswer(
+            "refused", f"the probe of {library.name} ended with status {done.returncode}"
+        )
+    try:
         reply = json.loads(done.stdout)
         return ProbeAnswer(
             str(reply["state"]),
@@ -124,7 +138,7 @@ def ask(library: Path) -> ProbeAnswer:
             int(reply["sequence_offset"]),
             onednn=str(reply.get("onednn", "")),
         )
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         return ProbeAnswer("refused", f"the probe of {library.name} did not answer: {error}")
 
 

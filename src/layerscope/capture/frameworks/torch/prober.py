@@ -222,7 +222,7 @@ class TorchProber:
                         "operators",
                         "torch_not_understood",
                         f"{library}: {answer.why}",
-                        "update layerscope, or use a torch it knows",
+                        answer.remedy,
                         "operators of the processes that use it",
                     )
                 )
