@@ -25,7 +25,7 @@ from measuring.shown import TABLES, ShownTimes, read_layerscope, read_perf, read
 ONLY_WHEN_NAMED = True
 SECONDS = 3.0
 HZ = 99
-OTHERS_RUNS = 3  # of py-spy and perf: they state no intervals to be covered
+OTHERS_RUNS = 2  # of py-spy and perf: they state no intervals to be covered
 TOOL_TIMEOUT_S = 120
 LISTED_ROWS = 8
 READER = Path(__file__).parent / "measuring" / "read_tables.py"

@@ -53,6 +53,14 @@ typedef struct {
 LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_t *self_ns, int64_t count,
                          int32_t *places, int64_t bits, int64_t *keys, lc_sum *sums);
 
+/* groups.c */
+typedef struct {
+    int64_t self_ns, calls;
+} lc_group;
+LC_API int64_t lc_groups(const int32_t *track, const int32_t *kind, const int32_t *name, const int32_t *module,
+                         const uint8_t *flags, const int64_t *self_ns, const int32_t *weight, int64_t count,
+                         int32_t *places, int64_t bits, int64_t *firsts, lc_group *sums);
+
 /* nesting.c */
 LC_API int64_t lc_sort(const int32_t *depth, const int64_t *start, int64_t count, int64_t levels, int64_t *rows,
                        int64_t *bounds);

@@ -34,6 +34,7 @@ from layerscope.analyse.resources import (
     switches,
 )
 from layerscope.analyse.shapes import has_shapes
+from layerscope.analyse.span_groups import SpanGroups, grouped
 from layerscope.analyse.stacks.spinning import spinning_share
 from layerscope.analyse.step_times import (
     Array,
@@ -322,6 +323,9 @@ def _with_primitives_read(sums: _Sums, files: Iterable[Path]) -> Iterable[Path]:
 def _ranked_layer(reader: Reader) -> str:
     """What is ranked: operators, or, of a program without any, the ranges that it marks."""
     has_others = False
+    totals = reader.arrays("totals", ["layer"])  # of every span that has ended
+    if has_name(totals, "layer", OPERATORS).any():
+        return OPERATORS
     for spans in reader.pieces("spans", ["layer"]):
         if has_name(spans, "layer", OPERATORS).any():
             return OPERATORS
@@ -359,32 +363,41 @@ def _add_spans(
     """Add a piece up; which of its spans lie in measured steps, or count where there are none, and
     which in any.
     """
-    self_ns = spans["self_ns"] * spans["weight"]
-    ours = has_name(spans, "layer", sums.layer)
-    if not ours.all():
-        self_ns = np.where(ours, self_ns, 0)
-    sums.whole_ns += float(self_ns.sum())
-    measured, in_step = ours, np.zeros(len(ours), np.bool_)
+    every = np.ones(len(spans["track"]), np.bool_)
+    measured, in_step = every, ~every
     if times is not None:
         measured, in_step = steps.of_spans(spans, process_of)
-        track, tracks = spans["track"], len(process_of)
-        sums.outside_ns += float(self_ns[~in_step].sum())
-        sums.busy_by_track += _by(track[measured], self_ns[measured], tracks)
-        scope_codes = [code_of(spans["kind.names"], kind) for kind in scopes]
-        is_scope = np.isin(spans["kind"], scope_codes)
-        sums.scopes_by_track += _by(track[is_scope], spans["weight"][is_scope], tracks)
+    groups = grouped(spans, measured, in_step)
     if sums.work is not None:
-        sums.work.add(spans, np.ones(len(ours), np.bool_) if times is None else measured, ours)
+        sums.work.add(spans, measured, groups)
+    _add_groups(sums, groups, scopes, times is not None, len(process_of))
+    return measured, in_step
+
+
+def _add_groups(
+    sums: _Sums, groups: SpanGroups, scopes: tuple[str, ...], has_steps: bool, tracks: int
+) -> None:
+    """Add up groups of spans."""
+    columns, measured = groups.columns, groups.measured
+    ours = has_name(columns, "layer", sums.layer)
+    self_ns = np.where(ours, groups.self_ns, 0)
+    sums.whole_ns += float(self_ns.sum())
+    if has_steps:
+        track = columns["track"]
+        sums.outside_ns += float(self_ns[~groups.in_step].sum())
+        sums.busy_by_track += _by(track[measured], self_ns[measured], tracks)
+        scope_codes = [code_of(columns["kind.names"], kind) for kind in scopes]
+        is_scope = np.isin(columns["kind"], scope_codes)
+        sums.scopes_by_track += _by(track[is_scope], groups.calls[is_scope], tracks)
     chosen = measured & ours
-    sums.names = spans["name.names"]
-    name, names = spans["name"][chosen], len(sums.names)
-    chosen_ns, calls = self_ns[chosen], spans["weight"][chosen]
+    sums.names = columns["name.names"]
+    name, names = columns["name"][chosen], len(sums.names)
+    chosen_ns, calls = self_ns[chosen], groups.calls[chosen]
     sums.self_by_name = summed(sums.self_by_name, _by(name, chosen_ns, names))
     sums.calls_by_name = summed(sums.calls_by_name, _by(name, calls, names))
-    if "module" in spans:
-        module = spans["module"][chosen] + 1
+    if "module" in columns:
+        module = columns["module"][chosen] + 1
         sums.self_by_module = summed(sums.self_by_module, _by(module, chosen_ns, 0))
-    return measured, in_step
 
 
 def _by(codes: Array, weights: Array, length: int) -> Floats:

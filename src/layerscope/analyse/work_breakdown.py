@@ -32,6 +32,7 @@ import numpy as np
 from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.kind_names import BLAS, KERNEL, LOADER, MKL_PRODUCT, REST
 from layerscope.analyse.operator_kinds import UNKNOWN, Primitive
+from layerscope.analyse.span_groups import SpanGroups
 from layerscope.analyse.step_times import Array, Arrays, Bools
 from layerscope.model.frameworks import backends_of, products
 from layerscope.model.layers import OPERATORS, PRIMITIVES
@@ -53,6 +54,8 @@ _PROGRAM = "the program itself"
 _KIND_OF = {"function": KERNEL, "loader": LOADER}
 # Different codes are found by a table up to this length, and by sorting beyond.
 _MOST_CODES = 1 << 22
+# What is asked of the operators that called primitives.
+_OF_CALLERS = ("track", "kind", "name", "layer", "self_ns", "weight")
 # A table of all keys from the least to the greatest may be so many times as long as the keys.
 _SPARSE = 4
 
@@ -85,33 +88,43 @@ class PrimitiveSum:
 
 @dataclass(slots=True)
 class _Spans:
-    """Spans of a piece, with the place of each key."""
+    """Spans of a piece, with the place of each key. `moved`: matrix products that called
+    primitives.
+    """
 
     columns: Arrays
-    work: Array  # the kind of work of operators
+    moved: Array = field(default_factory=lambda: np.zeros(0, np.intp))
     _low: int = 0
     _where: Array | None = None
     _order: Array | None = None
 
-    def __post_init__(self) -> None:
+    def _index(self) -> None:
+        """Prepare for `places`: of most pieces nobody asks."""
         span = self.columns["span"]
         highest = int(span.max(initial=0))
         self._low = int(span.min(initial=np.iinfo(np.int64).max))
         size = highest - self._low + 1
         if size <= _SPARSE * len(span):
-            self._where = np.full(size, -1, np.int64)
-            self._where[span - self._low] = np.arange(len(span))
+            self._where = np.full(size, -1, np.int32)
+            self._where[span - self._low] = np.arange(len(span), dtype=np.int32)
         else:
             self._order = np.argsort(span, kind="stable")
 
     def places(self, keys: Array) -> Array:
         """The row of each key, -1 where it is not here."""
+        if self._where is None and self._order is None:
+            self._index()
         if self._where is not None:
             at = keys - self._low
             inside = (at >= 0) & (at < len(self._where))
             safe = np.where(inside, at, 0)
             return np.where(inside, self._where[safe], -1)
         return _found(self.columns["span"], self._order, keys)
+
+    def spent_ns(self, rows: Array) -> Array:
+        """Self time of these rows, with their weights."""
+        self_ns: Array = self.columns["self_ns"][rows] * self.columns["weight"][rows]
+        return self_ns
 
     def hold(self, callers: Array, calls: _Calls) -> Bools:
         """Whether the row of the operator that called each is here, and on the same thread."""
@@ -247,23 +260,23 @@ class WorkSums:
 
     # -- adding up ---------------------------------------------------------------------------------
 
-    def add(self, spans: Arrays, measured: Bools, ours: Bools) -> None:
-        """Add the measured spans of a piece; `ours` are the operators among all of them."""
-        work = self._work(spans)
-        spent_ns = spans["self_ns"] * spans["weight"]
-        rows = np.flatnonzero(measured & ours)
-        self._spend(spans["track"][rows], work[rows], spent_ns[rows])
-        columns = {name: spans[name] for name in ("track", "name", "layer", *self.columns)}
-        here = _Spans(columns, work)
+    def add(self, spans: Arrays, measured: Bools, groups: SpanGroups) -> None:
+        """Add the measured spans of a piece, which are in these groups."""
+        self._learn(spans)
+        chosen = groups.measured & has_name(groups.columns, "layer", self.layer)
+        work = self._work(groups.columns, np.flatnonzero(chosen))
+        self._spend(groups.columns["track"][chosen], work, groups.self_ns[chosen])
         is_primitive = measured & has_name(spans, "layer", PRIMITIVES)
         primitives = np.flatnonzero(is_primitive & ~has_name(spans, "kind", "share"))
+        names = {name: values for name, values in spans.items() if name.endswith(".names")}
+        here = _Spans({name: spans[name] for name in (*_OF_CALLERS, *self.columns)} | names)
         if len(primitives):
-            calls = self._calls(spans, primitives, here, spent_ns)
+            calls = self._calls(spans, primitives, here)
             self._add_primitives(calls, spans["weight"][primitives])
-            self._add_calls(here, calls, spent_ns)
+            self._add_calls(here, calls)
         self._previous = here
 
-    def _calls(self, spans: Arrays, rows: Array, here: _Spans, spent_ns: Array) -> _Calls:
+    def _calls(self, spans: Arrays, rows: Array, here: _Spans) -> _Calls:
         """The primitives in these rows of spans."""
         known = _found(self._rows.span, None, spans["span"][rows])
         number = np.append(self._rows.primitive, 0)[known]
@@ -275,22 +288,31 @@ class WorkSums:
             layer = code_of(spans["layer.names"], self.layer)
             enclosing = _enclosing(here, rows, layer)
             caller = np.where(enclosing >= 0, spans["span"][enclosing], -1)
-        return _Calls(caller, spans["track"][rows], number, spent_ns[rows])
+        return _Calls(caller, spans["track"][rows], number, here.spent_ns(rows))
 
-    def _work(self, spans: Arrays) -> Array:
-        """The kind of work of each span, if it is an operator."""
-        if self.layer != OPERATORS:
-            return np.full(len(spans["track"]), REST, np.int8)
+    def _learn(self, spans: Arrays) -> None:
+        """Look at the names that were not there in earlier pieces."""
         new = spans["name.names"][len(self._is_product) :].tolist()
         is_product = np.array([name in products() for name in new], np.bool_)
         self._is_product = np.append(self._is_product, is_product)
         if not self._framework:
             backends = next(filter(None, map(backends_of, new)), None)
             self._framework = backends.title if backends else ""
-        kinds = [_KIND_OF.get(str(kind), REST) for kind in spans["kind.names"]]
-        work = np.array(kinds, np.int8)[spans["kind"]]
-        is_product_kernel = (work == KERNEL) & self._is_product[spans["name"]]
+
+    def _work(self, columns: Arrays, rows: Array) -> Array:
+        """The kind of work of these rows, if they are operators."""
+        if self.layer != OPERATORS:
+            return np.full(len(rows), REST, np.int8)
+        kinds = [_KIND_OF.get(str(kind), REST) for kind in columns["kind.names"]]
+        work = np.array(kinds, np.int8)[columns["kind"][rows]]
+        is_product_kernel = (work == KERNEL) & self._is_product[columns["name"][rows]]
         work[is_product_kernel] = BLAS
+        return work
+
+    def _work_of(self, spans: _Spans, rows: Array) -> Array:
+        """The same of rows of a piece, where some products are known to be none of a BLAS."""
+        work = self._work(spans.columns, rows)
+        work[np.isin(rows, spans.moved)] = KERNEL
         return work
 
     def _spend(self, track: Array, work: Array, spent_ns: Array) -> None:
@@ -321,14 +343,13 @@ class WorkSums:
             known.ns += float(ns[number])
             known.count += float(count[number])
 
-    def _add_calls(self, here: _Spans, calls: _Calls, spent_ns: Array) -> None:
+    def _add_calls(self, here: _Spans, calls: _Calls) -> None:
         """Take primitives out of the time of the operators on their threads, and add them to what
         these called.
         """
         callers = here.places(calls.operator)
         callers = callers[here.hold(callers, calls)]
-        products_with_primitives = np.unique(callers[here.work[callers] == BLAS])
-        self._is_no_product(here, products_with_primitives, spent_ns)
+        self._is_no_product(here, np.unique(callers[self._work_of(here, callers) == BLAS]))
         for spans in (here, self._previous):
             if spans is not None:
                 calls = self._take_out(spans, calls)
@@ -342,7 +363,7 @@ class WorkSums:
         here = calls.chosen(is_here)
         rows = callers[is_here]
         track, name = spans.columns["track"], spans.columns["name"]
-        self._spend(track[rows], spans.work[rows], -here.ns)
+        self._spend(track[rows], self._work_of(spans, rows), -here.ns)
         # Names that come later change no number: the key has the two apart.
         stride = int(name.max(initial=0)) + 1
         codes, at = _distinct(here.number * stride + name[rows])
@@ -364,16 +385,17 @@ class WorkSums:
         for spans in self._reader.pieces("spans", columns, files=self._files_read):
             if not len(calls.operator):
                 break
-            calls = self._take_out(_Spans(spans, self._work(spans)), calls)
+            self._learn(spans)
+            calls = self._take_out(_Spans(spans), calls)
 
-    def _is_no_product(self, here: _Spans, moved: Array, spent_ns: Array) -> None:
+    def _is_no_product(self, here: _Spans, moved: Array) -> None:
         """What these matrix products do themselves is no work of a BLAS: they called
         primitives.
         """
-        track = here.columns["track"][moved]
-        self._spend(track, here.work[moved], -spent_ns[moved])
-        here.work[moved] = KERNEL
-        self._spend(track, here.work[moved], spent_ns[moved])
+        track, spent_ns = here.columns["track"][moved], here.spent_ns(moved)
+        self._spend(track, self._work(here.columns, moved), -spent_ns)
+        here.moved = moved
+        self._spend(track, self._work_of(here, moved), spent_ns)
 
     def scale(self, factor: float) -> None:
         """What was added stands for so many times as much."""

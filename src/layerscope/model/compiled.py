@@ -24,6 +24,7 @@ ARGUMENTS = {
     "split": "VnqqqIIiiiIIBB",
     "sums": "Vnninqqnq",
     "totals": "qqqninqq",
+    "groups": "iiiiBqininqq",
     "to_run": "nnnqqn",
     "sort": "iqnnqq",
     "adopt": "qqqinqqnnqiqB",

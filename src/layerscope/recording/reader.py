@@ -371,12 +371,30 @@ def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.nd
         if chunk is None:
             return {name: np.zeros(0, np.int32), f"{name}.names": np.zeros(0, object)}
         return {
-            name: chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False),
+            name: _filled(pa.chunked_array([chunk.indices])),
             f"{name}.names": chunk.dictionary.to_numpy(zero_copy_only=False),
         }
     if kind in ("int64", "int32"):
-        return {name: (data.fill_null(-1) if data.null_count else data).to_numpy()}
+        return {name: _filled(data)}
     return {name: data.to_numpy()}
+
+
+def _filled(data: pa.ChunkedArray) -> np.ndarray:
+    """Integers, -1 where there are none. Arrow's `fill_null` takes three times as long."""
+    if not data.null_count:
+        return data.to_numpy()
+    return np.concatenate([_filled_chunk(chunk) for chunk in data.chunks])
+
+
+def _filled_chunk(chunk: pa.Array) -> np.ndarray:
+    validity, content = chunk.buffers()
+    values = np.frombuffer(content, chunk.type.to_pandas_dtype())
+    first, behind = chunk.offset, chunk.offset + len(chunk)
+    if not chunk.null_count:
+        return values[first:behind]
+    bits = np.unpackbits(np.frombuffer(validity, np.uint8), count=behind, bitorder="little")
+    filled: np.ndarray = np.where(bits[first:], values[first:behind], values.dtype.type(-1))
+    return filled
 
 
 _CONSTANTS = {"int64": np.int64, "int32": np.int32, "name": np.int32, "bool": np.bool_}
