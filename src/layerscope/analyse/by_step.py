@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerscope.analyse.step_times import Array, Arrays, Int64s, process_of_tracks
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import PROCESS_COUNTERS
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def cpu_ns_within(
     waits = waits[columns["exact"][waits].astype(np.bool_)]
     waits_of = _by_track(columns["track"], waits)
     process_of = process_of_tracks(tracks)
-    edges_ns = np.unique(np.append(start_ns, end_ns))
+    edges_ns = distinct(np.append(start_ns, end_ns))
     used_ns: dict[int, Int64s] = {}  # of each process until each of these
     wanted = set(process.tolist())
     for track, rows in _by_track(columns["track"], cpu).items():

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from layerscope.analyse.columns import Columns
 from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
 from layerscope.analyse.thinned import is_thinned
+from layerscope.model.distinct import distinct
 from layerscope.recording.reader import Reader
 
 # Collectives that nobody leaves before all have arrived. On a GPU the name stands for the launch
@@ -130,9 +131,9 @@ def _waits(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> 
     found = _collectives(reader, of_process, steps)
     if found is None:
         return {}
-    ranks = np.unique(found["rank"])
+    ranks = distinct(found["rank"])
     total = {int(rank): 0.0 for rank in ranks.tolist()}
-    for name in np.unique(found["name"]).tolist():
+    for name in distinct(found["name"]).tolist():
         calls = _calls_by_rank(found, name, ranks)
         if calls is None:
             return {}
@@ -178,7 +179,7 @@ def _collectives(
         measured, _ = steps.of_spans(
             {name: spans[name][rows] for name in ("track", "step")}, process_of
         )
-        for number in np.unique(process).tolist():
+        for number in distinct(process).tolist():
             if number in of_process:
                 mine = rows[process == number]
                 kept.append(

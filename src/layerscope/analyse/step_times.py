@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.failures import Failure, raised_marks
 from layerscope.analyse.thinned import is_thinned
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import PHASES
 from layerscope.recording.reader import Reader
 
@@ -85,7 +86,7 @@ class MeasuredSteps:
         ]
         columns = reader.arrays("steps", names)
         self._size = int(columns["step"].max(initial=-1)) + 1
-        self._all_processes: list[int] = np.unique(columns["process"]).tolist()
+        self._all_processes: list[int] = distinct(columns["process"]).tolist()
         self.rule, chosen = _strongest(columns)
         self.columns = {
             name: values if name.endswith(".names") else values[chosen]
@@ -104,7 +105,7 @@ class MeasuredSteps:
         )
         self.leaves_out = bool((~failed & ~is_warmup).any()) and not is_thinned(reader)
         self.measured = ~is_warmup & ~(failed & self.leaves_out)
-        self.processes: list[int] = np.unique(self.columns["process"]).tolist()
+        self.processes: list[int] = distinct(self.columns["process"]).tolist()
         start = self.columns["start_ns"][self.measured]
         end = start + self.columns["dur_ns"][self.measured]
         self.begin_ns = int(start.min(initial=np.iinfo(np.int64).max))
@@ -186,7 +187,7 @@ def _drift(dur_ns: Array, process: Array) -> float | None:
     have few steps.
     """
     found = []
-    for number in np.unique(process).tolist():
+    for number in distinct(process).tolist():
         values = dur_ns[process == number]
         third = len(values) // 3
         if len(values) >= FEWEST_FOR_DRIFT:

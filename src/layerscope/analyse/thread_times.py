@@ -17,6 +17,7 @@ from layerscope.analyse.step_times import (
     StepTimes,
     process_of_tracks,
 )
+from layerscope.model.distinct import distinct
 from layerscope.recording.reader import Reader
 
 # Where samples tell less of the time than this, shares of it would mislead.
@@ -66,7 +67,7 @@ def thread_times(
     if told_ns < _LEAST_TOLD * whole_ns or not told_ns:
         return None
     waits = [(name, ns / whole_ns) for name, ns in by_state.items() if name]
-    threads = len(np.unique(samples["track"][mine]))
+    threads = len(distinct(samples["track"][mine]))
     shares = sorted(waits, key=lambda pair: -pair[1])
     return ThreadTimes(chosen is not None, threads, by_state.get("", 0) / whole_ns, shares)
 
@@ -78,7 +79,7 @@ def _by_state(samples: Arrays, mine: Bools) -> dict[str, int]:
     found = {"": int(weight_ns[mine & is_cpu].sum())}
     waits = np.flatnonzero(mine & has_name(samples, "kind", "offcpu"))
     states = samples["state"][waits]
-    for code in np.unique(states).tolist():
+    for code in distinct(states).tolist():
         rows = waits[states == code]
         name = str(samples["state.names"][code])
         found[name] = int(weight_ns[rows].sum())

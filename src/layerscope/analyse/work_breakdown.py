@@ -34,6 +34,7 @@ from layerscope.analyse.kind_names import BLAS, KERNEL, LOADER, MKL_PRODUCT, RES
 from layerscope.analyse.operator_kinds import UNKNOWN, Primitive
 from layerscope.analyse.span_groups import SpanGroups
 from layerscope.analyse.step_times import Array, Arrays, Bools
+from layerscope.model.distinct import distinct
 from layerscope.model.frameworks import backends_of, products
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.recording.reader import Reader
@@ -327,7 +328,7 @@ class WorkSums:
             return number
         known = list(self._numbers)
         found = number.copy()
-        for one in np.unique(number[is_creation]).tolist():
+        for one in distinct(number[is_creation]).tolist():
             creation = replace(known[one], is_creation=True)
             found[is_creation & (number == one)] = self._number(creation)
         return found
@@ -349,7 +350,7 @@ class WorkSums:
         """
         callers = here.places(calls.operator)
         callers = callers[here.hold(callers, calls)]
-        self._is_no_product(here, np.unique(callers[self._work_of(here, callers) == BLAS]))
+        self._is_no_product(here, distinct(callers[self._work_of(here, callers) == BLAS]))
         for spans in (here, self._previous):
             if spans is not None:
                 calls = self._take_out(spans, calls)

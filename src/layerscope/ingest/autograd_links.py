@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.model.distinct import distinct
+
 _SEQ_BITS = 32
 
 
@@ -33,7 +35,7 @@ def link(
 ) -> np.ndarray:
     """The place of the forward operator of each backward function, -1 where none is known."""
     found = np.full(len(backward_key), -1, np.intp)
-    wanted = np.unique(backward_key)
+    wanted = distinct(backward_key)
     if not len(wanted) or not len(forward_key):
         return found
     at = np.minimum(np.searchsorted(wanted, forward_key), len(wanted) - 1)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from layerscope.ingest.epochs import Epochs
 from layerscope.ingest.limits import limits_of
@@ -23,14 +22,14 @@ from layerscope.ingest.parts import Parts
 from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.ranks import problems_of_ranks, rank_of
 from layerscope.ingest.small_tables import SmallTables
-from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE, Columns
+from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE, Columns, nullable
 from layerscope.ingest.stacks import StackIngest
 from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.ingest.totals import SpanTotals
 from layerscope.ingest.windows import problems as missed_windows
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
 from layerscope.rawfile import windows
-from layerscope.recording.writer import write_columns, write_rows
+from layerscope.recording.writer import arrow_array, write_columns, write_rows
 from layerscope.sources.process import SourceProcess, by_field
 from layerscope.sources.raw.folder import RawRecording
 from layerscope.sources.source import Source
@@ -289,7 +288,7 @@ class RunConversion:
         columns: dict[str, Any] = {
             name: np.concatenate([part[name] for part in parts]) for name in parts[0]
         }
-        columns["optimizer"] = pa.array(columns["optimizer"], mask=columns["optimizer"] < 0)
+        columns["optimizer"] = nullable(columns["optimizer"])
         self.rows["steps"] = write_columns(self.tables, "steps", columns)
 
     def _write_totals(self) -> None:
@@ -304,12 +303,12 @@ class RunConversion:
         columns["total"] = np.arange(len(columns["total"]))
         is_unseen = columns["total"] >= known
         for name in ("self_ns", "min_ns", "max_ns"):
-            columns[name] = pa.array(columns[name], mask=is_unseen)
+            columns[name] = arrow_array(columns[name], ~is_unseen)
         names, kind = np.array([*self._texts.names, ""], object), columns.pop("kind_code")
         columns["layer"] = np.array(SPAN_LAYERS, object)[np.array(LAYER_OF_KIND)[kind]]
         columns["kind"] = np.array(KINDS, object)[kind]
         columns["name"] = names[columns.pop("name_code")]
-        columns["module"] = pa.array(columns["module"], mask=columns["module"] < 0)
+        columns["module"] = nullable(columns["module"].astype(np.int32))
         classes = np.where(is_unseen, 2, columns.pop("in_step"))
         columns["step_class"] = np.array(["outside", "step", "unknown"], object)[classes]
         self.rows["totals"] = write_columns(self.tables, "totals", columns)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from layerscope.model.distinct import distinct
+
 NO_MODULE = -1
 _UNKNOWN = -2  # no forward operator is known, where NO_MODULE is one that ran in no module
 
@@ -43,7 +45,7 @@ def inherit(
     """
     recorded = module.copy()
     own = np.where(forward >= 0, recorded[forward], _UNKNOWN).astype(np.int32)
-    for number in np.unique(track[backward]).tolist():
+    for number in distinct(track[backward]).tolist():
         mine = np.flatnonzero(track[backward] == number)
         mine = mine[np.lexsort((-end_ns[backward[mine]], start_ns[backward[mine]]))]
         at = backward[mine]

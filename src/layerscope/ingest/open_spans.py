@@ -12,6 +12,7 @@ from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.primitives import PRIMITIVE_SHARE
 from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, SHARE, Columns, rows_of
 from layerscope.ingest.stack_tree import NONE, innermost
+from layerscope.model.distinct import distinct
 
 
 class OpenSpans:
@@ -76,7 +77,7 @@ class OpenSpans:
     def at(self, track: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
         """The innermost open span of each sample, NONE for none."""
         found = np.full(len(track), NONE, np.int64)
-        for key in np.unique(track).tolist():
+        for key in distinct(track).tolist():
             mine = np.flatnonzero(track == key)
             found[mine] = self._at(key, at_ns[mine])
         return found

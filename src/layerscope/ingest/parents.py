@@ -24,6 +24,7 @@ from layerscope.ingest.depth_levels import (
     charge_to,
     enclose,
 )
+from layerscope.model.distinct import distinct
 
 
 class Keys:
@@ -250,7 +251,7 @@ class TrackNesting:
     def _charge_awaited(self, awaited: np.ndarray, layer: np.ndarray, dur_ns: np.ndarray) -> None:
         """Note the time of spans that lie in spans that have not ended yet."""
         inside_ns = np.maximum(dur_ns, 0)
-        for code in np.unique(awaited).tolist():
+        for code in distinct(awaited).tolist():
             mine = awaited == code
             parent = self._awaited[_awaited_at(code)]
             np.add.at(parent.inside_ns, layer[mine], inside_ns[mine])

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from layerscope.model.distinct import distinct
+
 NONE = -1
 
 
@@ -43,7 +45,7 @@ def find_primaries(of: Executions) -> np.ndarray:
     within = _Within(of)
     asked = np.flatnonzero(~of.is_bare)
     if len(asked):
-        _of_askers(of, within, np.unique(of.track[asked]), asked, left, primary)
+        _of_askers(of, within, distinct(of.track[asked]), asked, left, primary)
         left = left[primary[left] == NONE]
     for host in _by_first_start(of):
         others = left[of.track[left] != host]

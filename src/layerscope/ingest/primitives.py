@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from layerscope.ingest.primitive_shares import Executions, find_primaries
 from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE, Columns, rows_of
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import LINKS, OPERATORS, PRIMITIVES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.model.stored_json import decoded
@@ -66,7 +67,7 @@ def link_primitives(
     executed = mine[columns["kind_code"][mine] == EXECUTE]
     primary = np.full(len(executed), -1, np.int64)
     process = process_of[columns["track"][executed]]
-    for number in with_shares.intersection(np.unique(process).tolist()):
+    for number in with_shares.intersection(distinct(process).tolist()):
         rows = np.flatnonzero(process == number)
         found = find_primaries(_executions(columns, executed[rows], main_tracks))
         primary[rows] = np.where(found >= 0, rows[found], -1)

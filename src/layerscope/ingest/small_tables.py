@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from layerscope.ingest.process import IngestedProcess
 from layerscope.ingest.string_table import StringTable
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import (
     COUNTERS,
     MARKS,
@@ -216,7 +216,7 @@ class SmallTables:
         mark = records["module"]
         is_refused = ~is_counted & (mark == layout.MARK_PROBLEM)
         is_named = ~is_counted & (mark == layout.MARK_NAMED)
-        refusals = np.unique(records["name"][is_refused])
+        refusals = distinct(records["name"][is_refused])
         for number in refusals.tolist():
             text = _text(process, number, "")
             self._add_refusal(process, *text.split("\n", 1))
@@ -345,7 +345,7 @@ class SmallTables:
                 else {}
             )
             if "args" in columns:
-                columns["args"] = pa.array(columns["args"], mask=columns["args"] < 0)
+                columns["args"] = nullable(columns["args"])
             written[name] = (
                 write_columns(tables, name, columns) if columns else write_rows(tables, name, [])
             )

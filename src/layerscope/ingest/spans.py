@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from layerscope.ingest.string_table import StringTable
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
-from layerscope.recording.writer import codes_to_names, to_arrow
+from layerscope.recording.writer import arrow_array, codes_to_names, to_arrow
 
 FUNCTION, BACKWARD, MODULE, EXECUTE, CREATE, SHARE = (
     KINDS.index(kind) for kind in ("function", "backward", "module", "execute", "create", "share")
@@ -126,26 +126,14 @@ def _coded(codes: np.ndarray, known: dict[str, int] | list[str]) -> pa.Dictionar
     # The last entry is for -1.
     index_of_code = np.zeros(len(texts) + 1, np.int32)
     index_of_code[used_codes] = np.arange(len(used))
-    indices = _with_nulls(index_of_code.take(codes), codes)
+    indices = arrow_array(index_of_code.take(codes), codes >= 0)
     dictionary = pa.array(used, pa.string())
     return pa.DictionaryArray.from_arrays(indices, dictionary)
 
 
 def nullable(values: np.ndarray) -> pa.Array:
     """An Arrow array of integers; those below zero are null."""
-    return _with_nulls(values, values)
-
-
-def _with_nulls(values: np.ndarray, known: np.ndarray) -> pa.Array:
-    """An Arrow array in the memory of `values`; they are null where `known` is below zero."""
-    is_known = known >= 0
-    bitmap = None
-    if not is_known.all():
-        bits = np.packbits(is_known, bitorder="little")
-        bitmap = pa.py_buffer(bits)
-    kind = pa.from_numpy_dtype(values.dtype)
-    content = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(kind, len(values), [bitmap, content])
+    return arrow_array(values, values >= 0)
 
 
 def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:

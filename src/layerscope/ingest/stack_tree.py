@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct, field
 
+from layerscope.model.distinct import distinct
+
 NONE = -1
 Int64s = np.ndarray
 
@@ -180,11 +182,11 @@ def chains_of(
     `parent`: the row around each row, NONE for none; `frames_of`: of rows, the frames of each: its
     outermost, those inside of these and so on, NONE for none.
     """
-    levels = [np.unique(rows[rows >= 0])]
+    levels = [distinct(rows[rows >= 0])]
     while len(levels[-1]):
         around = parent[levels[-1]]
-        levels.append(np.unique(around[around >= 0]))
-    known = np.unique(np.concatenate(levels))
+        levels.append(distinct(around[around >= 0]))
+    known = distinct(np.concatenate(levels))
     chain_of = np.full(len(known) + 1, NONE, np.int64)  # the last is of no row
     for level in reversed(levels):
         around = parent[level]

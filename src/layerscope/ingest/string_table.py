@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
+from layerscope.model.distinct import distinct
+
 _UNKNOWN = -2
 _NONE = -1
 _LOST = "(name lost)"
@@ -156,7 +158,7 @@ class ProcessStrings(Struct):
         found = keys[numbers]
         missing = found == _UNKNOWN
         if missing.any():
-            for number in np.unique(numbers[missing]).tolist():
+            for number in distinct(numbers[missing]).tolist():
                 keys[number] = key_of(self.known[number] if number < len(self.known) else _LOST)
             found = keys[numbers]
         chosen: np.ndarray = found

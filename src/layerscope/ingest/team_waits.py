@@ -12,6 +12,7 @@ import numpy as np
 
 from layerscope.ingest import waiting
 from layerscope.ingest.spans import Columns
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import SAMPLE_KINDS, WAITS
 
 _WAIT = SAMPLE_KINDS.index("offcpu")
@@ -32,7 +33,7 @@ def at_barriers(columns: Columns, state: np.ndarray, evidence: np.ndarray) -> np
     # Of waits that stand for others only the begin is known.
     dur_ns = np.where(columns["exact"][waits], columns["weight_ns"][waits], 0)
     found = state.copy()
-    for master in np.unique(columns["track"][in_region]).tolist():
+    for master in distinct(columns["track"][in_region]).tolist():
         of_master = np.flatnonzero(columns["track"] == master)
         share = _share_inside(
             columns["at_ns"][of_master],

@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from layerscope.model.distinct import distinct
+
 # Of a process without steps, the spans of one slice; the longer a slice, the fewer operators lie
 # across its ends.
 SLICE_SPANS = 10_000
@@ -129,7 +131,7 @@ def _slice_starts(start_ns: np.ndarray) -> np.ndarray:
         return np.zeros(0, np.int64)
     rank = (np.arange(1, count) * len(start_ns)) // count
     partitioned = np.partition(start_ns, rank)
-    return np.unique(partitioned[rank])
+    return distinct(partitioned[rank])
 
 
 def choose(units: Units, factor: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from layerscope.ingest.phases import EARLIEST
 from layerscope.ingest.windowed import RecordedWindow, WindowList
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import OPERATORS
 from layerscope.rawfile import layout
 from layerscope.rawfile.windows import RequestedWindow
@@ -74,7 +75,7 @@ def windows_of(asked: RequestedWindow, records: np.ndarray) -> list[RecordedWind
     # It may have seemed that requests begin with one module, and then that it is another one: the
     # last of them counts.
     leader, code = code >> layout.WINDOW_INSTANCE, code & ((1 << layout.WINDOW_INSTANCE) - 1)
-    for number in np.unique(leader)[::-1].tolist():
+    for number in distinct(leader)[::-1].tolist():
         mine = by_time | (leader == number)
         if found := _between(marks[mine], code[mine], first.rule, open_one):
             return found

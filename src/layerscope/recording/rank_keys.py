@@ -19,7 +19,6 @@ from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from layerscope.model.stored_json import Int32, Int64, decoded
 from layerscope.model.table import Column, Table
@@ -102,6 +101,8 @@ class RankKeys(msgspec.Struct, frozen=True):
         return data
 
     def _column(self, table: Table, name: str, values: Any) -> Any:
+        import pyarrow.compute as pc  # half as dear as NumPy, and nothing for one rank alone
+
         column = table.column(name)
         if self._is_outside(table, name):
             return pa.nulls(len(values), values.type)

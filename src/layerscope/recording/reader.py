@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layerscope.model.errors import ReadError
@@ -358,9 +357,9 @@ def _quoted(text: str) -> str:
 def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.ndarray]:
     kind = table.column(name).type
     if kind == "name":
-        merged = (
-            data.cast(arrow_schema(table).field(name).type).unify_dictionaries().combine_chunks()
-        )
+        wanted = arrow_schema(table).field(name).type
+        coded = data if data.type == wanted else data.cast(wanted)
+        merged = coded.unify_dictionaries().combine_chunks()
         chunk = (
             merged
             if isinstance(merged, pa.DictionaryArray)
@@ -421,7 +420,7 @@ def _row_group(
     known |= {
         name: 0
         for name in data.column_names
-        if types[name] == "bool" and not pc.any(data[name]).as_py()
+        if types[name] == "bool" and not data[name].to_numpy().any()
     }
     found: dict[str, np.ndarray] = {}
     for name, kind in types.items():

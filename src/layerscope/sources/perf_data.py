@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.model.events import Problem
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, STACKS
 from layerscope.sources import perf_file, perf_kernel
@@ -170,7 +171,7 @@ def _columns(
     chosen = samples.taken(rows)
     kind = np.array(kinds, np.int8)[chosen.event]
     weight = np.zeros(len(rows), np.int64)
-    for number in np.unique(chosen.event).tolist():
+    for number in distinct(chosen.event).tolist():
         mine = np.flatnonzero(chosen.event == number)
         if kinds[number] == _CPU:
             weight[mine] = _weights(file.events[number], chosen.taken(mine))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
+from layerscope.model.distinct import distinct
 from layerscope.sources.perf_file import ARCH, PerfEvent, PerfFile, Records
 
 # Records of the kernel (PERF_RECORD_*).
@@ -153,7 +154,7 @@ def decoded(file: PerfFile) -> Decoded:
             piece = rows[first : first + _PIECE]
             event = _events(file, records, piece)
             unknown += int(np.count_nonzero(event < 0))
-            for number in np.unique(event[event >= 0]).tolist():
+            for number in distinct(event[event >= 0]).tolist():
                 one, bad = _decode(
                     records,
                     piece[event == number],
@@ -401,7 +402,7 @@ def moments(
     if len(file.events) > 1 and file.events[0].sample_type & IDENTIFIER:
         ids = records.words(records.end[rows] - 8)
         event = np.maximum(_by_id(file, ids), 0)
-    for number in np.unique(event).tolist():
+    for number in distinct(event).tolist():
         settings = file.events[number]
         if not settings.has("sample_id_all"):
             continue

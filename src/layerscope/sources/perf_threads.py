@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.sources import perf_records as rec
 from layerscope.sources.perf_file import PerfFile
 
@@ -232,7 +233,7 @@ def _pairs(pid: np.ndarray, tid: np.ndarray) -> list[tuple[int, int]]:
     """The distinct pairs."""
     high = pid.astype(np.int64) << 32
     low = tid.astype(np.int64) & 0xFFFFFFFF
-    packed = np.unique(high | low)
+    packed = distinct(high | low)
     pids = packed >> 32
     tids = packed.astype(np.int32)  # the lower half
     return list(zip(pids.tolist(), tids.tolist(), strict=True))

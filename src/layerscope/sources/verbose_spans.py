@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.model.events import Problem
 from layerscope.model.layers import KINDS, PRIMITIVES
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedTrack
@@ -199,7 +200,7 @@ def _on_tracks(columns: dict[str, np.ndarray], processes: int) -> _OnTracks:
         calls = _rows(columns, of_process)
         calls["start_ns"] = _started(calls)
         start_ns[of_process] = calls["start_ns"]
-        for thread in np.unique(calls["thread"]).tolist():
+        for thread in distinct(calls["thread"]).tolist():
             rows = np.flatnonzero(calls["thread"] == thread)
             lane = _lanes(_rows(calls, rows))
             of_thread = of_process[rows]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.model.distinct import distinct
 from layerscope.symbols import dwarf_units, line_program
 from layerscope.symbols.cursor import Cursor
 from layerscope.symbols.debug_sections import DebugSections
@@ -71,7 +72,7 @@ class Lines:
     def __init__(self, elf: Elf) -> None:
         self.sections = DebugSections(elf)
         self._aranges = self._ranges()
-        self._named = set(np.unique(self._aranges["unit"]).tolist())
+        self._named = set(distinct(self._aranges["unit"]).tolist())
         self._others: list[int] | None = None
         self._units: dict[int, _Read] = {}
         self._bytes = 0

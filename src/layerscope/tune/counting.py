@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from layerscope.capture import agent
 from layerscope.ingest.steps import warmup
+from layerscope.model.distinct import distinct
 from layerscope.rawfile import counters, dtypes, layout, raw_file
 from layerscope.rawfile.windows import RequestedWindow
 from layerscope.sources.raw.decoder import Decoder
@@ -154,7 +155,7 @@ def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
 def _requests_of_threads(track: np.ndarray, records: np.ndarray) -> tuple[Int64s, Int64s]:
     """Those of all threads, by their begins."""
     all_begins, all_ends = [], []
-    for thread in np.unique(track):
+    for thread in distinct(track):
         begins, ends = _requests(records[track == thread])
         all_begins.append(begins)
         all_ends.append(ends)

@@ -50,6 +50,7 @@ from layerscope.analyse.stacks.tree import (
 )
 from layerscope.analyse.tables.modules import OUTSIDE
 from layerscope.analyse.tables.threads import THREAD_NAMES
+from layerscope.model.distinct import distinct
 from layerscope.model.units import duration
 
 if TYPE_CHECKING:
@@ -332,13 +333,13 @@ def _groups(
         return samples.track, thread_names(reader)
     if by == "step":
         return samples.step, {
-            step: None if step < 0 else step for step in np.unique(samples.step).tolist()
+            step: None if step < 0 else step for step in distinct(samples.step).tolist()
         }
     numbers = innermost(stacks, frames).of(by, samples.stack)
     every = frames.all()
     none = OUTSIDE if by == "module" else NO_OPERATOR
     return numbers, {
-        number: none if number < 0 else every[number].name for number in np.unique(numbers).tolist()
+        number: none if number < 0 else every[number].name for number in distinct(numbers).tolist()
     }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from layerscope.analyse.stacks.frames import PYTHON, WAITS, FrameTable, StackFrame
 from layerscope.analyse.stacks.innermost import of_program
 from layerscope.analyse.stacks.tree import NONE, Bools, Ints, summed
+from layerscope.model.distinct import distinct
 
 NOTE = "Each import of a library is one frame; --imports shows what it ran."
 # What finds, reads and compiles modules.
@@ -96,7 +97,7 @@ def _imports(frames: FrameTable, bodies: Ints) -> Ints:
     """By frame, of the bodies of libraries their import."""
     every = frames.all()
     found = np.full(len(every), NONE, np.int64)
-    for number in np.unique(bodies).tolist():
+    for number in distinct(bodies).tolist():
         found[number] = frames.number(
             IMPORT._replace(name=f"import {module_of(every[number].file)}")
         )

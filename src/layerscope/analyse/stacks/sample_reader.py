@@ -19,6 +19,7 @@ from layerscope.analyse.stacks.frames import (
     StackFrame,
 )
 from layerscope.analyse.stacks.tree import NONE, Bools, Ints, has_above
+from layerscope.model.distinct import distinct
 from layerscope.model.errors import UsageError
 from layerscope.model.layers import FRAME_LAYERS, PHASES, STACKS
 
@@ -358,7 +359,7 @@ def _module_frames(stacks: StackColumns, frames: FrameTable, path: str) -> Bools
     """The stacks that end in a module, or in one that it holds."""
     every = frames.all()
     is_module = stacks.layer == MODULES
-    numbers = np.unique(stacks.frame[is_module]).tolist()
+    numbers = distinct(stacks.frame[is_module]).tolist()
     names = {number: every[number].name for number in numbers}
     inside = [number for number, name in names.items() if is_inside(name, path)]
     if not inside:

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from layerscope.model.distinct import distinct
+
 # Whole numbers: places in 32 bits where there are many, weights in 64.
 Ints = NDArray[Any]
 Bools = NDArray[np.bool_]
@@ -200,7 +202,7 @@ def _levels_of_pairs(up: Ints, pairs: Ints, depth: Ints, levels: int) -> list[In
         group, node = np.divmod(here, size)
         above = up[node]
         in_group = group * size + above
-        parents = np.unique(in_group[above >= 0])
+        parents = distinct(in_group[above >= 0])
     return found
 
 

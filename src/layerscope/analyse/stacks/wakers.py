@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from layerscope.analyse.stacks.tree import NONE, Bools, Ints
+from layerscope.model.distinct import distinct
 
 # Two periods of the sampler at its usual rate: what a thread did then tells little of what it does
 # now.
@@ -23,7 +24,7 @@ def stacks_of_wakers(
     """
     found = np.full(len(track), NONE, np.int64)
     woken = np.flatnonzero(is_wait & (waker >= 0))
-    for one in np.unique(waker[woken]).tolist():
+    for one in distinct(waker[woken]).tolist():
         theirs = np.flatnonzero((track == one) & (stack >= 0))
         theirs = theirs[np.argsort(at_ns[theirs], kind="stable")]
         if not len(theirs):

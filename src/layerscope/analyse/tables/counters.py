@@ -53,6 +53,7 @@ from layerscope.analyse.result import (
     Result,
     ResultColumn,
 )
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import CUMULATIVE, PROCESS_COUNTERS, SYSTEM_COUNTERS
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _by_step(reader: Reader) -> Any:
 
     def grown(name: str) -> np.ndarray:
         found = np.full(len(start_ns), UNKNOWN, np.int64)
-        for process in np.unique(steps["process"]).tolist():
+        for process in distinct(steps["process"]).tolist():
             of_process = np.flatnonzero(steps["process"] == process)
             counter = readings.get((process, name))
             starts, ends = start_ns[of_process], end_ns[of_process]

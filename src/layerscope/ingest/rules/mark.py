@@ -50,6 +50,7 @@ from layerscope.ingest.phases import (
     outermost,
 )
 from layerscope.ingest.rules import loader, optimizer
+from layerscope.model.distinct import distinct
 
 
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
@@ -78,7 +79,7 @@ def _named(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
 
 def _covered(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
     """Each of the spans is a step from its start to its end, on every thread."""
-    tracks = np.unique(spans.track[named])
+    tracks = distinct(spans.track[named])
     workers[tracks] = False
     lines: Iterable[Line] = lines_of(spans, tracks)
     if len(tracks) == 1:
@@ -118,7 +119,7 @@ def _marked(spans: SpanColumns, workers: Bools) -> Found | None:
     first = np.argmin(spans.marks_ns)
     track = int(spans.marks_track[first])
     on_track = spans.marks_track == track
-    end = np.unique(spans.marks_ns[on_track])
+    end = distinct(spans.marks_ns[on_track])
     workers[track : track + 1] = False
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)

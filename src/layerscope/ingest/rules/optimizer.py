@@ -52,6 +52,7 @@ from layerscope.ingest.phases import (
     outermost,
 )
 from layerscope.ingest.rules.loader import empty_waits, iterators_made
+from layerscope.model.distinct import distinct
 
 
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
@@ -155,7 +156,7 @@ def _ends(line: Line, scopes: Scopes, calls: Positions) -> Int64s:
     nested = inside(line, calls, scopes.backward)
     group = np.searchsorted(scopes.group_first, calls[nested]) - 1
     end[nested] = scopes.group_end[group]
-    return np.unique(end)
+    return distinct(end)
 
 
 def begin_of_first(line: Line, waits: Positions, end: Int64s) -> Int64s:
@@ -191,7 +192,7 @@ def _without_evaluation(
     step = segments.step[evaluation]
     last_empty = last_before(empty, stops[step])
     before_empty = segments.begin[evaluation] <= last_empty
-    if 2 * len(np.unique(step[~before_empty])) > len(end):
+    if 2 * len(distinct(step[~before_empty])) > len(end):
         evaluation = evaluation[before_empty]
         step = step[before_empty]
     next_wait = segments.begin[evaluation + 1]
@@ -238,7 +239,7 @@ def _evaluation(spans: SpanColumns, line: Line, scopes: Scopes, stops: Positions
     """
     modules = np.flatnonzero(spans.kind[line.source] == MODULE)
     modules = modules[~inside(line, modules, scopes.loader)]
-    step = np.unique(np.searchsorted(stops, modules, side="right"))
+    step = distinct(np.searchsorted(stops, modules, side="right"))
     steps_with_modules = np.count_nonzero(step < len(stops))
     if 2 * steps_with_modules < len(stops):
         return scopes.free

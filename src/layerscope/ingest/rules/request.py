@@ -52,6 +52,7 @@ from layerscope.ingest.phases import (
     find_scopes,
     forward_timeline,
 )
+from layerscope.model.distinct import distinct
 
 FOLLOWS = 0.9  # of the leader's calls are followed by a module that belongs to the request
 MOSTLY = 0.5  # of them on a thread where the module may belong to the requests of this thread
@@ -213,7 +214,7 @@ def _of_leader(leader: int, left: Positions, calls: _ModuleCalls, fewest: int) -
     begins = leads | np.append(True, is_gap)
     group = np.cumsum(begins) - 1
     in_request = leads[begins][group]
-    pairs = np.unique(group[in_request] * len(codes) + code[in_request])
+    pairs = distinct(group[in_request] * len(codes) + code[in_request])
     group_of_pair, code_of_pair = np.divmod(pairs, len(codes))
     thread_of_pair = thread[begins][group_of_pair]
     cells = np.bincount(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.show.exports.trace_moments import FlowEnds
 
 U64 = np.uint64
@@ -40,7 +41,7 @@ class MemberNumbers:
         numbers = self.of.take(codes, mode="clip")
         unknown = codes[numbers == 0]
         unknown = unknown[unknown >= 0]
-        return np.unique(unknown) if len(unknown) else unknown
+        return distinct(unknown) if len(unknown) else unknown
 
     def words(self, codes: np.ndarray, shift: int, more: int | np.uint64 = 0) -> np.ndarray:
         """The number of every code as a part of a word, of all codes if they are one. Where it has

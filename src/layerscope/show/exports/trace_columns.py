@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.model.errors import UsageError
 from layerscope.model.schema import TABLES
 from layerscope.show.exports.trace_lanes import TrackLanes
@@ -244,7 +245,7 @@ class TraceColumns:
             key = int(track[rows.start])
             track_lanes = lanes.setdefault(key, TrackLanes())
             lane = track_lanes.assign(start[rows], end[rows], older.get(key, _NEVER), depth[rows])
-            others = np.unique(lane[lane > 0]).tolist()
+            others = distinct(lane[lane > 0]).tolist()
             is_whole = len(track) == rows.stop - rows.start
             if is_whole and not others:
                 return np.broadcast_to(np.int32(self.thread_of(key)), len(track))

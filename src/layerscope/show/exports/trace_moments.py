@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import CUMULATIVE, SYSTEM_COUNTERS
 from layerscope.show.exports.trace_columns import rows_of
 
@@ -214,7 +215,7 @@ def counters(trace: TraceColumns) -> Columns:
     )
     columns["pid"] = np.zeros(len(columns["track"]), np.int64)
     kept = np.ones(len(columns["track"]), bool)
-    for track in np.unique(columns["track"]).tolist():
+    for track in distinct(columns["track"]).tolist():
         rows = columns["track"] == track
         process = trace.process_of(track)
         columns["pid"][rows] = trace.pid(process)

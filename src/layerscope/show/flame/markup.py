@@ -21,6 +21,7 @@ from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, WORDS, mark_of, marked_weights
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL
 from layerscope.model import units
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.show.flame import Picture, labels
 from layerscope.show.flame.palette import css
@@ -308,7 +309,7 @@ def _widths(drawn: Drawn) -> tuple[list[float], list[float]]:
 def _key(graph: Graph, drawn: Drawn) -> str:
     """What the colours mean."""
     if graph.compared is None:
-        used = sorted({graph.frames[frame].layer for frame in np.unique(drawn.frame).tolist()})
+        used = sorted({graph.frames[frame].layer for frame in distinct(drawn.frame).tolist()})
         named = [(LAYERS[layer], LAYERS[layer]) for layer in used]
     else:
         named = [

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.model.clocks import Conversion, Elsewhere, Identity
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import KINDS
 from layerscope.rawfile import counters, dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
@@ -286,7 +287,7 @@ class Decoder(ProcessEvents):
         # comes.
         self._since_reading.pop()
         tracks = spans["track"]
-        for number in np.unique(tracks).tolist():
+        for number in distinct(tracks).tolist():
             of_track = spans.compress(tracks == number)
             self._since_reading.append(of_track)
             self._wait(number, of_track)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerscope.model.clocks import Conversion
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import KINDS
 from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
@@ -65,7 +66,7 @@ class LateChunks:
         self._at = 0
         self._has_begun = False
         self._rings = {
-            number: _FIRST_RING + at for at, number in enumerate(np.unique(late.track).tolist())
+            number: _FIRST_RING + at for at, number in enumerate(distinct(late.track).tolist())
         }
         self._ordinals = dict.fromkeys(self._rings, 0)
         self._totals: raw_file.Chunk | None = None  # the newest that was recorded
@@ -123,7 +124,7 @@ class LateChunks:
         ended = slice(self._at, stop)
         track, pairs = self._track[ended], self._records[ended]
         self._at = stop
-        for number in np.unique(track).tolist():
+        for number in distinct(track).tolist():
             # Each with the extra record behind it, if it has one.
             records = pairs[track == number].ravel()
             records = records[records["kind"] != _NONE]
@@ -202,7 +203,7 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
     for part in parts:
         first_text = len(texts)
         is_other = part.track < 0
-        others = np.unique(part.track[is_other])
+        others = distinct(part.track[is_other])
         numbers = new_track + np.searchsorted(others, part.track)
         changed = {
             "track": np.where(is_other, numbers, part.track),

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.model.events import Problem
 from layerscope.model.frameworks import routines
 from layerscope.model.layers import KINDS, PRIMITIVES
@@ -137,7 +138,7 @@ def _holding_primitives(process: RecordedProcess) -> np.ndarray:
     track, kind = spans["track"], spans["kind"]
     holds = np.zeros(len(spans), np.bool_)
     primitive = np.flatnonzero(kind >= _EXECUTE)
-    for number in np.unique(track[primitive]).tolist():
+    for number in distinct(track[primitive]).tolist():
         inner = primitive[track[primitive] == number]
         starts = np.sort(spans["start"][inner])
         is_operator = (track == number) & (kind == _FUNCTION)

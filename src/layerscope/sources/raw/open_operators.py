@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PRIMITIVES, RANGES, SPAN_LAYERS
 from layerscope.rawfile import layout
 from layerscope.sources.imported import Imported
@@ -165,7 +166,7 @@ class RecordedProcess:
         spans = self.spans
         asking_layer = _OPERATORS if self.has_operators else _RANGES
         is_asking = _LAYERS[spans["kind"]] == asking_layer
-        asking_tracks = np.unique(spans["track"][is_asking])
+        asking_tracks = distinct(spans["track"][is_asking])
         threads = []
         for track in asking_tracks.tolist():
             of_thread = np.flatnonzero(spans["track"] == track)
@@ -258,7 +259,7 @@ def spans_by_process(imported: Imported, found: Owners, main: int) -> dict[int, 
     depth = np.where(is_known, found.depth, 0) + imported.depth
     texts = [*imported.names, *imported.args_texts]
     late = {}
-    for number in np.unique(process).tolist():
+    for number in distinct(process).tolist():
         rows = np.flatnonzero(process == number)
         args = imported.args[rows]
         late[number] = LateSpans(

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from layerscope.model.clocks import Conversion
+from layerscope.model.distinct import distinct
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
@@ -195,7 +196,7 @@ def _records(
     whole = np.flatnonzero(~trace.unfinished)
     tids, ends_ns = trace.tid[whole], trace.end_ns[whole]
     depth = depths(tids, trace.start_ns[whole], ends_ns)
-    for tid in np.unique(tids).tolist():
+    for tid in distinct(tids).tolist():
         of_thread = np.flatnonzero(tids == tid)
         order = np.argsort(ends_ns[of_thread], kind="stable")
         of_thread = of_thread[order]
