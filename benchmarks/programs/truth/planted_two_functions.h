@@ -2,6 +2,10 @@
 
 #include "planted.h"
 
+#ifndef PLANTED_SYMBOL
+#define PLANTED_SYMBOL "symbol"
+#endif
+
 extern "C" {
 NOINLINE double first(double x) {
     for (int i = 0; i < 30; i++) x = planted_work(x);
@@ -17,8 +21,8 @@ NOINLINE double second(double x) {
 int main(int, char **argv) {
     planted_start(argv[1]);
     while (planted_going()) {
-        PLANTED_CPU("symbol", "first", planted_sink = first(1));
-        PLANTED_CPU("symbol", "second", planted_sink = second(1));
+        PLANTED_CPU(PLANTED_SYMBOL, "first", planted_sink = first(1));
+        PLANTED_CPU(PLANTED_SYMBOL, "second", planted_sink = second(1));
     }
     planted_finish();
 }

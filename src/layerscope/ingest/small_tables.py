@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.ingest.process import IngestedProcess
+from layerscope.ingest.spans import nullable
 from layerscope.ingest.string_table import StringTable
 from layerscope.model.distinct import distinct
 from layerscope.model.layers import (
