@@ -7,8 +7,6 @@ run goes on; what was thinned much is put together into fewer parts.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
