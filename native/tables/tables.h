@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 1
+#define LC_VERSION 2
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -52,6 +52,11 @@ typedef struct {
 } lc_sum;
 LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_t *self_ns, int64_t count,
                          int32_t *places, int64_t bits, int64_t *keys, lc_sum *sums);
+
+/* ends.c */
+LC_API int64_t lc_nest(const int64_t *start, const int64_t *end, const int32_t *depth, const int8_t *layer,
+                       int64_t count, int64_t first_key, int64_t *states, int64_t levels, int64_t layers, int64_t *key,
+                       int64_t *parent, int64_t *self_ns);
 
 /* nesting.c */
 LC_API int64_t lc_sort(const int32_t *depth, const int64_t *start, int64_t count, int64_t levels, int64_t *rows,
