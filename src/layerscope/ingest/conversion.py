@@ -23,7 +23,7 @@ from layerscope.ingest.parts import Parts
 from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.ranks import problems_of_ranks, rank_of
 from layerscope.ingest.small_tables import SmallTables
-from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE, Columns
+from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE, Columns, nullable
 from layerscope.ingest.stacks import StackIngest
 from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.ingest.totals import SpanTotals
@@ -289,7 +289,7 @@ class RunConversion:
         columns: dict[str, Any] = {
             name: np.concatenate([part[name] for part in parts]) for name in parts[0]
         }
-        columns["optimizer"] = pa.array(columns["optimizer"], mask=columns["optimizer"] < 0)
+        columns["optimizer"] = nullable(columns["optimizer"].astype(np.int32))
         self.rows["steps"] = write_columns(self.tables, "steps", columns)
 
     def _write_totals(self) -> None:
@@ -309,7 +309,7 @@ class RunConversion:
         columns["layer"] = np.array(SPAN_LAYERS, object)[np.array(LAYER_OF_KIND)[kind]]
         columns["kind"] = np.array(KINDS, object)[kind]
         columns["name"] = names[columns.pop("name_code")]
-        columns["module"] = pa.array(columns["module"], mask=columns["module"] < 0)
+        columns["module"] = nullable(columns["module"].astype(np.int32))
         classes = np.where(is_unseen, 2, columns.pop("in_step"))
         columns["step_class"] = np.array(["outside", "step", "unknown"], object)[classes]
         self.rows["totals"] = write_columns(self.tables, "totals", columns)

@@ -215,6 +215,7 @@ class StackIngest:
             name: columns[name]
             for name in ("at_ns", "track", "weight_ns", "count", "idle", "exact")
         }
+        columns["stack"] = columns["stack"].astype(np.int32)
         for name in ("stack", "span", "step", "waker", "rate_hz"):
             arrow[name] = nullable(columns[name])
         arrow["kind"] = codes_to_names(columns["kind"], pa.array(SAMPLE_KINDS))
