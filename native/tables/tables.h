@@ -36,9 +36,17 @@ typedef struct {
 } lc_found;
 LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kinds, int64_t first_track, lc_span *spans,
                      int64_t room, int32_t *specials, int32_t *tracks, lc_found *found);
-LC_API void lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
-                     uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
-                     uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished);
+/* sources/process.py _RARE */
+enum {
+    LC_HAS_FORWARD_THREAD = 1,
+    LC_HAS_OPTIMIZER = 2,
+    LC_HAS_LINE = 4,
+    LC_HAS_ARGS = 8,
+    LC_HAS_UNFINISHED = 16
+};
+LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
+                        uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
+                        uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished);
 LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, int32_t *rows, int64_t codes_known,
                        int64_t *codes, int64_t *sums, int64_t room, int64_t *used);
 
