@@ -73,26 +73,30 @@ LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kin
     }
 }
 
-/* Spans column by column, in one pass. */
-LC_API void lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
-                     uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
-                     uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished) {
+/* Spans column by column, in one pass. Returns which of the columns have anything but zeros: LC_HAS_. */
+LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
+                        uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
+                        uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished) {
+    int64_t threads = 0;
+    uint32_t optimizers = 0, lines = 0, arguments = 0, open = 0;
     for (int64_t i = 0; i < count; i++) {
         lc_span span;
         memcpy(&span, spans + i, sizeof span);
         start[i] = span.start;
         end[i] = span.end;
-        forward_thread[i] = span.forward_thread;
+        threads |= forward_thread[i] = span.forward_thread;
         name[i] = span.name;
         module[i] = span.module;
         seq[i] = span.seq;
         depth[i] = span.depth;
-        optimizer[i] = span.optimizer;
-        line[i] = span.line;
-        args[i] = span.args;
+        optimizers |= (uint32_t)(optimizer[i] = span.optimizer);
+        lines |= line[i] = span.line;
+        arguments |= args[i] = span.args;
         kind[i] = span.kind;
-        unfinished[i] = span.unfinished;
+        open |= unfinished[i] = span.unfinished;
     }
+    return (threads ? LC_HAS_FORWARD_THREAD : 0) | (optimizers ? LC_HAS_OPTIMIZER : 0) | (lines ? LC_HAS_LINE : 0) |
+           (arguments ? LC_HAS_ARGS : 0) | (open ? LC_HAS_UNFINISHED : 0);
 }
 
 /* Adds spans to the sums by name and kind, `code`: name * limit + kind. `rows`: by code, 1 + the place of its sums, 0:

@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 1
+#define LC_VERSION 2
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -36,9 +36,17 @@ typedef struct {
 } lc_found;
 LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kinds, int64_t first_track, lc_span *spans,
                      int64_t room, int32_t *specials, int32_t *tracks, lc_found *found);
-LC_API void lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
-                     uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
-                     uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished);
+/* sources/process.py _RARE */
+enum {
+    LC_HAS_FORWARD_THREAD = 1,
+    LC_HAS_OPTIMIZER = 2,
+    LC_HAS_LINE = 4,
+    LC_HAS_ARGS = 8,
+    LC_HAS_UNFINISHED = 16
+};
+LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
+                        uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
+                        uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished);
 LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, int32_t *rows, int64_t codes_known,
                        int64_t *codes, int64_t *sums, int64_t room, int64_t *used);
 
@@ -60,6 +68,11 @@ typedef struct {
 LC_API int64_t lc_groups(const int32_t *track, const int32_t *kind, const int32_t *name, const int32_t *module,
                          const uint8_t *flags, const int64_t *self_ns, const int32_t *weight, int64_t count,
                          int32_t *places, int64_t bits, int64_t *firsts, lc_group *sums);
+
+/* ends.c */
+LC_API int64_t lc_nest(const int64_t *start, const int64_t *end, const int32_t *depth, const int8_t *layer,
+                       int64_t count, int64_t first_key, int64_t *states, int64_t levels, int64_t layers, int64_t *key,
+                       int64_t *parent, int64_t *self_ns);
 
 /* nesting.c */
 LC_API int64_t lc_sort(const int32_t *depth, const int64_t *start, int64_t count, int64_t levels, int64_t *rows,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.ingest import totals
+from layerscope.ingest import parents, totals
 from layerscope.ingest.parents import Keys, TrackNesting
 from layerscope.model import compiled as module
 from layerscope.model.clocks import Conversion
@@ -140,6 +140,51 @@ def test_parents_and_self_times_of_any_spans_are_the_same(
     found = nested(batches)
     with without_library():
         assert nested(batches) == found
+
+
+# What a thread does next: begin a span of a layer, end the innermost one, and whether its record
+# is lost; after so many ns. Then a batch may end.
+MOVE = st.tuples(
+    st.one_of(st.none(), st.integers(0, LAYERS - 1)),
+    st.sampled_from([False] * 9 + [True]),
+    st.sampled_from([1] * 9 + [0]),
+    st.sampled_from([False] * 9 + [True]),
+)
+Move = tuple[int | None, bool, int, bool]
+
+
+def as_recorded(moves: list[Move]) -> list[list[tuple[int, int, int, int]]]:
+    """The batches that a thread leaves which makes these moves, in the order of ends."""
+    batches: list[list[tuple[int, int, int, int]]] = [[]]
+    now_ns, open_spans = 5, []
+    for layer, is_lost, after_ns, ends_batch in moves:
+        now_ns += after_ns
+        if layer is not None:
+            open_spans.append((now_ns, layer))
+        elif open_spans:
+            start_ns, own = open_spans.pop()
+            if not is_lost:
+                batches[-1].append((start_ns, now_ns - start_ns, len(open_spans), own))
+        if ends_batch:
+            batches.append([])
+    return batches
+
+
+@given(st.lists(MOVE, max_size=120))
+def test_parents_and_self_times_of_what_a_thread_records_are_the_same(moves: list[Move]) -> None:
+    batches = as_recorded(moves)
+    found = nested(batches)
+    with without_library():
+        assert nested(batches) == found
+
+
+@given(st.lists(MOVE, max_size=120))
+def test_spans_that_do_not_cross_are_looked_at_in_one_pass(moves: list[Move]) -> None:
+    moves = [(layer, False, 1, ends_batch) for layer, _, _, ends_batch in moves]
+    batches = [batch for batch in as_recorded(moves) if batch]
+
+    with patch.object(parents, "by_depth", side_effect=AssertionError):
+        assert len(nested(batches)) == 3 * len(batches) + 1
 
 
 NS = st.integers(0, 1 << 40)

@@ -207,12 +207,13 @@ class RunConversion:
         codes, args = self._codes(process, spans)
         of_track = process.events.tracks.get(track)
         own = of_track.framework_thread if of_track else -1
-        thread = np.full(len(rows), own, np.int32)
+        thread = np.array(own, np.int32)
         is_backward = kind == BACKWARD
         if is_backward.any():
             process.backward += int(np.count_nonzero(is_backward & (spans["unfinished"] == 0)))
-            elsewhere = is_backward & (forward_thread != 0)
-            thread[elsewhere] = forward_thread[elsewhere]
+            if forward_thread.ndim:
+                elsewhere = is_backward & (forward_thread != 0)
+                thread = np.where(elsewhere, forward_thread, own).astype(np.int32)
         process.has_spans = True
         process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
         self._epochs.add(
@@ -224,7 +225,7 @@ class RunConversion:
                 "start_ns": start,
                 "dur_ns": end - start,
                 "self_ns": nested.self_ns,
-                "kind_code": kind.astype(np.int32),
+                "kind_code": kind,
                 "name_code": codes,
                 "line_code": process.texts.lines(spans["line"]),
                 "module": process.texts.modules(spans["module"]),
@@ -243,9 +244,15 @@ class RunConversion:
         texts, kind, name, number = process.texts, spans["kind"], spans["name"], spans["args"]
         codes = texts.names(name)
         is_primitive = kind >= EXECUTE
-        args = texts.args(np.where(is_primitive, 0, number)).astype(np.int64)
-        args[is_primitive] = texts.calls(number[is_primitive])
         told = np.flatnonzero((kind >= MODULE) & ~is_primitive)
+        has_args = bool(number.ndim)
+        if not (len(told) or has_args):
+            return codes, np.array(-1, np.int64)
+        number = np.broadcast_to(number, kind.shape)
+        args = np.full(len(kind), -1, np.int64)
+        if has_args:
+            args[:] = texts.args(np.where(is_primitive, 0, number))
+            args[is_primitive] = texts.calls(number[is_primitive])
         if len(told):
             codes[told] = texts.first_lines(name[told])
             marked = told[
@@ -288,7 +295,7 @@ class RunConversion:
         columns: dict[str, Any] = {
             name: np.concatenate([part[name] for part in parts]) for name in parts[0]
         }
-        columns["optimizer"] = nullable(columns["optimizer"])
+        columns["optimizer"] = nullable(columns["optimizer"].astype(np.int32))
         self.rows["steps"] = write_columns(self.tables, "steps", columns)
 
     def _write_totals(self) -> None:

@@ -124,7 +124,7 @@ class Epochs:
         left = np.flatnonzero(~epoch.done)
         if len(left):
             recorded = [name for name in epoch.columns if name not in OF_THE_END]
-            self._waiting.add({name: epoch.columns[name].take(left) for name in recorded})
+            self._waiting.add(taken({name: epoch.columns[name] for name in recorded}, left))
             epoch.keep(np.flatnonzero(epoch.done))
         if len(epoch.columns["span"]):
             self._write(epoch)
@@ -390,9 +390,10 @@ class _Epoch:
 
     def keep(self, rows: np.ndarray) -> None:
         """Leave these rows only."""
-        columns = self.columns
-        keep(columns, rows)
-        self.inside = rows_of(columns["span"], columns["parent"])
+        place = np.full(len(self.inside) + 1, -1, np.int32)  # the last entry is for -1
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        keep(self.columns, rows)
+        self.inside = place[self.inside.take(rows)]
 
     def take(self, number: int, stretch: Stretch, last: bool) -> None:
         """What `stretch` says of a process: its spans before the cut are complete."""

@@ -112,24 +112,32 @@ class FileFrames(Struct):
     def _native(self, of: int, addresses: np.ndarray, numbers: np.ndarray) -> list[int]:
         """Keys of new frames of an object, which have these numbers."""
         known = self.file.objects[of]
+        file = Path(known.path).name or known.path
+        unnamed = file if file.startswith("[") else f"[{file}]"
         found = self.frames.symbols.native(known.path, known.build_id, addresses, known.mtime_ns)
         asked = addresses.tolist()
         for row, chain in found.inlined.items():
             inside = []
             for frame in chain:
-                key = self._in_object(known, asked[row], *frame)
+                key = self._in_object(known, unnamed, asked[row], *frame)
                 inside.append(key)
             number = int(numbers[row])
             self.inlined[number] = inside
         lines = found.line.tolist()
         frames = zip(asked, found.name, found.short, found.file, lines, strict=True)
-        return [self._in_object(known, *frame) for frame in frames]
+        return [self._in_object(known, unnamed, *frame) for frame in frames]
 
     def _in_object(
-        self, known: ObjectFile, address: int, text: str, short: str, file: str | None, line: int
+        self,
+        known: ObjectFile,
+        unnamed: str,
+        address: int,
+        text: str,
+        short: str,
+        file: str | None,
+        line: int,
     ) -> int:
-        unnamed = Path(known.path).name or known.path
-        name = short or (unnamed if unnamed.startswith("[") else f"[{unnamed}]")
+        name = short or unnamed
         return self.frames.once(
             NATIVE,
             name,

@@ -27,6 +27,9 @@ CONVERTER_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "ARROW_DEFAULT_MEMORY_POOL": "system",
+    # Nothing here multiplies matrices: OpenBLAS starts threads for it when NumPy is imported, and
+    # they spin for a while, 50 ms of CPU time.
+    "OPENBLAS_NUM_THREADS": "1",
 }
 # Memory that a conversion takes for each span of an epoch: its columns, sorted and encoded.
 BYTES_IN_MEMORY = 600

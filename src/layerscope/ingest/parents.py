@@ -24,6 +24,7 @@ from layerscope.ingest.depth_levels import (
     charge_to,
     enclose,
 )
+from layerscope.model.compiled import compiled
 from layerscope.model.distinct import distinct
 
 
@@ -39,6 +40,10 @@ class Keys:
         keys = np.arange(self.next, end, dtype=np.int64)
         self.next = end
         return keys
+
+
+# Of a depth before `inside`, as depth_state of native/tables/ends.c has them.
+_STATE_FIELDS = 5
 
 
 def _awaited_at(level: int) -> int:
@@ -118,12 +123,12 @@ class TrackNesting:
         """
         start_ns, end_ns = np.ascontiguousarray(start_ns), np.ascontiguousarray(end_ns)
         count = len(start_ns)
+        layer = np.zeros(count, np.int8) if layer is None else np.ascontiguousarray(layer, np.int8)
+        by_ends = self._by_ends(start_ns, end_ns, depth, layer)
+        if by_ends is not None:
+            return by_ends
         out = Nested(self.keys.take(count), np.full(count, -1, np.int64), end_ns - start_ns)
-        batch = _Batch(
-            end_ns,
-            np.zeros(count, np.int8) if layer is None else np.ascontiguousarray(layer, np.int8),
-            out,
-        )
+        batch = _Batch(end_ns, layer, out)
         for level, here in enumerate(by_depth(start_ns, end_ns, depth, out.key, self.layers)):
             came, awaited = self._settle(level, here, out)
             if level and len(here.rows):
@@ -138,6 +143,54 @@ class TrackNesting:
                 self._newest[level] = (int(here.start[-1]), int(here.end[-1]), int(here.key[-1]))
         np.maximum(out.self_ns, 0, out=out.self_ns)
         return out
+
+    def _by_ends(
+        self, start_ns: np.ndarray, end_ns: np.ndarray, depth: np.ndarray, layer: np.ndarray
+    ) -> Nested | None:
+        """What `add` gives for spans in the order of their ends of which none crosses another, in
+        one pass (native/tables/ends.c). None: they are not like that.
+        """
+        library, count = compiled(), len(start_ns)
+        if library is None or not count:
+            return None
+        states = self._states(int(depth.max()) + 1)
+        levels = len(states)
+        out = Nested(*np.empty((3, count), np.int64))
+        spans = (start_ns, end_ns, np.ascontiguousarray(depth, np.int32), layer, count)
+        keys = self.keys.next
+        found = (out.key, out.parent, out.self_ns)
+        fresh = library.call("nest", *spans, keys, states, levels, self.layers, *found)
+        if fresh < 0:
+            return None
+        self.keys.next += count + fresh
+        for level, (_, key, first_child_ns, newest, _, *_) in enumerate(states.tolist()):
+            if newest >= 0:
+                self._newest[level] = (
+                    int(start_ns[newest]),
+                    int(end_ns[newest]),
+                    int(out.key[newest]),
+                )
+            if key >= 0:
+                inside_ns = states[level, _STATE_FIELDS:].copy()
+                self._awaited[level] = _Awaited(key, first_child_ns, inside_ns)
+            else:
+                self._awaited.pop(level, None)
+        return out
+
+    def _states(self, levels: int) -> np.ndarray:
+        """What native/tables/ends.c wants to know of each depth."""
+        states = np.full((levels, _STATE_FIELDS + self.layers), NONE, np.int64)
+        states[:, _STATE_FIELDS:] = 0
+        latest_ns = -1
+        for level, row in enumerate(states):
+            _, end_ns, _ = self._newest.get(level, (0, -1, -1))
+            latest_ns = max(latest_ns, end_ns)
+            row[0] = latest_ns
+            awaited = self._awaited.get(level)
+            if awaited is not None:
+                row[1:3] = awaited.key, awaited.first_child_ns
+                row[_STATE_FIELDS:] = awaited.inside_ns
+        return states
 
     def finish(self) -> None:
         """No more spans: what is still awaited was lost."""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.primitives import PrimitiveRows
-from layerscope.ingest.spans import Columns, as_table, codes_of, taken
+from layerscope.ingest.spans import Columns, as_table, codes_of, numbers_of, taken
 from layerscope.ingest.string_table import StringTable
 from layerscope.ingest.thinning import Units, choose
 from layerscope.ingest.totals import SpanTotals, keys_of
@@ -279,7 +279,7 @@ class Parts:
             columns = part.fresh[0]
         else:
             data = self._read_spans(part, ["start_ns", "dur_ns", "track", "step", "weight"])
-            columns = {name: data[name].fill_null(-1).to_numpy() for name in data.column_names}
+            columns = {name: numbers_of(data[name]) for name in data.column_names}
         start_ns, end_ns, step = (
             columns["start_ns"],
             columns["start_ns"] + columns["dur_ns"],
@@ -365,12 +365,9 @@ class Parts:
             )
             kind = codes_of(data["kind"], {kind: i for i, kind in enumerate(KINDS)})
             name = codes_of(data["name"], self.texts.names)
-            columns = {
-                column: (
-                    data[column].fill_null(-1) if data[column].null_count else data[column]
-                ).to_numpy()
-                for column in ("module", "step", "track", "dur_ns", "unfinished")
-            }
+            numbers = ("module", "step", "track", "dur_ns")
+            columns = {column: numbers_of(data[column]) for column in numbers}
+            columns["unfinished"] = data["unfinished"].to_numpy()
         done = np.flatnonzero(~columns["unfinished"])
         keys = keys_of(kind, name, columns["module"], columns["step"] >= 0)
         for process, rows in by_process(self.process_of[columns["track"][done]]):

@@ -14,7 +14,17 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from layerscope.ingest.primitive_shares import Executions, find_primaries
-from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE, Columns, rows_of
+from layerscope.ingest.spans import (
+    EXECUTE,
+    LAYERS,
+    SHARE,
+    Columns,
+    coded_texts,
+    nullable,
+    numbers_of,
+    rows_of,
+    texts_of,
+)
 from layerscope.model.distinct import distinct
 from layerscope.model.layers import LINKS, OPERATORS, PRIMITIVES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
@@ -42,7 +52,6 @@ _TEXTS = (
     "problem",
 )
 _NUMBERS = ("flop", "bytes")
-_OF_SPANS = ["span", "track", "layer", "kind", "name", "args"]
 # Problems that are not taken apart again when they occur in another part: half a kilobyte each.
 _MOST_KNOWN = 50_000
 
@@ -151,48 +160,48 @@ class PrimitiveRows(Struct):
 
     def table(self, spans: pa.Table, links: pa.Table) -> pa.Table:
         """The rows for those of `spans`, a table of that name, that are primitives."""
-        mine = spans.select(_OF_SPANS).take(np.flatnonzero(_is(spans["layer"], PRIMITIVES)))
-        span, track = (mine[name].to_numpy() for name in ("span", "track"))
-        is_execution = _is(mine["kind"], "execute")
-        args = mine["args"].fill_null(-1).to_numpy()
+        mine = np.flatnonzero(_is(spans["layer"], PRIMITIVES))
+        span, track, args = (numbers_of(spans[name])[mine] for name in ("span", "track", "args"))
+        is_execution = _is(spans["kind"], "execute")[mine]
         operator = _from_of(links, OPERATOR_PRIMITIVE, span)
         primary = _from_of(links, PRIMITIVE_SHARE, span)
         threads = _threads(span, track, primary)
         columns: dict[str, Any] = {
             "span": span,
-            "operator": pa.array(operator, mask=operator < 0),
-            "share_of": pa.array(primary, mask=primary < 0),
+            "operator": nullable(operator),
+            "share_of": nullable(primary),
             "threads": pa.array(threads, mask=~is_execution),
-            **self._described(args, mine["name"]),
+            **self._described(args, spans["name"], mine),
         }
         return to_arrow(TABLES["primitives"], columns)
 
-    def _described(self, args: np.ndarray, name: pa.Array) -> dict[str, Any]:
-        """The columns that follow from the arguments, or else from the name."""
-        import pyarrow.compute as pc
-
+    def _described(
+        self, args: np.ndarray, names: pa.ChunkedArray, rows: np.ndarray
+    ) -> dict[str, Any]:
+        """The columns that follow from the arguments, or else from the name; `names`: of all spans,
+        of which these are at `rows`.
+        """
         keys, row = np.unique(args, return_inverse=True)
         known = [self._problem(key) for key in keys.tolist()]
+        texts = {column: [_text(problem, column) for problem, _ in known] for column in _TEXTS}
+        texts["library"] = [text or "oneDNN" for text in texts["library"]]
         columns: dict[str, Any] = {}
-        for column in _TEXTS:
-            values = pa.array(
-                [(getattr(problem, column) or None) if problem else None for problem, _ in known],
-                pa.string(),
-            )
-            if column == "library":
-                values = values.fill_null("oneDNN")
-            # Few texts, of many rows: none is looked at twice.
-            columns[column] = values.dictionary_encode().take(pa.array(row))
+        for column, values in texts.items():
+            place_of = {text: at for at, text in enumerate(dict.fromkeys(filter(None, values)))}
+            places = np.array([place_of.get(text or "", -1) for text in values], np.int32)
+            place = places[row]
+            if column == "primitive_kind":
+                _fill_with_names(place, place_of, names, rows)
+            columns[column] = coded_texts(place, list(place_of))
         for column in _NUMBERS:
-            numbers = pa.array(
-                [getattr(problem, column) if problem else None for problem, _ in known], pa.int64()
+            numbers = [getattr(problem, column) if problem else None for problem, _ in known]
+            columns[column] = nullable(
+                np.array([-1 if number is None else number for number in numbers], np.int64)[row]
             )
-            columns[column] = numbers.take(pa.array(row))
-        columns["cache_hit"] = pa.array([hit for _, hit in known], pa.bool_()).take(pa.array(row))
-        if columns["primitive_kind"].null_count:
-            columns["primitive_kind"] = pc.coalesce(
-                columns["primitive_kind"].cast(pa.string()), name.cast(pa.string())
-            ).dictionary_encode()
+        hits = [hit for _, hit in known]
+        is_hit = np.array([bool(hit) for hit in hits], np.bool_)
+        is_unknown = np.array([hit is None for hit in hits], np.bool_)
+        columns["cache_hit"] = pa.array(is_hit[row], mask=is_unknown[row])
         return columns
 
     def _problem(self, key: int) -> tuple[OnednnProblem | None, bool | None]:
@@ -205,6 +214,24 @@ class PrimitiveRows(Struct):
                 self._known.clear()
             self._known[key] = _problem_of(self._texts[key])
         return self._known[key]
+
+
+def _text(problem: OnednnProblem | None, column: str) -> str | None:
+    """What a problem has in one of `_TEXTS`; None: nothing."""
+    return (getattr(problem, column) or None) if problem else None
+
+
+def _fill_with_names(
+    place: np.ndarray, place_of: dict[str, int], names: pa.ChunkedArray, rows: np.ndarray
+) -> None:
+    """Where there is no text, take the name at that one of `rows`, in place; `place_of` grows."""
+    missing = np.flatnonzero(place < 0)
+    if not len(missing):
+        return
+    name, texts = texts_of(names)
+    used, of = np.unique(name[rows[missing]], return_inverse=True)
+    own = [place_of.setdefault(texts[one], len(place_of)) for one in used.tolist()]
+    place[missing] = np.array(own, np.int32)[of]
 
 
 def _problem_of(text: str) -> tuple[OnednnProblem | None, bool | None]:
@@ -237,9 +264,9 @@ def _threads(span: np.ndarray, track: np.ndarray, primary: np.ndarray) -> np.nda
     shares = np.flatnonzero(primary >= 0)
     if not len(shares):
         return threads
-    pairs = np.column_stack([primary[shares], track[shares]])
-    distinct = np.unique(pairs, axis=0)
-    owners, count = np.unique(distinct[:, 0], return_counts=True)
+    tracks = int(track.max()) + 1
+    distinct = np.unique(primary[shares] * tracks + track[shares])
+    owners, count = np.unique(distinct // tracks, return_counts=True)
     row = rows_of(span, owners)
     is_known = row >= 0
     threads[row[is_known]] += count[is_known].astype(np.int32)
@@ -248,12 +275,11 @@ def _threads(span: np.ndarray, track: np.ndarray, primary: np.ndarray) -> np.nda
 
 def _from_of(links: pa.Table, kind: int, to_span: np.ndarray) -> np.ndarray:
     """Where the link of this kind to each of these spans comes from; -1: there is none."""
-    of_kind = links.take(np.flatnonzero(_is(links["kind"], LINKS[kind])))
-    if not of_kind.num_rows:
+    of_kind = np.flatnonzero(_is(links["kind"], LINKS[kind]))
+    if not len(of_kind):
         return np.full(len(to_span), -1)
-    link = rows_of(of_kind["to_span"].to_numpy(), to_span)
-    origin = of_kind["from_span"].to_numpy()
-    or_none = np.append(origin, -1)
+    link = rows_of(numbers_of(links["to_span"])[of_kind], to_span)
+    or_none = np.append(numbers_of(links["from_span"])[of_kind], -1)
     found: np.ndarray = or_none[link]
     return found
 

@@ -12,12 +12,14 @@ import json
 import sys
 from pathlib import Path
 
+from layerscope.ingest.heap import collect_rarely
 from layerscope.ingest.open import open_one
 from layerscope.model.errors import LayerscopeError
 
 
 def main(arguments: list[str]) -> int:
     """Open the recording of the rank, which makes its tables."""
+    collect_rarely()
     folder, memory_bytes = arguments
     try:
         answer = {"tables": str(open_one(Path(folder), int(memory_bytes)).tables_path)}

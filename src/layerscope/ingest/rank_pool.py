@@ -69,7 +69,7 @@ def _convert(folder: Path, memory_bytes: int, started: list[subprocess.Popen[byt
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **CONVERTER_VARIABLES, "OPENBLAS_NUM_THREADS": "1"},
+            env=os.environ | CONVERTER_VARIABLES,
         )
     except OSError as error:
         return f"its converter could not be started ({error.strerror})"

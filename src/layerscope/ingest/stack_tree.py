@@ -91,6 +91,11 @@ class Fusion(Struct):
     of_spans: Callable[[Sequence[int]], list[int]] = list
     adopted: int = 0  # so many stacks of `sampled` are the same in `fused`
     _fused: dict[tuple[int, int], int] = field(default_factory=dict)
+    # By a stack of `fused` and one of `sampled`: the first with all frames of the second behind
+    # those that it has already. Frames of spans are none of `sampled`, so it tells which these are.
+    _grown: dict[tuple[int, int], int] = field(default_factory=dict)
+    # By sampled stack: the last of it whose innermost frame has an anchor.
+    _anchored: array[int] = field(default_factory=_int32s)
 
     def adopt(self, parent: Int64s, frame: Int64s, depth: Int64s) -> None:
         """Begin with a whole tree of sampled stacks (`StackNodes.adopt`)."""
@@ -101,54 +106,87 @@ class Fusion(Struct):
 
     def stack(self, sampled: int, chain: int) -> int:
         """The fused stack of a sampled one (NONE: not known) with these spans open (NONE: none)."""
+        if chain == NONE:
+            return self._grow(NONE, NONE, sampled)
         key = (sampled, chain)
         found = self._fused.get(key)
-        if found is None and chain == NONE:
-            return self._alone(sampled)
         if found is None:
-            outer = self.outer[sampled] if sampled >= 0 else NONE
-            cut = self.sampled.depth[outer] + 1 if outer >= 0 else 0
             spans = self.of_spans(self.chains.frames(chain))
-            frames = self._interleaved(spans, self.sampled.frames(sampled), cut)
-            found = self._fused[key] = self.fused.push_all(NONE, frames)
+            found = self._fused[key] = self._interleaved(spans, sampled)
         return found
 
-    def _alone(self, sampled: int) -> int:
-        """The fused stack of a sampled one with no span open: it is the same."""
-        waiting = []
-        while sampled >= self.adopted and (sampled, NONE) not in self._fused:
-            waiting.append(sampled)
-            sampled = self.sampled.parent[sampled]
-        found = sampled if sampled < self.adopted else self._fused[sampled, NONE]
-        for one in reversed(waiting):
-            found = self._fused[one, NONE] = self.fused.push(found, self.sampled.frame[one])
-        return found
-
-    def _interleaved(self, spans: list[int], frames: list[int], cut: int) -> list[int]:
-        """The frames of open spans among those of a stack, both from the outside in; `cut`: see
-        `outer`.
+    def _grow(self, fused: int, known: int, sampled: int) -> int:
+        """The stack `fused` with those frames of `sampled` that are not in `known`, with which that
+        begins and of which `fused` has all.
         """
-        found: list[int] = []
+        waiting = []
+        parent, grown = self.sampled.parent, self._grown
+        found = None
+        while sampled != known and found is None:
+            if fused == NONE and sampled < self.adopted:
+                found = sampled
+                break
+            found = grown.get((fused, sampled))
+            if found is None:
+                waiting.append(sampled)
+                sampled = parent[sampled]
+        stack = fused if found is None else found
+        push, frame = self.fused.push, self.sampled.frame
+        for one in reversed(waiting):
+            stack = grown[fused, one] = push(stack, frame[one])
+        return stack
+
+    def _interleaved(self, spans: list[int], sampled: int) -> int:
+        """The fused stack of these frames of open spans, from the outside in, among those of a
+        sampled stack.
+        """
+        tree, fused = self.sampled, self.fused
+        anchored = self._anchored_of(sampled)
+        found = known = NONE  # as far as we are: the fused stack, and the sampled one
         waiting: list[int] = []  # spans that nothing there begins
         at = 0
         for span in spans:
-            begins = self._begins(span, frames, at)
+            begins = self._begins(span, anchored, at)
             if begins < 0:
                 waiting.append(span)
                 continue
-            found += [*frames[at:begins], *waiting, frames[begins], span]
-            waiting, at = [], begins + 1
-        cut = max(cut, at)
-        return [*found, *frames[at:cut], *waiting, *frames[cut:]]
+            function = anchored[begins]
+            found = self._grow(found, known, tree.parent[function])
+            found = fused.push_all(found, [*waiting, tree.frame[function], span])
+            waiting, known, at = [], function, begins + 1
+        cut = self.outer[sampled] if sampled >= 0 else NONE
+        if known >= 0 and (cut < 0 or tree.depth[cut] < tree.depth[known]):
+            cut = known
+        found = self._grow(found, known, cut)
+        return self._grow(fused.push_all(found, waiting), cut, sampled)
 
-    def _begins(self, span: int, frames: list[int], at: int) -> int:
-        """The place of the next frame that begins such a span; NONE: there is none."""
+    def _begins(self, span: int, anchored: list[int], at: int) -> int:
+        """The place of the next stack whose innermost frame begins such a span; NONE: there is
+        none.
+        """
         wanted = self.anchors.get(span)
         if wanted is None:
             return NONE
-        return next(
-            (i for i in range(at, len(frames)) if self.anchors.get(frames[i]) == wanted), NONE
-        )
+        frame, anchors = self.sampled.frame, self.anchors
+        places = range(at, len(anchored))
+        return next((i for i in places if anchors[frame[anchored[i]]] == wanted), NONE)
+
+    def _anchored_of(self, sampled: int) -> list[int]:
+        """The stacks that this one begins with whose innermost frame has an anchor, from the
+        outside in.
+        """
+        tree, last = self.sampled, self._anchored
+        for stack in range(len(last), len(tree.frame)):
+            around = tree.parent[stack]
+            inherited = last[around] if around >= 0 else NONE
+            last.append(stack if tree.frame[stack] in self.anchors else inherited)
+        found = []
+        stack = last[sampled] if sampled >= 0 else NONE
+        while stack != NONE:
+            found.append(stack)
+            around = tree.parent[stack]
+            stack = last[around] if around >= 0 else NONE
+        return found[::-1]
 
 
 def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -> Int64s:

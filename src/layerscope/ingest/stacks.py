@@ -215,9 +215,9 @@ class StackIngest:
             name: columns[name]
             for name in ("at_ns", "track", "weight_ns", "count", "idle", "exact")
         }
-        arrow["span"] = nullable(columns["span"])
-        for name in ("stack", "step", "waker", "rate_hz"):
-            arrow[name] = nullable(columns[name].astype(np.int32))
+        columns["stack"] = columns["stack"].astype(np.int32)
+        for name in ("stack", "span", "step", "waker", "rate_hz"):
+            arrow[name] = nullable(columns[name])
         arrow["kind"] = codes_to_names(columns["kind"], pa.array(SAMPLE_KINDS))
         arrow["state"] = codes_to_names(columns["state"], pa.array(SAMPLE_STATES))
         phase = nullable(columns["phase"].astype(np.int32))

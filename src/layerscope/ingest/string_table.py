@@ -143,7 +143,9 @@ class ProcessStrings(Struct):
         return self._look_up(self.texts.domain, numbers)
 
     def _or_none(self, key_of: Callable[[str], int], numbers: Numbers) -> Codes:
-        found = np.full(len(numbers), _NONE, np.int32)
+        found = np.full(numbers.shape, _NONE, np.int32)
+        if not numbers.ndim:  # one zero for all
+            return found
         told = np.flatnonzero(numbers)  # none in most batches of most programs
         if len(told):
             found[told] = self._look_up(key_of, numbers[told])

@@ -104,6 +104,8 @@ def parquet_options(table: Table) -> dict[str, Any]:
         "use_dictionary": [c.name for c in table.columns if c.type in ("name", "string")],
         "column_encoding": integers or None,
         "row_group_size": 1 << 20,
+        # Values that are encoded in one go: of a thousand, as Arrow has it, each has more to begin.
+        "write_batch_size": 1 << 18,
         # For questions about a time, and for columns that are mostly null: those are not read where
         # they are.
         "write_statistics": ["start_ns", "track", "at_ns", "line", "correlation", "args"],

@@ -47,6 +47,9 @@ def convert_beside(raw: Path, tables: Path, run_id: str) -> int:
     """Convert until the recording is complete, finish, and answer what the session asks."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    from layerscope.ingest.heap import collect_rarely
+
+    collect_rarely()
     from layerscope.ingest.open import growing
 
     with growing(raw):

@@ -67,13 +67,24 @@ def joined_rows(pieces: Sequence[np.ndarray]) -> np.ndarray:
     return data.view(row_type)
 
 
+# What few spans have. The bit of each is that of lc_split.
+_RARE = ("forward_thread", "optimizer", "line", "args", "unfinished")
+
+
 def by_field(rows: np.ndarray) -> dict[str, np.ndarray]:
-    """The fields of rows of `SPAN` as columns, which are quicker to go through many times."""
+    """The fields of rows of `SPAN` as columns, which are quicker to go through many times. Of what
+    none of them has there is one zero for all.
+    """
     library = compiled()
     if library is None:
-        return {name: np.ascontiguousarray(rows[name]) for name in _FIELDS}
-    columns = {name: np.empty(len(rows), SPAN[name]) for name in _FIELDS}
-    library.call("split", np.ascontiguousarray(rows), len(rows), *columns.values())
+        columns = {name: np.ascontiguousarray(rows[name]) for name in _FIELDS}
+        has = sum(bool(columns[name].any()) << bit for bit, name in enumerate(_RARE))
+    else:
+        columns = {name: np.empty(len(rows), SPAN[name]) for name in _FIELDS}
+        has = library.call("split", np.ascontiguousarray(rows), len(rows), *columns.values())
+    for bit, name in enumerate(_RARE):
+        if not has >> bit & 1:
+            columns[name] = np.zeros((), SPAN[name])
     return columns
 
 
