@@ -23,15 +23,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.kind_names import BLAS, KERNEL, LOADER, MKL_PRODUCT, REST
 from layerscope.analyse.operator_kinds import UNKNOWN, Primitive
+from layerscope.analyse.primitive_calls import (
+    CalledPrimitives,
+    NameColumn,
+    PieceSpans,
+    PrimitiveCalls,
+    distinct_codes,
+    enclosing,
+    found_in,
+    joined_rows,
+    primitive_of,
+)
 from layerscope.analyse.span_groups import SpanGroups
 from layerscope.analyse.step_times import Array, Arrays, Bools
 from layerscope.model.distinct import distinct
@@ -53,12 +63,8 @@ _NAMES = (
 )
 _PROGRAM = "the program itself"
 _KIND_OF = {"function": KERNEL, "loader": LOADER}
-# Different codes are found by a table up to this length, and by sorting beyond.
-_MOST_CODES = 1 << 22
 # What is asked of the operators that called primitives.
 _OF_CALLERS = ("track", "kind", "name", "layer", "self_ns", "weight")
-# A table of all keys from the least to the greatest may be so many times as long as the keys.
-_SPARSE = 4
 
 
 @dataclass(slots=True)
@@ -88,106 +94,6 @@ class PrimitiveSum:
 
 
 @dataclass(slots=True)
-class _Spans:
-    """Spans of a piece, with the place of each key. `moved`: matrix products that called
-    primitives.
-    """
-
-    columns: Arrays
-    moved: Array = field(default_factory=lambda: np.zeros(0, np.intp))
-    _low: int = 0
-    _where: Array | None = None
-    _order: Array | None = None
-
-    def _index(self) -> None:
-        """Prepare for `places`: of most pieces nobody asks."""
-        span = self.columns["span"]
-        highest = int(span.max(initial=0))
-        self._low = int(span.min(initial=np.iinfo(np.int64).max))
-        size = highest - self._low + 1
-        if size <= _SPARSE * len(span):
-            self._where = np.full(size, -1, np.int32)
-            self._where[span - self._low] = np.arange(len(span), dtype=np.int32)
-        else:
-            self._order = np.argsort(span, kind="stable")
-
-    def places(self, keys: Array) -> Array:
-        """The row of each key, -1 where it is not here."""
-        if self._where is None and self._order is None:
-            self._index()
-        if self._where is not None:
-            at = keys - self._low
-            inside = (at >= 0) & (at < len(self._where))
-            safe = np.where(inside, at, 0)
-            return np.where(inside, self._where[safe], -1)
-        return _found(self.columns["span"], self._order, keys)
-
-    def spent_ns(self, rows: Array) -> Array:
-        """Self time of these rows, with their weights."""
-        self_ns: Array = self.columns["self_ns"][rows] * self.columns["weight"][rows]
-        return self_ns
-
-    def hold(self, callers: Array, calls: _Calls) -> Bools:
-        """Whether the row of the operator that called each is here, and on the same thread."""
-        is_on_thread: Bools = self.columns["track"][callers] == calls.track
-        return (callers >= 0) & is_on_thread
-
-
-def _distinct(codes: Array) -> tuple[Array, Array]:
-    """The different ones among codes from 0 on, and the place of each code among them."""
-    size = int(codes.max(initial=-1)) + 1
-    if size > _MOST_CODES:
-        distinct, place = np.unique(codes, return_inverse=True)
-        return distinct, place
-    found = np.flatnonzero(np.bincount(codes, minlength=size))
-    places = np.zeros(size, np.int64)
-    places[found] = np.arange(len(found))
-    return found, places[codes]
-
-
-def _found(sorted_by: Array, order: Array | None, keys: Array) -> Array:
-    """The place of each key in `sorted_by`, which is sorted by `order` (None: as it stands); -1: it
-    is not there.
-    """
-    if not len(sorted_by):
-        return np.full(len(keys), -1, np.int64)
-    at = np.minimum(np.searchsorted(sorted_by, keys, sorter=order), len(sorted_by) - 1)
-    at = at if order is None else order[at]
-    return np.where(sorted_by[at] == keys, at, -1)
-
-
-@dataclass(slots=True)
-class _PrimitiveRows:
-    """Rows of the table `primitives`, by span: which operator called it, and its number."""
-
-    span: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    operator: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    primitive: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-
-
-class _Calls(NamedTuple):
-    """Calls of primitives: the operator that called each (-1: none), its thread, the number of the
-    primitive and its time.
-    """
-
-    operator: Array
-    track: Array
-    number: Array
-    ns: Array
-
-    def chosen(self, rows: Array) -> _Calls:
-        """Some of them."""
-        columns = [column[rows] for column in self]
-        return _Calls._make(columns)
-
-    @staticmethod
-    def joined(parts: list[_Calls]) -> _Calls:
-        """All of them."""
-        columns = zip(*parts, strict=True)
-        return _Calls._make(map(np.concatenate, columns))
-
-
-@dataclass(slots=True)
 class _Sum:
     """Time and number of calls of a primitive."""
 
@@ -207,7 +113,7 @@ class WorkSums:
         self._files: dict[Path, dict[str, Path]] = {}  # by folder and name
         for file in reader.files("primitives"):
             self._files.setdefault(_folder(file), {})[file.name] = file
-        self._rows = _PrimitiveRows()
+        self._rows = CalledPrimitives()
         self._rows_file: Path | None = None
         self._numbers: dict[Primitive, int] = {UNKNOWN: 0}
         # By number of the primitive and of the operator's name.
@@ -215,8 +121,8 @@ class WorkSums:
         self._sums: dict[int, _Sum] = defaultdict(_Sum)
         self._is_product = np.zeros(0, np.bool_)
         self._framework = ""  # the one that kernels belong to
-        self._previous: _Spans | None = None
-        self._unmatched: list[_Calls] = []
+        self._previous: PieceSpans | None = None
+        self._unmatched: list[PrimitiveCalls] = []
         self._files_read: list[Path] = []
 
     @property
@@ -242,17 +148,17 @@ class WorkSums:
         columns = ["span", "operator", *names]
         found = []
         for piece in self._reader.pieces("primitives", columns, files=[file]):
-            numbers = self._numbers_of([_Names.of(piece, name) for name in names])
-            found.append(_PrimitiveRows(piece["span"], piece["operator"], numbers))
-        self._rows = _joined(found)
+            numbers = self._numbers_of([NameColumn.of(piece, name) for name in names])
+            found.append(CalledPrimitives(piece["span"], piece["operator"], numbers))
+        self._rows = joined_rows(found)
 
-    def _numbers_of(self, columns: list[_Names]) -> Array:
+    def _numbers_of(self, columns: list[NameColumn]) -> Array:
         """The number of the primitive in each row of these columns."""
         code: Array = np.zeros(len(columns[0].codes), np.int64)
         for column in columns:
             code = code * len(column.texts) + column.codes
-        distinct, row = _distinct(code)
-        primitives = [_primitive(one, columns) for one in distinct.tolist()]
+        distinct, row = distinct_codes(code)
+        primitives = [primitive_of(one, columns) for one in distinct.tolist()]
         numbers = [self._number(primitive) for primitive in primitives]
         return np.array(numbers, np.int64)[row]
 
@@ -270,16 +176,16 @@ class WorkSums:
         is_primitive = measured & has_name(spans, "layer", PRIMITIVES)
         primitives = np.flatnonzero(is_primitive & ~has_name(spans, "kind", "share"))
         names = {name: values for name, values in spans.items() if name.endswith(".names")}
-        here = _Spans({name: spans[name] for name in (*_OF_CALLERS, *self.columns)} | names)
+        here = PieceSpans({name: spans[name] for name in (*_OF_CALLERS, *self.columns)} | names)
         if len(primitives):
             calls = self._calls(spans, primitives, here)
             self._add_primitives(calls, spans["weight"][primitives])
             self._add_calls(here, calls)
         self._previous = here
 
-    def _calls(self, spans: Arrays, rows: Array, here: _Spans) -> _Calls:
+    def _calls(self, spans: Arrays, rows: Array, here: PieceSpans) -> PrimitiveCalls:
         """The primitives in these rows of spans."""
-        known = _found(self._rows.span, None, spans["span"][rows])
+        known = found_in(self._rows.span, None, spans["span"][rows])
         number = np.append(self._rows.primitive, 0)[known]
         is_creation = has_name(spans, "kind", "create")[rows]
         number = self._created(number, is_creation)
@@ -287,9 +193,9 @@ class WorkSums:
             caller = np.append(self._rows.operator, -1)[known]
         else:
             layer = code_of(spans["layer.names"], self.layer)
-            enclosing = _enclosing(here, rows, layer)
-            caller = np.where(enclosing >= 0, spans["span"][enclosing], -1)
-        return _Calls(caller, spans["track"][rows], number, here.spent_ns(rows))
+            around = enclosing(here, rows, layer)
+            caller = np.where(around >= 0, spans["span"][around], -1)
+        return PrimitiveCalls(caller, spans["track"][rows], number, here.spent_ns(rows))
 
     def _learn(self, spans: Arrays) -> None:
         """Look at the names that were not there in earlier pieces."""
@@ -310,7 +216,7 @@ class WorkSums:
         work[is_product_kernel] = BLAS
         return work
 
-    def _work_of(self, spans: _Spans, rows: Array) -> Array:
+    def _work_of(self, spans: PieceSpans, rows: Array) -> Array:
         """The same of rows of a piece, where some products are known to be none of a BLAS."""
         work = self._work(spans.columns, rows)
         work[np.isin(rows, spans.moved)] = KERNEL
@@ -333,7 +239,7 @@ class WorkSums:
             found[is_creation & (number == one)] = self._number(creation)
         return found
 
-    def _add_primitives(self, calls: _Calls, weight: Array) -> None:
+    def _add_primitives(self, calls: PrimitiveCalls, weight: Array) -> None:
         """Add the time of primitives to the kinds of work, and to the sums of each primitive."""
         works = np.array([primitive.work for primitive in self._numbers], np.int64)
         self._spend(calls.track, works[calls.number], calls.ns)
@@ -344,7 +250,7 @@ class WorkSums:
             known.ns += float(ns[number])
             known.count += float(count[number])
 
-    def _add_calls(self, here: _Spans, calls: _Calls) -> None:
+    def _add_calls(self, here: PieceSpans, calls: PrimitiveCalls) -> None:
         """Take primitives out of the time of the operators on their threads, and add them to what
         these called.
         """
@@ -357,7 +263,7 @@ class WorkSums:
         if len(calls.operator):
             self._unmatched.append(calls)
 
-    def _take_out(self, spans: _Spans, calls: _Calls) -> _Calls:
+    def _take_out(self, spans: PieceSpans, calls: PrimitiveCalls) -> PrimitiveCalls:
         """The same for the operators of one piece; calls by others are left."""
         callers = spans.places(calls.operator)
         is_here = spans.hold(callers, calls)
@@ -367,7 +273,7 @@ class WorkSums:
         self._spend(track[rows], self._work_of(spans, rows), -here.ns)
         # Names that come later change no number: the key has the two apart.
         stride = int(name.max(initial=0)) + 1
-        codes, at = _distinct(here.number * stride + name[rows])
+        codes, at = distinct_codes(here.number * stride + name[rows])
         sums_ns = np.bincount(at, here.ns, len(codes))
         for code, sum_ns in zip(codes.tolist(), sums_ns.tolist(), strict=True):
             self._by_name[divmod(code, stride)] += sum_ns
@@ -381,15 +287,15 @@ class WorkSums:
         """
         if not self._unmatched:
             return
-        calls, self._unmatched = _Calls.joined(self._unmatched), []
+        calls, self._unmatched = PrimitiveCalls.joined(self._unmatched), []
         columns = ["span", "track", "name", "kind", "layer"]
         for spans in self._reader.pieces("spans", columns, files=self._files_read):
             if not len(calls.operator):
                 break
             self._learn(spans)
-            calls = self._take_out(_Spans(spans), calls)
+            calls = self._take_out(PieceSpans(spans), calls)
 
-    def _is_no_product(self, here: _Spans, moved: Array) -> None:
+    def _is_no_product(self, here: PieceSpans, moved: Array) -> None:
         """What these matrix products do themselves is no work of a BLAS: they called
         primitives.
         """
@@ -469,55 +375,6 @@ def _most_first(times: dict[str, float]) -> list[PrimitiveTime]:
     return found
 
 
-@dataclass(slots=True)
-class _Names:
-    """A column of names: the number of each row's name in `texts`, whose last one stands for
-    null.
-    """
-
-    codes: Array
-    texts: list[str]
-
-    @classmethod
-    def of(cls, columns: Arrays, name: str) -> _Names:
-        """The column of that name."""
-        texts = columns[f"{name}.names"].tolist()
-        codes = columns[name]
-        return cls(np.where(codes >= 0, codes, len(texts)), [*texts, ""])
-
-
 def _folder(file: Path) -> Path:
     """The folder with the tables that a file of one belongs to: of several ranks each has one."""
     return file.parent.parent
-
-
-def _primitive(code: int, columns: list[_Names]) -> Primitive:
-    """What the number of a triple of names stands for."""
-    libraries, kinds, implementations = (column.texts for column in columns)
-    code, implementation = divmod(code, len(implementations))
-    library, kind = divmod(code, len(kinds))
-    return Primitive(libraries[library], kinds[kind], implementations[implementation], False)
-
-
-def _joined(parts: list[_PrimitiveRows]) -> _PrimitiveRows:
-    """All rows, in the order of their spans."""
-    if not parts:
-        return _PrimitiveRows()
-    span = np.concatenate([part.span for part in parts])
-    operator = np.concatenate([part.operator for part in parts])
-    primitive = np.concatenate([part.primitive for part in parts])
-    order = np.argsort(span, kind="stable")
-    return _PrimitiveRows(span[order], operator[order], primitive[order])
-
-
-def _enclosing(here: _Spans, rows: Array, layer: int) -> Array:
-    """The row of the innermost span of this layer that holds each of these rows; -1: there is
-    none.
-    """
-    parents, layers = here.columns["parent"], here.columns["layer"]
-    at = here.places(parents[rows])
-    while True:
-        wrong = np.flatnonzero((at >= 0) & (layers[at] != layer))
-        if not len(wrong):
-            return at
-        at[wrong] = here.places(parents[at[wrong]])

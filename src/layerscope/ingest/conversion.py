@@ -29,7 +29,8 @@ from layerscope.ingest.totals import SpanTotals
 from layerscope.ingest.windows import problems as missed_windows
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
 from layerscope.rawfile import windows
-from layerscope.recording.writer import arrow_array, write_columns, write_rows
+from layerscope.recording.arrow_columns import arrow_array
+from layerscope.recording.writer import write_columns, write_rows
 from layerscope.sources.process import SourceProcess, by_field
 from layerscope.sources.raw.folder import RawRecording
 from layerscope.sources.source import Source

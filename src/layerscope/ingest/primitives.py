@@ -19,17 +19,15 @@ from layerscope.ingest.spans import (
     LAYERS,
     SHARE,
     Columns,
-    coded_texts,
     nullable,
-    numbers_of,
     rows_of,
-    texts_of,
 )
 from layerscope.model.distinct import distinct
 from layerscope.model.layers import LINKS, OPERATORS, PRIMITIVES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.model.stored_json import decoded
 from layerscope.rawfile import layout
+from layerscope.recording.arrow_columns import coded_texts, numbers_of, texts_of
 from layerscope.recording.writer import to_arrow
 
 if TYPE_CHECKING:

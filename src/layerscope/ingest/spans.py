@@ -13,7 +13,8 @@ from msgspec import Struct, field
 from layerscope.ingest.string_table import StringTable
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
-from layerscope.recording.writer import arrow_array, codes_to_names, to_arrow
+from layerscope.recording.arrow_columns import arrow_array, coded_texts, texts_of
+from layerscope.recording.writer import codes_to_names, to_arrow
 
 FUNCTION, BACKWARD, MODULE, EXECUTE, CREATE, SHARE = (
     KINDS.index(kind) for kind in ("function", "backward", "module", "execute", "create", "share")
@@ -151,13 +152,9 @@ def _coded(codes: np.ndarray, known: dict[str, int] | list[str]) -> pa.Dictionar
     # The last entry is for -1.
     index_of_code = np.zeros(len(texts) + 1, np.int32)
     index_of_code[used_codes] = np.arange(len(used))
-    indices = arrow_array(index_of_code.take(codes), codes >= 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(used, pa.string()))
-
-
-def coded_texts(places: np.ndarray, texts: list[str]) -> pa.DictionaryArray:
-    """A dictionary array of the texts at these int32 places; -1 is null."""
-    return pa.DictionaryArray.from_arrays(nullable(places), pa.array(texts, pa.string()))
+    indices = index_of_code.take(codes)
+    indices[codes < 0] = -1
+    return coded_texts(indices, used)
 
 
 def nullable(values: np.ndarray) -> pa.Array:
@@ -175,32 +172,6 @@ def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
     code_of_index = np.array([*own, -1], np.int32)
     codes: np.ndarray = code_of_index[indices]
     return codes
-
-
-def texts_of(data: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
-    """A column of texts as places in a list of them; -1 for null."""
-    merged = data.unify_dictionaries().combine_chunks()
-    chunks = merged.chunks if isinstance(merged, pa.ChunkedArray) else [merged]
-    places = [_numbers_of_chunk(chunk.indices) for chunk in chunks]
-    texts = chunks[0].dictionary.to_pylist() if chunks else []
-    return np.concatenate([np.zeros(0, np.int32), *places]), texts
-
-
-def numbers_of(data: pa.ChunkedArray) -> np.ndarray:
-    """A column of integers; -1 for null. Arrow's own functions for that take 35 ms to import."""
-    parts = [_numbers_of_chunk(chunk) for chunk in data.chunks]
-    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])
-
-
-def _numbers_of_chunk(chunk: pa.Array) -> np.ndarray:
-    bitmap, content = chunk.buffers()
-    rows = slice(chunk.offset, chunk.offset + len(chunk))
-    values = np.frombuffer(content, chunk.type.to_pandas_dtype())[rows]
-    if not chunk.null_count:
-        return values
-    bits = np.frombuffer(bitmap, np.uint8)
-    is_known = np.unpackbits(bits, bitorder="little")[rows]
-    return np.where(is_known, values, values.dtype.type(-1))
 
 
 def without_inner_operators(kind: np.ndarray, inside: np.ndarray) -> np.ndarray:

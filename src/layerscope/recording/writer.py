@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from layerscope.model.schema import TABLES
 from layerscope.model.table import Table
+from layerscope.recording.arrow_columns import arrow_array
 
 # Few numbers that come again and again: less is made of them as they are, in less time.
 _REPEATING = ("track", "depth", "step", "module", "weight")
@@ -63,22 +64,6 @@ def to_arrow(table: Table, columns: Mapping[str, Any]) -> pa.Table:
         else:
             arrays.append(pa.array(list(values), kind))
     return pa.table(arrays, schema=arrow_schema(table))
-
-
-def arrow_array(values: np.ndarray, is_known: np.ndarray | None = None) -> pa.Array:
-    """Numbers as Arrow has them, without a copy where it has them so too; null where `is_known` is
-    false. `pa.array` imports numpy.ma, which takes 30 ms.
-    """
-    bitmap = None
-    if is_known is not None and not is_known.all():
-        bitmap = _bits(is_known)
-    content = _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
-    buffers = [None if buffer is None else pa.py_buffer(buffer) for buffer in (bitmap, content)]
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
-
-
-def _bits(values: np.ndarray) -> np.ndarray:
-    return np.packbits(values, bitorder="little")
 
 
 def write_parquet(table: Table, data: pa.Table, path: Path) -> None:
