@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 2
+#define LC_VERSION 3
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -28,6 +28,7 @@ _Static_assert(sizeof(lc_span) == 64, "span");
 
 /* records.c */
 LC_API int64_t lc_version(void);
+LC_API int64_t lc_spans_among(const lf_record *records, int64_t count, int64_t *others);
 typedef struct {
     int64_t spans;    /* how many were written */
     int64_t specials; /* how many records are neither spans nor extra records */
