@@ -120,25 +120,26 @@ class Epochs:
             if stretch is not None:
                 epoch.take(number, stretch, last)
         left = np.flatnonzero(~epoch.done)
-        if len(left):
-            recorded = [name for name in epoch.columns if name not in OF_THE_END]
-            self._waiting.add(taken({name: epoch.columns[name] for name in recorded}, left))
-            epoch.keep(np.flatnonzero(epoch.done))
+        recorded = {name: values for name, values in epoch.columns.items() if name not in OF_THE_END}
+        waiting = taken(recorded, left)
+        del recorded
+        epoch.keep(_in_order(epoch.columns, np.flatnonzero(epoch.done)))
+        self._waiting.add(waiting)
         if len(epoch.columns["span"]):
             self._write(epoch)
 
     def _held_back(self, columns: Columns, last: bool) -> Columns:
-        """Leave the spans for which all samples are known, in order; those that wait for more are
-        returned, if they are not too many.
+        """Leave the spans for which all samples are known; those that wait for more are returned,
+        if they are not too many.
         """
         self._until_ns = _EVER if last else self._stacks.known_until_ns()
         is_held = columns["start_ns"] >= self._until_ns
         if np.count_nonzero(is_held) > PATIENCE * self._limits.epoch_spans:
             self._until_ns = _EVER
             is_held[:] = False
-        order = in_order(columns)
-        held = taken(columns, order[is_held[order]])
-        keep(columns, order[~is_held[order]] if len(held["span"]) else order)
+        held = taken(columns, np.flatnonzero(is_held))
+        if len(held["span"]):
+            keep(columns, np.flatnonzero(~is_held))
         return held
 
     # -- steps -------------------------------------------------------------------------------------
@@ -324,6 +325,15 @@ class Epochs:
         parts = gradient_sums()
         adds = [_has_part(names[code], parts) for code in found.tolist()]
         return np.array(adds, np.bool_)[inverse]
+
+
+def _in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
+    """These rows as the table has them."""
+    if len(rows) == len(columns["span"]):
+        return in_order(columns)
+    of_order = ("track", "start_ns", "depth")
+    order = in_order({name: columns[name].take(rows) for name in of_order})
+    return rows.take(order)
 
 
 def _has_part(name: str, parts: tuple[str, ...]) -> bool:
