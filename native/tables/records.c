@@ -5,6 +5,17 @@
 
 LC_API int64_t lc_version(void) { return LC_VERSION; }
 
+/* How many of `records` are spans; `others`: how many are neither spans nor extra records. */
+LC_API int64_t lc_spans_among(const lf_record *records, int64_t count, int64_t *others) {
+    int64_t spans = 0, extras = 0;
+    for (int64_t i = 0; i < count; i++) {
+        spans += records[i].kind < LF_COUNTER;
+        extras += records[i].kind == LF_EXTRA;
+    }
+    *others = count - spans - extras;
+    return spans;
+}
+
 /* What an extra record says belongs to the span before it. */
 static void add_extra(lc_span *span, const lf_record *extra) {
     switch (extra->name) {
@@ -46,7 +57,7 @@ static void take_span(lc_span *span, const lf_record *record, uint8_t kind, int3
  * `specials`, `tracks`: the places of the other records that are not extra records, with their tracks. */
 LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kinds, int64_t first_track, lc_span *spans,
                      int64_t room, int32_t *specials, int32_t *tracks, lc_found *found) {
-    int64_t used = 0, others = 0;
+    int64_t used = 0, others = 0, highest_name = 0;
     int32_t track = (int32_t)(uint32_t)first_track;
     for (int64_t i = 0; i < count; i++) {
         lf_record record;
@@ -55,6 +66,8 @@ LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kin
             if (used == room)
                 break;
             take_span(&spans[used++], &record, kinds[record.kind], track);
+            if (record.name > highest_name)
+                highest_name = record.name;
         } else if (record.kind == LF_EXTRA) {
             if (used)
                 add_extra(&spans[used - 1], &record);
@@ -65,12 +78,9 @@ LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kin
             tracks[others++] = track;
         }
     }
-    *found = (lc_found){used, others, 0, 1};
-    for (int64_t i = 0; i < used; i++) {
-        if (spans[i].name > found->highest_name)
-            found->highest_name = spans[i].name;
-        found->is_one_track &= spans[i].track == spans[0].track;
-    }
+    *found = (lc_found){used, others, highest_name, 1};
+    for (int64_t i = 0; i < used && found->is_one_track; i++)
+        found->is_one_track = spans[i].track == spans[0].track;
 }
 
 /* Spans column by column, in one pass. Returns which of the columns have anything but zeros: LC_HAS_. */

@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 2
+#define LC_VERSION 4
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -28,6 +28,7 @@ _Static_assert(sizeof(lc_span) == 64, "span");
 
 /* records.c */
 LC_API int64_t lc_version(void);
+LC_API int64_t lc_spans_among(const lf_record *records, int64_t count, int64_t *others);
 typedef struct {
     int64_t spans;    /* how many were written */
     int64_t specials; /* how many records are neither spans nor extra records */
@@ -53,6 +54,16 @@ LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, i
 /* clock.c */
 LC_API void lc_to_run(uint8_t *moments, int64_t stride, int64_t count, const int64_t *ticks, const int64_t *run_ns,
                       int64_t readings);
+
+/* links.c */
+typedef struct {
+    const int32_t *seq, *thread, *track, *process_of;
+    const int64_t *start, *dur;
+} lc_autograd;
+LC_API void lc_link(const uint8_t *kind, const int32_t *seq, const int32_t *thread, const int32_t *track,
+                    const int64_t *start, const int64_t *dur, int64_t count, const int32_t *process_of,
+                    int64_t operator_kind, const int64_t *backward, int64_t wanted, int32_t *places, int64_t bits,
+                    int64_t *keys, int64_t *makers, int64_t *found);
 
 /* totals.c */
 typedef struct {

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.ingest import parents, totals
+from layerscope.ingest.autograd_links import operators_of
 from layerscope.ingest.parents import Keys, TrackNesting
+from layerscope.ingest.spans import BACKWARD
 from layerscope.model import compiled as module
 from layerscope.model.clocks import Conversion
 from layerscope.rawfile import dtypes, layout
@@ -202,6 +204,36 @@ def test_sums_by_key_are_the_same(rows: list[tuple[int, int, int]], bits: int) -
 
     assert keys.tolist() == expected_keys.tolist()
     assert sums.tolist() == expected.tolist()
+
+
+SMALL = st.integers(-1, 4)
+IN_GRAPH = st.tuples(
+    st.integers(0, 2), SMALL, SMALL, st.integers(0, 3), st.integers(0, 20), st.integers(0, 20)
+)
+
+
+@given(st.lists(IN_GRAPH, max_size=60))
+def test_operators_of_backward_functions_are_the_same(
+    rows: list[tuple[int, int, int, int, int, int]],
+) -> None:
+    kind, seq, thread, track, start, dur = np.array(rows, np.int64).reshape(-1, 6).T
+    columns = {
+        "span": np.arange(len(rows)),
+        "kind_code": kind.astype(np.uint8),
+        "sequence": seq.astype(np.int32),
+        "thread": thread.astype(np.int32),
+        "track": track.astype(np.int32),
+        "start_ns": start,
+        "dur_ns": dur,
+    }
+    backward = np.flatnonzero(kind == BACKWARD)
+    process_of = np.array([0, 0, 1, 1], np.int32)
+
+    found = operators_of(columns, process_of, backward)
+    with without_library():
+        expected = operators_of(columns, process_of, backward)
+
+    assert found.tolist() == expected.tolist()
 
 
 def test_a_library_of_other_sources_is_not_called() -> None:

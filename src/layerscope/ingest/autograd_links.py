@@ -15,9 +15,58 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.ingest.spans import FUNCTION, Columns
+from layerscope.model.compiled import Compiled, compiled
 from layerscope.model.distinct import distinct
 
+THREAD_BITS = 16  # of the number that a framework gives a thread
 _SEQ_BITS = 32
+
+
+def operators_of(columns: Columns, process_of: np.ndarray, backward: np.ndarray) -> np.ndarray:
+    """The rows of the operators of `backward`, rows of backward functions; -1: not known."""
+    library = compiled()
+    if library is not None:
+        return _with_library(library, columns, process_of, backward)
+    start_ns = columns["start_ns"]
+    numbered = (columns["sequence"] >= 0) & (columns["thread"] >= 0)
+    forward = np.flatnonzero((columns["kind_code"] == FUNCTION) & numbered)
+    known = np.flatnonzero(numbered[backward])
+    rows = backward[known]
+    place = link(
+        _autograd_key(columns, process_of, forward),
+        start_ns[forward],
+        start_ns[forward] + columns["dur_ns"][forward],
+        _autograd_key(columns, process_of, rows),
+        start_ns[rows],
+    )
+    found = np.full(len(backward), -1, np.intp)
+    if len(forward):
+        found[known] = np.where(place >= 0, forward[place], -1)
+    return found
+
+
+def _with_library(
+    library: Compiled, columns: Columns, process_of: np.ndarray, backward: np.ndarray
+) -> np.ndarray:
+    names = ("kind_code", "sequence", "thread", "track", "start_ns", "dur_ns")
+    spans = [np.ascontiguousarray(columns[name]) for name in names]
+    count, wanted = len(columns["span"]), len(backward)
+    bits = max(4, (2 * wanted).bit_length())
+    places = np.zeros(1 << bits, np.int32)
+    keys, makers, found = np.empty((3, wanted), np.int64)
+    asked = (backward.astype(np.int64, copy=False), wanted)
+    owners = np.ascontiguousarray(process_of, np.int32)
+    library.call("link", *spans, count, owners, FUNCTION, *asked, places, bits, keys, makers, found)
+    return found
+
+
+def _autograd_key(columns: Columns, process_of: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What the framework calls these rows in the autograd graph."""
+    # It numbers the threads of each process anew.
+    process = process_of[columns["track"][rows]].astype(np.int64)
+    thread = (process << THREAD_BITS) + columns["thread"][rows]
+    return key_of(thread, columns["sequence"][rows])
 
 
 def key_of(thread: np.ndarray, seq: np.ndarray) -> np.ndarray:

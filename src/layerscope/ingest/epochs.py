@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from layerscope.ingest.autograd_links import key_of, link
+from layerscope.ingest.autograd_links import operators_of
 from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.lines import SpanColumns
 from layerscope.ingest.module_attribution import inherit
@@ -21,7 +21,6 @@ from layerscope.ingest.primitives import FORWARD_BACKWARD, link_primitives, link
 from layerscope.ingest.process import IngestedProcess
 from layerscope.ingest.spans import (
     BACKWARD,
-    FUNCTION,
     MODULE,
     ColumnBuffer,
     Columns,
@@ -47,7 +46,6 @@ OF_THE_END = ("step", "phase")
 # What is not asked for any more then.
 OF_LINKING = ("thread", "optimizer")
 NO_STEPS = no_steps()
-THREAD_BITS = 16  # of the number that a framework gives a thread
 # The columns of a span that say what the steps are.
 OF_STEPS = (
     "track",
@@ -122,25 +120,28 @@ class Epochs:
             if stretch is not None:
                 epoch.take(number, stretch, last)
         left = np.flatnonzero(~epoch.done)
-        if len(left):
-            recorded = [name for name in epoch.columns if name not in OF_THE_END]
-            self._waiting.add(taken({name: epoch.columns[name] for name in recorded}, left))
-            epoch.keep(np.flatnonzero(epoch.done))
+        recorded = {
+            name: values for name, values in epoch.columns.items() if name not in OF_THE_END
+        }
+        waiting = taken(recorded, left)
+        del recorded
+        epoch.keep(_in_order(epoch.columns, np.flatnonzero(epoch.done)))
+        self._waiting.add(waiting)
         if len(epoch.columns["span"]):
             self._write(epoch)
 
     def _held_back(self, columns: Columns, last: bool) -> Columns:
-        """Leave the spans for which all samples are known, in order; those that wait for more are
-        returned, if they are not too many.
+        """Leave the spans for which all samples are known; those that wait for more are returned,
+        if they are not too many.
         """
         self._until_ns = _EVER if last else self._stacks.known_until_ns()
         is_held = columns["start_ns"] >= self._until_ns
         if np.count_nonzero(is_held) > PATIENCE * self._limits.epoch_spans:
             self._until_ns = _EVER
             is_held[:] = False
-        order = in_order(columns)
-        held = taken(columns, order[is_held[order]])
-        keep(columns, order[~is_held[order]] if len(held["span"]) else order)
+        held = taken(columns, np.flatnonzero(is_held))
+        if len(held["span"]):
+            keep(columns, np.flatnonzero(~is_held))
         return held
 
     # -- steps -------------------------------------------------------------------------------------
@@ -294,34 +295,13 @@ class Epochs:
         backward = np.flatnonzero(kind == BACKWARD)
         operator = np.full(len(backward), -1, np.intp)  # the row of each one's
         if len(backward):
-            operator = self._operators_of(columns, process_of, backward)
+            operator = operators_of(columns, process_of, backward)
             if self._texts.modules:
                 end_ns, module = start_ns + columns["dur_ns"], columns["module"]
                 sums = self._adds_gradients(columns["name_code"][backward])
                 inherit(columns["track"], start_ns, end_ns, module, backward, operator, sums)
         linked = operator >= 0
         return links_of(span[operator[linked]], span[backward[linked]], FORWARD_BACKWARD)
-
-    def _operators_of(
-        self, columns: Columns, process_of: np.ndarray, backward: np.ndarray
-    ) -> np.ndarray:
-        """The rows of the operators of `backward`, rows of backward functions; -1: not known."""
-        start_ns = columns["start_ns"]
-        numbered = (columns["sequence"] >= 0) & (columns["thread"] >= 0)
-        forward = np.flatnonzero((columns["kind_code"] == FUNCTION) & numbered)
-        known = np.flatnonzero(numbered[backward])
-        rows = backward[known]
-        place = link(
-            _autograd_key(columns, process_of, forward),
-            start_ns[forward],
-            start_ns[forward] + columns["dur_ns"][forward],
-            _autograd_key(columns, process_of, rows),
-            start_ns[rows],
-        )
-        found = np.full(len(backward), -1, np.intp)
-        if len(forward):
-            found[known] = np.where(place >= 0, forward[place], -1)
-        return found
 
     def _add_totals(self, columns: Columns, process_of: np.ndarray) -> None:
         """Add the spans that have ended to the exact sums."""
@@ -349,12 +329,13 @@ class Epochs:
         return np.array(adds, np.bool_)[inverse]
 
 
-def _autograd_key(columns: Columns, process_of: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """What the framework calls these rows in the autograd graph."""
-    # It numbers the threads of each process anew.
-    process = process_of[columns["track"][rows]].astype(np.int64)
-    thread = (process << THREAD_BITS) + columns["thread"][rows]
-    return key_of(thread, columns["sequence"][rows])
+def _in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
+    """These rows as the table has them."""
+    if len(rows) == len(columns["span"]):
+        return in_order(columns)
+    of_order = ("track", "start_ns", "depth")
+    order = in_order({name: columns[name].take(rows) for name in of_order})
+    return rows.take(order)
 
 
 def _has_part(name: str, parts: tuple[str, ...]) -> bool:

@@ -40,7 +40,7 @@ def joined(parts: list[Columns]) -> Columns:
 
 class ColumnBuffer(Struct):
     """Rows that come piece by piece: each is copied at once, so that its own memory serves the
-    next one. `usual`: how many there are before it is emptied, if there are many.
+    next one. `usual`: from how many on it is emptied, if there are many.
 
     A column may have one value for all rows, and then is that value: an array without an axis in
     what comes, one that repeats it in what goes.
@@ -70,7 +70,8 @@ class ColumnBuffer(Struct):
         if known is not None and known.ndim and len(known) >= self.rows:
             return known
         is_large = self.rows > self.usual // 8
-        grown = np.empty(max(2 * self.rows, self.usual if is_large else 0), kind)
+        usual = self.usual * 3 // 2 if is_large else 0
+        grown = np.empty(max(2 * self.rows, usual), kind)
         if first and known is not None:
             grown[:first] = known[:first] if known.ndim else known
         return grown

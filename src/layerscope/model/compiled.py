@@ -15,16 +15,18 @@ import numpy as np
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-tables.so"
 # LC_VERSION of native/tables/tables.h. A library of other sources is not called.
-VERSION = 2
+VERSION = 4
 # By name without `lc_`, the arguments: a number (n), rows with fields (V), or an array in one piece
 # of this type, as NumPy's letters have it.
 ARGUMENTS = {
     "version": "",
+    "spans_among": "Vnq",
     "spans": "VnBnVniiq",
     "split": "VnqqqIIiiiIIBB",
     "sums": "Vnninqqnq",
     "totals": "qqqninqq",
     "groups": "iiiiBqininqq",
+    "link": "Biiiqqninqninqqq",
     "to_run": "nnnqqn",
     "nest": "qqibnnqnnqqq",
     "sort": "iqnnqq",

@@ -38,11 +38,9 @@ def spans_of(records: np.ndarray, track: int, kind_of: np.ndarray | None) -> Rec
 def _with_library(
     library: Compiled, records: np.ndarray, track: int, kinds: np.ndarray
 ) -> RecordSpans:
-    number = records["kind"]
-    is_span = number < layout.FIRST_SPECIAL
-    room = int(np.count_nonzero(is_span))
-    extras = int(np.count_nonzero(number == layout.EXTRA))
-    specials = len(records) - room - extras
+    others = np.zeros(1, np.int64)
+    room = library.call("spans_among", records, len(records), others)
+    specials = int(others[0])
     spans = np.empty(room, SPAN)
     special = np.empty(specials, np.int32)
     track_of = np.empty(specials, np.int32)
