@@ -120,7 +120,9 @@ class Epochs:
             if stretch is not None:
                 epoch.take(number, stretch, last)
         left = np.flatnonzero(~epoch.done)
-        recorded = {name: values for name, values in epoch.columns.items() if name not in OF_THE_END}
+        recorded = {
+            name: values for name, values in epoch.columns.items() if name not in OF_THE_END
+        }
         waiting = taken(recorded, left)
         del recorded
         epoch.keep(_in_order(epoch.columns, np.flatnonzero(epoch.done)))

@@ -15,7 +15,7 @@ import numpy as np
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-tables.so"
 # LC_VERSION of native/tables/tables.h. A library of other sources is not called.
-VERSION = 4
+VERSION = 5
 # By name without `lc_`, the arguments: a number (n), rows with fields (V), or an array in one piece
 # of this type, as NumPy's letters have it.
 ARGUMENTS = {
@@ -26,6 +26,9 @@ ARGUMENTS = {
     "sums": "Vnninqqnq",
     "totals": "qqqninqq",
     "link": "Biiiqqninqninqqq",
+    "index": "innnin",
+    "push": "inniniinni",
+    "fuse": "inqinininiiiqnii",
     "to_run": "nnnqqn",
     "nest": "qqibnnqnnqqq",
     "sort": "iqnnqq",
