@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 5
+#define LC_VERSION 6
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -80,6 +80,9 @@ typedef struct {
 } lc_sum;
 LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_t *self_ns, int64_t count,
                          int32_t *places, int64_t bits, int64_t *keys, lc_sum *sums);
+
+LC_API void lc_last_starts(const int64_t *moments, int64_t count, const int64_t *starts, int64_t known,
+                           int32_t *places);
 
 /* ends.c */
 LC_API int64_t lc_nest(const int64_t *start, const int64_t *end, const int32_t *depth, const int8_t *layer,

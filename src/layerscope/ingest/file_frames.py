@@ -90,22 +90,22 @@ class FileFrames(Struct):
     def rows_of(self, frames: np.ndarray) -> FrameRows:
         """These frames, by their numbers, each followed by those that are inlined there."""
         count = np.ones(len(self.keys), np.int64)
-        count[list(self.inlined)] = [1 + len(inside) for inside in self.inlined.values()]
+        more = [len(inside) for inside in self.inlined.values()]
+        count[list(self.inlined)] += np.array(more, np.int64)
         first = np.cumsum(count) - count
         keys = np.zeros(int(count.sum()), np.int64)
         keys[first] = self.keys
         is_inlined = np.ones(len(keys), np.bool_)
         is_inlined[first] = False
         for number, inside in self.inlined.items():
-            keys[first[number] + 1 : first[number] + count[number]] = inside
+            inner = first[number] + 1
+            keys[inner : inner + len(inside)] = inside
         meanings = list(map(self.frames.meaning_of, keys.tolist()))
         evidence = np.array([meaning.evidence for meaning in meanings], np.int64)
         # A helper that a compiler has inlined into `take_gil` is no work of its own.
         evidence[is_inlined] &= ~waiting.WORK
         is_outer = np.array([meaning.is_outer for meaning in meanings], np.bool_)
-        end = np.cumsum(count[frames])
-        shift = first[frames] - (end - count[frames])
-        row = np.arange(count[frames].sum()) + np.repeat(shift, count[frames])
+        row, end = _spread(first[frames], count[frames])
         return FrameRows(keys[row], is_outer[row], evidence[row], end)
 
     def _named(self, kind: int, of: int, addresses: np.ndarray) -> list[int]:
@@ -195,6 +195,15 @@ class FileFrames(Struct):
             )
             for code, line in zip([mine[at] for at in which.tolist()], lines.tolist(), strict=True)
         ]
+
+
+def _spread(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`count` places from each `first` on, one after the other, and where those of each end."""
+    end = np.cumsum(count)
+    begin = end - count
+    shift = np.repeat(first - begin, count)
+    places = np.arange(len(shift)) + shift
+    return places, end
 
 
 def _alike(rows: np.ndarray, some: np.ndarray) -> Iterator[np.ndarray]:

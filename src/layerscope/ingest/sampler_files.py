@@ -112,17 +112,28 @@ class Sampled(SampleSource):
 
     def _push(self, parent: np.ndarray, frame: np.ndarray) -> None:
         """Push new stacks, by its own numbers of what is around them and of their frames."""
-        known = len(self._stack_of)
         rows = self._frames.rows_of(frame)
-        around = -1 - np.arange(len(rows.key))  # what is inlined lies in the row before it
-        is_known, is_new = parent < known, parent != sampler_file.NONE
-        is_new &= ~is_known
-        of_stack = np.full(len(parent), NONE, np.int64)
-        of_stack[is_known] = self._stack_of[parent[is_known]]
-        of_stack[is_new] = -1 - rows.end[parent[is_new] - known]  # the last row of each
-        around[np.append(0, rows.end)[:-1]] = of_stack
+        # What is inlined lies in the row before it.
+        around = -1 - np.arange(len(rows.key))
+        first = np.append(0, rows.end)[:-1]
+        around[first] = self._around(parent, rows.end)
         found = self.stacks.push_rows(around, rows.key, rows.is_outer, rows.evidence)
-        self._stack_of = np.append(self._stack_of, found[rows.end - 1])
+        last = found[rows.end - 1]
+        self._stack_of = np.append(self._stack_of, last)
+
+    def _around(self, parent: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """The stacks around new ones, as `StackNodes.push_rows` takes them; `end`: where the rows
+        of each new stack end.
+        """
+        known = len(self._stack_of)
+        is_known = parent < known
+        has_parent = parent != sampler_file.NONE
+        is_new = has_parent & ~is_known
+        around = np.full(len(parent), NONE, np.int64)
+        around[is_known] = self._stack_of[parent[is_known]]
+        place = parent[is_new] - known
+        around[is_new] = -1 - end[place]  # the last row of each
+        return around
 
     # -- whose -------------------------------------------------------------------------------------
 

@@ -143,17 +143,18 @@ def as_table(columns: Columns, texts: StringTable) -> pa.Table:
 def _coded(codes: np.ndarray, known: dict[str, int] | list[str]) -> pa.DictionaryArray:
     """A dictionary array with only those texts that occur; code -1 is null."""
     if is_repeated(codes) and codes[0] < 0:
-        return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
+        kind = pa.dictionary(pa.int32(), pa.string())
+        return pa.nulls(len(codes), kind)
     texts = known if isinstance(known, list) else list(known)
     # The first entry is for -1.
-    counts = np.bincount(codes.astype(np.intp) + 1, minlength=len(texts) + 1)
+    counts = np.bincount(codes + 1, minlength=len(texts) + 1)
     used_codes = np.flatnonzero(counts[1:])
     used = [texts[code] for code in used_codes.tolist()]
     # The last entry is for -1.
-    index_of_code = np.zeros(len(texts) + 1, np.int32)
+    index_of_code = np.full(len(texts) + 1, -1, np.int32)
     index_of_code[used_codes] = np.arange(len(used))
-    indices = _with_nulls(index_of_code.take(codes), codes)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(used, pa.string()))
+    places = index_of_code.take(codes)
+    return coded_texts(places, used)
 
 
 def coded_texts(places: np.ndarray, texts: list[str]) -> pa.DictionaryArray:
@@ -193,16 +194,22 @@ def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
 def texts_of(data: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
     """A column of texts as places in a list of them; -1 for null."""
     merged = data.unify_dictionaries().combine_chunks()
-    chunks = merged.chunks if isinstance(merged, pa.ChunkedArray) else [merged]
-    places = [_numbers_of_chunk(chunk.indices) for chunk in chunks]
+    is_chunked = isinstance(merged, pa.ChunkedArray)
+    chunks = merged.chunks if is_chunked else [merged]
+    parts = [_numbers_of_chunk(chunk.indices) for chunk in chunks]
+    no_places = np.zeros(0, np.int32)
+    places = np.concatenate([no_places, *parts])
     texts = chunks[0].dictionary.to_pylist() if chunks else []
-    return np.concatenate([np.zeros(0, np.int32), *places]), texts
+    return places, texts
 
 
 def numbers_of(data: pa.ChunkedArray) -> np.ndarray:
     """A column of integers; -1 for null. Arrow's own functions for that take 35 ms to import."""
     parts = [_numbers_of_chunk(chunk) for chunk in data.chunks]
-    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])
+    if len(parts) == 1:
+        return parts[0]
+    no_numbers = np.zeros(0, np.int64)
+    return np.concatenate([no_numbers, *parts])
 
 
 def _numbers_of_chunk(chunk: pa.Array) -> np.ndarray:

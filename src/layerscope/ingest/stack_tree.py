@@ -97,8 +97,10 @@ class StackNodes(Struct):
 
     def tree(self, used: int | np.ndarray) -> tuple[np.ndarray | int, ...]:
         """These stacks as native/tables/stacks.c takes them."""
-        bits = len(self._places).bit_length() - 1
-        return self._nodes, self._nodes.shape[1], used, self._places, bits
+        nodes, room = self.nodes
+        places = self._places
+        bits = len(places).bit_length() - 1
+        return nodes, room, used, places, bits
 
     @property
     def nodes(self) -> tuple[np.ndarray, int]:
@@ -184,26 +186,37 @@ class Fusion(Struct):
         return np.array(fused, np.int32)
 
     def _with_library(self, library: Compiled, sampled: Int32s, spans: list[list[int]]) -> Int32s:
-        frames = np.array([frame for open_ in spans for frame in open_], np.int32)
-        bounds = np.cumsum([0, *map(len, spans)])
+        """The fused stacks of sampled ones with the frames of the spans that are open in each."""
+        frames = np.array([frame for opened in spans for frame in opened], np.int32)
+        counts = list(map(len, spans))
+        bounds = np.cumsum([0, *counts])
         tree, fused = self.sampled, self.fused
-        most = max(tree.frame.max(initial=0), frames.max(initial=0), *self.anchors, 0)
-        anchors = np.full(int(most) + 1, NONE, np.int32)
-        anchors[list(self.anchors)] = list(self.anchors.values())
         deepest = int(tree.depth.max(initial=0)) + 1
+        of = (*tree.nodes, self.outer, self.adopted, self._anchors_of(frames))
         path = np.empty(deepest, np.int32)
         found = np.empty(len(sampled), np.int32)
         used = np.zeros(1, np.int64)
-        longest = deepest + max(map(len, spans), default=0)
         done = 0
         while done < len(sampled):
-            fused.make_room(longest)
+            fused.make_room(deepest + max(counts))
             used[0] = fused.count
-            left = (sampled[done:], frames, bounds[done:], len(sampled) - done)
-            of = (*tree.nodes, self.outer, self.adopted, anchors)
-            done += library.call("fuse", *fused.tree(used), *of, *left, path, found[done:])
+            into = fused.tree(used)
+            left = len(sampled) - done
+            pairs = (sampled[done:], frames, bounds[done:], left)
+            done += library.call("fuse", *into, *of, *pairs, path, found[done:])
             fused.count = int(used[0])
         return found
+
+    def _anchors_of(self, frames: Int32s) -> Int32s:
+        """By frame the number of its anchor, NONE where it has none; `frames`: those that are on no
+        sampled stack.
+        """
+        sampled = self.sampled.frame
+        most = max(int(sampled.max(initial=0)), int(frames.max(initial=0)), *self.anchors, 0)
+        anchor_of = np.full(most + 1, NONE, np.int32)
+        numbers = list(self.anchors.values())
+        anchor_of[list(self.anchors)] = numbers
+        return anchor_of
 
     def _alone(self, sampled: int) -> int:
         """The fused stack of a sampled one with no span open: it is the same."""

@@ -201,8 +201,10 @@ class StackIngest:
         rows = np.flatnonzero((chain != NONE) | is_adopted)
         pair_of_row = (stack[rows] + 1) << 32 | (chain[rows] + 1)
         pairs, inverse = np.unique(pair_of_row, return_inverse=True)
-        sampled, spans = (pairs >> 32) - 1, (pairs & 0xFFFFFFFF) - 1
-        found[rows] = self._fusion.stacks(sampled, spans)[inverse]
+        sampled = (pairs >> 32) - 1
+        spans = (pairs & 0xFFFFFFFF) - 1
+        fused = self._fusion.stacks(sampled, spans)
+        found[rows] = fused[inverse]
         return found
 
     def _add(self, columns: dict[str, np.ndarray]) -> None:
