@@ -54,3 +54,18 @@ LC_API void lc_to_run(uint8_t *moments, int64_t stride, int64_t count, const int
         memcpy(moments, &moment, sizeof moment);
     }
 }
+
+/* The place of the last of `starts`, which ascend, that is not behind each moment; LC_NONE where all are. The moments
+ * are nearly in order. */
+LC_API void lc_last_starts(const int64_t *moments, int64_t count, const int64_t *starts, int64_t known,
+                           int32_t *places) {
+    int64_t place = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!known || moments[i] < starts[0]) {
+            places[i] = LC_NONE;
+            continue;
+        }
+        place = line_of(moments[i], place, starts, known);
+        places[i] = (int32_t)place;
+    }
+}

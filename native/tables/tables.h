@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 4
+#define LC_VERSION 6
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -65,12 +65,24 @@ LC_API void lc_link(const uint8_t *kind, const int32_t *seq, const int32_t *thre
                     int64_t operator_kind, const int64_t *backward, int64_t wanted, int32_t *places, int64_t bits,
                     int64_t *keys, int64_t *makers, int64_t *found);
 
+/* stacks.c */
+LC_API void lc_index(int32_t *nodes, int64_t room, int64_t first, int64_t used, int32_t *places, int64_t bits);
+LC_API int64_t lc_push(int32_t *nodes, int64_t room, int64_t used, int32_t *places, int64_t bits, const int32_t *around,
+                       const int32_t *frame, int64_t count, int64_t merged, int32_t *found);
+LC_API int64_t lc_fuse(int32_t *nodes, int64_t room, int64_t *used, int32_t *places, int64_t bits, const int32_t *of,
+                       int64_t ofs, const int32_t *outer, int64_t adopted, const int32_t *anchors,
+                       const int32_t *sampled, const int32_t *frames, const int64_t *bounds, int64_t count,
+                       int32_t *path, int32_t *found);
+
 /* totals.c */
 typedef struct {
     int64_t count, total_ns, self_ns, least_ns, most_ns;
 } lc_sum;
 LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_t *self_ns, int64_t count,
                          int32_t *places, int64_t bits, int64_t *keys, lc_sum *sums);
+
+LC_API void lc_last_starts(const int64_t *moments, int64_t count, const int64_t *starts, int64_t known,
+                           int32_t *places);
 
 /* groups.c */
 typedef struct {

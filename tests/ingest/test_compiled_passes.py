@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from layerscope.ingest import parents, totals
 from layerscope.ingest.autograd_links import operators_of
 from layerscope.ingest.parents import Keys, TrackNesting
+from layerscope.ingest.phases import last_starts
 from layerscope.ingest.spans import BACKWARD
 from layerscope.model import compiled as module
 from layerscope.model.clocks import Conversion
@@ -115,6 +116,17 @@ def test_moments_on_the_clock_of_the_run_are_the_same(
     with np.errstate(invalid="ignore"):  # of a moment that no whole number of ns can say
         expected = clock.to_run(np.array(moments, np.int64))
     assert rows["at"].tolist() == expected.tolist()
+
+
+@given(st.lists(MOMENT, max_size=9), st.lists(MOMENT, max_size=30))
+def test_the_last_start_before_each_moment_is_the_same(
+    starts: list[int], moments: list[int]
+) -> None:
+    ascending, at = np.sort(np.array(starts, np.int64)), np.array(moments, np.int64)
+
+    found = last_starts(ascending, at)
+    with without_library():
+        assert last_starts(ascending, at).tolist() == found.tolist()
 
 
 SPAN = st.tuples(

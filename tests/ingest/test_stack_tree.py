@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.ingest.stack_tree import NONE, Fusion, StackNodes, chains_of, innermost
+from tests.ingest.without_library import without_library
 
 
 @st.composite
@@ -68,12 +69,79 @@ def test_a_tree_gives_each_stack_once_and_its_frames_back(stacks: list[list[int]
     assert all(parent < stack for stack, parent in enumerate(tree.parent))
 
 
+# Which earlier row each is a frame more of, or a stack that there was before, -1: neither; and the
+# frame, of which 4 is merged.
+ROWS = st.lists(st.tuples(st.integers(-1, 9), st.booleans(), st.integers(0, 4)), max_size=20)
+
+
+def pushed(tree: StackNodes, rows: list[tuple[int, bool, int]]) -> list[int]:
+    """The stacks of these rows."""
+    around = [
+        min(of, tree.count - 1) if is_old else -2 - of if 0 <= of < row else NONE
+        for row, (of, is_old, _) in enumerate(rows)
+    ]
+    frame = [frame for _, _, frame in rows]
+    found = tree.push_rows(np.array(around, np.int64), np.array(frame, np.int64), 4)
+    return [int(stack) for stack in found]
+
+
+@given(st.lists(ROWS, max_size=4))
+def test_trees_are_the_same_without_a_library(batches: list[list[tuple[int, bool, int]]]) -> None:
+    tree = StackNodes()
+    found = [pushed(tree, rows) for rows in batches]
+    with without_library():
+        other = StackNodes()
+        assert [pushed(other, rows) for rows in batches] == found
+
+    assert tree.parent.tolist() == other.parent.tolist()
+    assert tree.frame.tolist() == other.frame.tolist()
+    assert tree.depth.tolist() == other.depth.tolist()
+
+
+def fused(
+    adopted: list[int], sampled: list[list[int]], chains: list[list[int]], outer: list[int]
+) -> tuple[list[int], list[list[int]]]:
+    """Fused stacks of all pairs of these, and all of their frames."""
+    # Frames below 10 are of functions, the others of spans.
+    fusion = Fusion(anchors={2: 1, 3: 2, 4: 1, 12: 1, 13: 2, 14: 3})
+    depth = np.arange(len(adopted))
+    fusion.adopt(depth - 1, np.array(adopted, np.int64), depth)
+    stacks = [fusion.sampled.push_all(len(adopted) - 1, frames) for frames in sampled]
+    opened = [fusion.chains.push_all(NONE, frames) for frames in chains]
+    count = fusion.sampled.count
+    fusion.outer = np.minimum(np.resize(np.array([NONE, *outer]), count), np.arange(count)).astype(
+        np.int32
+    )
+    pairs = [(stack, chain) for stack in [NONE, *stacks] for chain in [NONE, *opened]]
+    one, other = np.array(pairs, np.int64).T
+    found = fusion.stacks(one, other).tolist()
+    return found, [fusion.fused.frames(stack) for stack in range(fusion.fused.count)]
+
+
+FRAMES = st.lists(st.integers(0, 5), max_size=6)
+SPANS = st.lists(st.integers(10, 14), max_size=4)
+
+
+@given(
+    st.lists(st.integers(0, 5), max_size=2),
+    st.lists(FRAMES, max_size=4),
+    st.lists(SPANS, max_size=4),
+    st.lists(st.integers(-1, 5), max_size=5),
+)
+def test_fused_stacks_are_the_same_without_a_library(
+    adopted: list[int], sampled: list[list[int]], chains: list[list[int]], outer: list[int]
+) -> None:
+    found = fused(adopted, sampled, chains, outer)
+    with without_library():
+        assert fused(adopted, sampled, chains, outer) == found
+
+
 def test_spans_lie_between_the_last_outer_frame_and_what_is_inside_of_it() -> None:
     fusion = Fusion()
     python = fusion.sampled.push(NONE, 10)
     native = fusion.sampled.push(python, 11)
     leaf = fusion.sampled.push(native, 12)
-    fusion.outer = [python, python, python]
+    fusion.outer = np.array([python, python, python], np.int32)
     chain = fusion.chains.push(fusion.chains.push(NONE, 20), 21)
 
     assert fusion.fused.frames(fusion.stack(leaf, chain)) == [10, 20, 21, 11, 12]
@@ -89,7 +157,7 @@ def test_a_span_lies_inside_of_the_function_that_begins_it() -> None:
     stack = NONE
     for frame in (10, 11, 12, 13, 14, 15, 16):
         stack = fusion.sampled.push(stack, frame)
-    fusion.outer = [0] * 7
+    fusion.outer = np.array([0] * 7, np.int32)
     chain = NONE
     for frame in (
         30,
@@ -121,7 +189,7 @@ def test_modules_lie_where_python_calls_them_and_what_is_around_just_outside() -
     stack = NONE
     for frame in (1, 2, 3, 4, 6, 7):  # 6 is the last of Python
         stack = fusion.sampled.push(stack, frame)
-    fusion.outer = [0, 1, 2, 3, 4, 4]
+    fusion.outer = np.array([0, 1, 2, 3, 4, 4], np.int32)
     chain = NONE
     for frame in (30, 40, 41, 31):
         chain = fusion.chains.push(chain, frame)
@@ -132,7 +200,7 @@ def test_modules_lie_where_python_calls_them_and_what_is_around_just_outside() -
 def test_without_an_outer_frame_the_spans_are_outermost() -> None:
     fusion = Fusion()
     leaf = fusion.sampled.push(NONE, 1)
-    fusion.outer = [NONE]
+    fusion.outer = np.array([NONE], np.int32)
 
     assert fusion.fused.frames(fusion.stack(leaf, fusion.chains.push(NONE, 2))) == [2, 1]
 

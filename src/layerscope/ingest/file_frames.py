@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
 
 from layerscope.host import clock
+from layerscope.ingest import waiting
 from layerscope.ingest.frames import (
     JIT,
     KERNEL,
@@ -21,7 +23,6 @@ from layerscope.ingest.frames import (
     OF_KERNEL,
     PYTHON,
     FrameNames,
-    Meaning,
 )
 from layerscope.model.sample_tables import CUT, LEFT_OUT
 from layerscope.rawfile import jit_maps, sampler_file
@@ -29,6 +30,17 @@ from layerscope.sources.raw.stacks import ObjectFile, SampledFile
 
 # Libraries that a program has made may be gone when it has ended.
 _PASSING = ("/tmp/", "/var/tmp/", "/dev/shm/")
+
+
+class FrameRows(NamedTuple):
+    """Keys of frames, what their names tell (`Meaning`), and where the rows of each of those that
+    were asked for end.
+    """
+
+    key: np.ndarray
+    is_outer: np.ndarray
+    evidence: np.ndarray
+    end: np.ndarray
 
 
 class FileFrames(Struct):
@@ -43,7 +55,6 @@ class FileFrames(Struct):
     _objects: int = 0  # so many of the file's have been looked at
     # Of those that have names, by their numbers.
     keys: list[int] = field(default_factory=list)
-    meanings: list[Meaning] = field(default_factory=list)
     # By number of a frame the keys of the functions that are inlined there, from the outside in.
     inlined: dict[int, list[int]] = field(default_factory=dict)
 
@@ -75,7 +86,27 @@ class FileFrames(Struct):
             else:
                 keys[mine] = self._named(kind, of, addresses)
         self.keys += keys.tolist()
-        self.meanings += [self.frames.meaning_of(key) for key in keys.tolist()]
+
+    def rows_of(self, frames: np.ndarray) -> FrameRows:
+        """These frames, by their numbers, each followed by those that are inlined there."""
+        count = np.ones(len(self.keys), np.int64)
+        more = [len(inside) for inside in self.inlined.values()]
+        count[list(self.inlined)] += np.array(more, np.int64)
+        first = np.cumsum(count) - count
+        keys = np.zeros(int(count.sum()), np.int64)
+        keys[first] = self.keys
+        is_inlined = np.ones(len(keys), np.bool_)
+        is_inlined[first] = False
+        for number, inside in self.inlined.items():
+            inner = first[number] + 1
+            keys[inner : inner + len(inside)] = inside
+        meanings = list(map(self.frames.meaning_of, keys.tolist()))
+        evidence = np.array([meaning.evidence for meaning in meanings], np.int64)
+        # A helper that a compiler has inlined into `take_gil` is no work of its own.
+        evidence[is_inlined] &= ~waiting.WORK
+        is_outer = np.array([meaning.is_outer for meaning in meanings], np.bool_)
+        row, end = _spread(first[frames], count[frames])
+        return FrameRows(keys[row], is_outer[row], evidence[row], end)
 
     def _named(self, kind: int, of: int, addresses: np.ndarray) -> list[int]:
         """Keys of new frames of one code or process, or of the kernel."""
@@ -164,6 +195,15 @@ class FileFrames(Struct):
             )
             for code, line in zip([mine[at] for at in which.tolist()], lines.tolist(), strict=True)
         ]
+
+
+def _spread(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`count` places from each `first` on, one after the other, and where those of each end."""
+    end = np.cumsum(count)
+    begin = end - count
+    shift = np.repeat(first - begin, count)
+    places = np.arange(len(shift)) + shift
+    return places, end
 
 
 def _alike(rows: np.ndarray, some: np.ndarray) -> Iterator[np.ndarray]:

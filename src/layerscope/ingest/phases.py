@@ -31,6 +31,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from layerscope.model.compiled import compiled
 from layerscope.model.layers import KINDS, PHASES
 
 Int64s = NDArray[np.int64]
@@ -91,10 +92,25 @@ class Timeline(Struct):
 
     def at(self, time_ns: Int64s) -> tuple[Int32s, Int8s]:
         """Step and phase at each of the times, -1 outside the steps."""
-        piece = np.searchsorted(self.start, time_ns, side="right") - 1
-        step = self.step[piece]
-        phase = self.phase[piece]
+        piece = last_starts(self.start, time_ns)
+        step = self.step.take(piece)
+        phase = self.phase.take(piece)
         return step, phase
+
+
+def last_starts(starts: Int64s, time_ns: Int64s) -> Int32s:
+    """The place of the last of these starts, which ascend, that is not behind each time; -1: all
+    are.
+    """
+    library = compiled()
+    if library is None:
+        behind = np.searchsorted(starts, time_ns, side="right")
+        return behind.astype(np.int32) - 1
+    places = np.empty(len(time_ns), np.int32)
+    moments = np.ascontiguousarray(time_ns)
+    known = np.ascontiguousarray(starts)
+    library.call("last_starts", moments, len(moments), known, len(known), places)
+    return places
 
 
 def outermost(line: Line, at: Positions) -> Positions:

@@ -8,7 +8,6 @@ The columns of samples, by name: `at_ns`, `track`, `waker` (the track that ended
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -33,25 +32,40 @@ class SampledStacks(Struct):
 
     fusion: Fusion
     frames: FrameNames
-    evidence: array[int] = field(default_factory=lambda: array("h"))
+    evidence: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
 
     def adopt(self, parent: np.ndarray, frame: np.ndarray, depth: np.ndarray) -> None:
         """Begin with a whole tree of stacks, whose parents come before them."""
         self.fusion.adopt(parent, frame, depth)
-        self.evidence.frombytes(bytes(2 * len(parent)))
+        self.evidence = np.zeros(len(parent), np.int16)
 
-    def push(self, around: int, frame: int, is_outer: bool, evidence: int) -> int:
-        """The stack `around` with one frame more. `is_outer`: spans lie inside of the frame.
-        `evidence`: of the frame alone.
+    def push_rows(
+        self,
+        around: np.ndarray,
+        frame: np.ndarray,
+        is_outer: np.ndarray,
+        evidence: np.ndarray,
+    ) -> np.ndarray:
+        """The stacks `around` with one frame more, as `StackNodes.push_rows` has them. `is_outer`:
+        spans lie inside of the frame. `evidence`: of the frame alone.
         """
-        outer = self.fusion.outer
-        stack = self.fusion.sampled.push(around, frame)
-        if stack == len(outer):
-            inherited = outer[around] if around >= 0 else NONE
-            outer.append(stack if is_outer else inherited)
-            of_around = self.evidence[around] if around >= 0 else 0
-            self.evidence.append(waiting.deeper(of_around, evidence))
-        return stack
+        tree, known = self.fusion.sampled, self.fusion.sampled.count
+        # Functions of the kernel that have no names are one frame.
+        found = tree.push_rows(around, frame, self.frames.kernel)
+        _, first = np.unique(np.append(np.arange(known), found), return_index=True)
+        row = first[known:] - known  # of each new stack
+        outer, told = self.fusion.outer.tolist(), self.evidence.tolist()
+        deeper: dict[tuple[int, int], int] = {}  # there are few different ones
+        parent = tree.parent[known:].tolist()
+        own = zip(parent, is_outer[row].tolist(), evidence[row].tolist(), strict=True)
+        for stack, (of, is_cut, bits) in enumerate(own, known):
+            outer.append(stack if is_cut else outer[of] if of >= 0 else NONE)
+            both = (told[of] if of >= 0 else 0, bits)
+            if both not in deeper:
+                deeper[both] = waiting.deeper(*both)
+            told.append(deeper[both])
+        self.fusion.outer, self.evidence = np.array(outer, np.int32), np.array(told, np.int16)
+        return found
 
 
 class SampleSource(Protocol):

@@ -55,7 +55,7 @@ class Sampled(SampleSource):
     _new_stacks: list[np.ndarray] = field(default_factory=list)
     _stacks: int = 0  # all that have come
     # Of those whose frames have names: its number -> stack in `fusion.sampled`
-    _stack_of: list[int] = field(default_factory=list)
+    _stack_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     _later: dict[int, int] | None = (
         None  # by thread the one that goes on in the program which its process became
     )
@@ -105,29 +105,35 @@ class Sampled(SampleSource):
     def name(self) -> None:
         """Name the frames that have come, and push the stacks of them."""
         self._frames.name()
-        for rows in self._new_stacks:
-            self._push(rows)
-        self._new_stacks.clear()
+        if self._new_stacks:
+            rows = np.concatenate(self._new_stacks)
+            self._new_stacks.clear()
+            self._push(rows["parent"].astype(np.int64), rows["frame"])
 
-    def _push(self, rows: np.ndarray) -> None:
-        tree, unnamed = self.stacks.fusion.sampled, self.stacks.frames.kernel
-        keys, meanings, push = self._frames.keys, self._frames.meanings, self.stacks.push
-        inlined, meaning_of = self._frames.inlined, self.stacks.frames.meaning_of
-        stack_of = self._stack_of
-        for parent, frame in zip(rows["parent"].tolist(), rows["frame"].tolist(), strict=True):
-            around = stack_of[parent] if parent != sampler_file.NONE else NONE
-            key = keys[frame]
-            # Functions of the kernel that have no names are one frame.
-            is_repeated = key == unnamed and around >= 0 and tree.frame[around] == unnamed
-            if not is_repeated:
-                meaning = meanings[frame]
-                around = push(around, key, meaning.is_outer, meaning.evidence)
-                for inside in inlined.get(frame, ()):
-                    # A helper that a compiler has inlined into `take_gil` is no work of its own.
-                    meaning = meaning_of(inside)
-                    told = meaning.evidence & ~waiting.WORK
-                    around = push(around, inside, meaning.is_outer, told)
-            stack_of.append(around)
+    def _push(self, parent: np.ndarray, frame: np.ndarray) -> None:
+        """Push new stacks, by its own numbers of what is around them and of their frames."""
+        rows = self._frames.rows_of(frame)
+        # What is inlined lies in the row before it.
+        around = -1 - np.arange(len(rows.key))
+        first = np.append(0, rows.end)[:-1]
+        around[first] = self._around(parent, rows.end)
+        found = self.stacks.push_rows(around, rows.key, rows.is_outer, rows.evidence)
+        last = found[rows.end - 1]
+        self._stack_of = np.append(self._stack_of, last)
+
+    def _around(self, parent: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """The stacks around new ones, as `StackNodes.push_rows` takes them; `end`: where the rows
+        of each new stack end.
+        """
+        known = len(self._stack_of)
+        is_known = parent < known
+        has_parent = parent != sampler_file.NONE
+        is_new = has_parent & ~is_known
+        around = np.full(len(parent), NONE, np.int64)
+        around[is_known] = self._stack_of[parent[is_known]]
+        place = parent[is_new] - known
+        around[is_new] = -1 - end[place]  # the last row of each
+        return around
 
     # -- whose -------------------------------------------------------------------------------------
 
@@ -247,8 +253,8 @@ class Sampled(SampleSource):
         )
         stack = np.full(len(number), NONE, np.int64)
         is_known = number != sampler_file.NONE
-        stack[is_known] = np.array(self._stack_of, np.int64)[number[is_known]]
-        evidence = np.array([*self.stacks.evidence, 0])[stack]
+        stack[is_known] = self._stack_of[number[is_known]]
+        evidence = np.append(self.stacks.evidence, np.int16(0))[stack].astype(np.int64)
         wait, _ = waiting.states(system_call, file, is_preempted, evidence)
         wait = at_barriers(columns, wait, evidence)
         is_wait = columns["kind"] == sampler_file.OFFCPU

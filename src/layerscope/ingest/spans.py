@@ -144,18 +144,18 @@ def as_table(columns: Columns, texts: StringTable) -> pa.Table:
 def _coded(codes: np.ndarray, known: dict[str, int] | list[str]) -> pa.DictionaryArray:
     """A dictionary array with only those texts that occur; code -1 is null."""
     if is_repeated(codes) and codes[0] < 0:
-        return pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string()))
+        kind = pa.dictionary(pa.int32(), pa.string())
+        return pa.nulls(len(codes), kind)
     texts = known if isinstance(known, list) else list(known)
     # The first entry is for -1.
-    counts = np.bincount(codes.astype(np.intp) + 1, minlength=len(texts) + 1)
+    counts = np.bincount(codes + 1, minlength=len(texts) + 1)
     used_codes = np.flatnonzero(counts[1:])
     used = [texts[code] for code in used_codes.tolist()]
     # The last entry is for -1.
-    index_of_code = np.zeros(len(texts) + 1, np.int32)
+    index_of_code = np.full(len(texts) + 1, -1, np.int32)
     index_of_code[used_codes] = np.arange(len(used))
-    indices = index_of_code.take(codes)
-    indices[codes < 0] = -1
-    return coded_texts(indices, used)
+    places = index_of_code.take(codes)
+    return coded_texts(places, used)
 
 
 def nullable(values: np.ndarray) -> pa.Array:

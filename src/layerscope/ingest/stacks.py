@@ -201,11 +201,10 @@ class StackIngest:
         rows = np.flatnonzero((chain != NONE) | is_adopted)
         pair_of_row = (stack[rows] + 1) << 32 | (chain[rows] + 1)
         pairs, inverse = np.unique(pair_of_row, return_inverse=True)
-        fused = []
-        for pair in pairs.tolist():
-            sampled, spans = (pair >> 32) - 1, (pair & 0xFFFFFFFF) - 1
-            fused.append(self._fusion.stack(sampled, spans))
-        found[rows] = np.array(fused, np.int64)[inverse]
+        sampled = (pairs >> 32) - 1
+        spans = (pairs & 0xFFFFFFFF) - 1
+        fused = self._fusion.stacks(sampled, spans)
+        found[rows] = fused[inverse]
         return found
 
     def _add(self, columns: dict[str, np.ndarray]) -> None:
@@ -249,12 +248,11 @@ class StackIngest:
         self._write_held()
         self.rows["samples"] = self._writer.rows
         tree = self._fusion.fused
-        parent = np.array(tree.parent, np.int32)
         columns = {
-            "stack": np.arange(len(parent), dtype=np.int32),
-            "parent": nullable(parent),
-            "frame": np.array(tree.frame, np.int32),
-            "depth": np.array(tree.depth, np.int32),
+            "stack": np.arange(tree.count, dtype=np.int32),
+            "parent": nullable(tree.parent),
+            "frame": tree.frame,
+            "depth": tree.depth,
         }
         self.rows["stacks"] = write_columns(self.tables, "stacks", columns)
         self.rows["frames"] = write_columns(self.tables, "frames", self._frames.columns())

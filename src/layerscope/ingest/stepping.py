@@ -45,8 +45,7 @@ class Stretch(Struct):
     def assign(self, start_ns: Int64s, track: Int32s) -> tuple[Int32s, Int8s]:
         """Step number and phase at each of these times, -1 for none."""
         step, phase = self.found.assign(start_ns, track)
-        numbered = np.where(step >= 0, step + self.number, -1)
-        step = numbered.astype(np.int32)
+        np.add(step, np.int32(self.number), out=step, where=step >= 0)
         early = np.flatnonzero(start_ns < self.known_from_ns)
         if self.earlier is None or not len(early):
             return step, phase

@@ -15,7 +15,7 @@ import numpy as np
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-tables.so"
 # LC_VERSION of native/tables/tables.h. A library of other sources is not called.
-VERSION = 4
+VERSION = 6
 # By name without `lc_`, the arguments: a number (n), rows with fields (V), or an array in one piece
 # of this type, as NumPy's letters have it.
 ARGUMENTS = {
@@ -27,7 +27,11 @@ ARGUMENTS = {
     "totals": "qqqninqq",
     "groups": "iiiiBqininqq",
     "link": "Biiiqqninqninqqq",
+    "index": "innnin",
+    "push": "inniniinni",
+    "fuse": "inqinininiiiqnii",
     "to_run": "nnnqqn",
+    "last_starts": "qnqni",
     "nest": "qqibnnqnnqqq",
     "sort": "iqnnqq",
     "adopt": "qqqinqqnnqiqB",
