@@ -78,7 +78,8 @@ def top_functions(reader: Reader) -> TopFunctions | None:
 
 def _rows(result: Result) -> Rows:
     """Those with time of their own."""
-    return [row for row in result.data.to_pylist() if row["self_ns"]]
+    rows = result.data.to_pylist()
+    return [row for row in rows if row["self_ns"]]
 
 
 def _is_own(row: Mapping[str, Any]) -> bool:

@@ -219,7 +219,8 @@ class WorkSums:
     def _work_of(self, spans: PieceSpans, rows: Array) -> Array:
         """The same of rows of a piece, where some products are known to be none of a BLAS."""
         work = self._work(spans.columns, rows)
-        work[np.isin(rows, spans.moved)] = KERNEL
+        is_moved = np.isin(rows, spans.moved)
+        work[is_moved] = KERNEL
         return work
 
     def _spend(self, track: Array, work: Array, spent_ns: Array) -> None:

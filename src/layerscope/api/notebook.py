@@ -12,6 +12,7 @@ def register(shell: Any, record: Callable[[str | None], Any]) -> None:
     """Add the cell magic to an IPython shell. `record`: `layerscope.record`."""
 
     def layerscope(line: str, cell: str) -> Any:
+        """Record what is in the cell."""
         with record(line.strip() or None) as recorded:
             result = shell.run_cell(cell)
         if not result.success:

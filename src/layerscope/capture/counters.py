@@ -84,6 +84,7 @@ class CounterSource:
         return packed(at_ns, values)
 
     def _rss_peak(self) -> dict[str, int]:
+        """The largest resident size so far."""
         for line in self._lines("status"):
             if line.startswith(b"VmHWM:"):
                 return {"rss_peak_bytes": int(line.split()[1]) * 1024}

@@ -273,6 +273,7 @@ def _libraries(here: Measured, there: Measured) -> Iterator[Difference]:
 
 
 def _versions(side: Measured) -> dict[str, str]:
+    """Of each library its version, and the code that it chose."""
     found = {}
     for library in side.libraries:
         words = f"{library.version} {library.chose}"

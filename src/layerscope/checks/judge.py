@@ -46,7 +46,11 @@ def worst_first(found: Iterable[Check]) -> list[Check]:
     """Errors, warnings, notes, what is well, and what is not seen; each in the order of the
     checks.
     """
-    return sorted(found, key=lambda check: (check.state == UNSEEN, -_BADNESS[check.state]))
+
+    def rank(check: Check) -> tuple[bool, int]:
+        return check.state == UNSEEN, -_BADNESS[check.state]
+
+    return sorted(found, key=rank)
 
 
 def fails(found: Iterable[Check], level: str) -> bool:

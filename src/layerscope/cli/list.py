@@ -98,6 +98,7 @@ def _of_folder(path: Path) -> _Row:
 
 
 def _of_file(path: Path) -> _Row:
+    """A packed recording, which is not opened for it."""
     name = _text(path.name)
     size = path.stat().st_size
     return name, "packed", "", "", None, size

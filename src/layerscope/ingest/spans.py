@@ -99,7 +99,8 @@ def taken(columns: Columns, rows: np.ndarray) -> Columns:
 def keep(columns: Columns, rows: np.ndarray) -> None:
     """Leave the rows at these places, in this order. No more than one column is in memory twice."""
     for name in list(columns):
-        columns[name] = _at(columns[name], rows)
+        values = columns[name]
+        columns[name] = _at(values, rows)
 
 
 def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:

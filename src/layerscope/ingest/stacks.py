@@ -84,6 +84,7 @@ class StackIngest:
             source.advance()
 
     def _opened(self, samples: SamplerFile | ImportedStacks) -> SampleSource:
+        """What reads these samples."""
         if isinstance(samples, SamplerFile):
             return Sampled(samples.path, samples.rank, samples.shift_ns, self._sampled, self.tracks)
         from layerscope.ingest.foreign_stacks import NamedSamples

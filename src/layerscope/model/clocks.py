@@ -114,7 +114,8 @@ class Elsewhere(Identity):
 
     def add(self, ticks: int, run_ns: int) -> None:
         """One more reading; `ticks` is already on the run's clock."""
-        super().add(ticks - self._shift_ns, run_ns)
+        own_ticks = ticks - self._shift_ns
+        super().add(own_ticks, run_ns)
 
     def put_on_run(self, ticks: np.ndarray) -> None:
         """`ticks` of that host, in place."""

@@ -101,7 +101,8 @@ class RecordingControl:
     @property
     def excluded(self) -> bool:
         """Whether this is a rank that `layerscope run --ranks` leaves alone."""
-        return self._door is not None and not self._door.is_chosen()
+        door = self._door
+        return door is not None and not door.is_chosen()
 
     def connect(self, folder: str = "", stem: str = "") -> bool:
         """Have a recorder, started now if there is none. False: it was said why not."""

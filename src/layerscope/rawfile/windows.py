@@ -68,6 +68,7 @@ class RequestedWindow:
 
 
 def _steps(first: int, last: int) -> str:
+    """Step numbers in words."""
     if last <= first:
         return f"step {first:,}"
     return f"steps {first:,} to {last:,}"
@@ -163,5 +164,6 @@ def state_at(window: RequestedWindow, spent_s: float) -> int:
 
 
 def _say(page: ProcessPage, said: int) -> None:
+    """Tell the process, where it does not know yet."""
     if page.number("window") != said:
         page.set("window", said)

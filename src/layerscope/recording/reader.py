@@ -340,6 +340,7 @@ def _select(table: Table, part: TablePart) -> str:
 
 
 def _scan(files: list[Path]) -> str:
+    """The SQL that reads these files."""
     # DuckDB takes a folder called step=100 for the value of a column.
     listed = ", ".join(_quoted(_pattern(file)) for file in files)
     return f"read_parquet([{listed}], hive_partitioning = false)"

@@ -31,9 +31,8 @@ _SUM_AT_ONCE_BYTES = 200_000_000
 
 def launch_info(launch: Launch, chosen: Sequence[int]) -> ranks.LaunchInfo:
     """What the outer folder says about the launch."""
-    return ranks.LaunchInfo(
-        launch.key, launch.launcher, launch.job, launch.world_size, list(chosen) or None
-    )
+    some = list(chosen) or None
+    return ranks.LaunchInfo(launch.key, launch.launcher, launch.job, launch.world_size, some)
 
 
 def is_first(launch: Launch, chosen: Sequence[int]) -> bool:

@@ -191,6 +191,7 @@ class ProcessEvents:
 
 
 def _no_marks() -> Marks:
+    """Where a process has none."""
     tracks = np.zeros(0, np.int32)
     records = np.zeros(0, dtypes.RECORD)
     return tracks, records

@@ -79,7 +79,9 @@ def fixed_size(form: int, offset_bytes: int) -> int:
     """How many bytes a value of this form has; -1: it depends on the value."""
     if form in ELSEWHERE or form in _OFFSETS:
         return offset_bytes
-    return 0 if is_implicit(form) else _SIZES.get(form, -1)
+    if is_implicit(form):
+        return 0
+    return _SIZES.get(form, -1)
 
 
 def is_implicit(form: int) -> bool:

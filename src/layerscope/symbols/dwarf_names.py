@@ -78,7 +78,8 @@ class EntryNames:
 def _scoped(scope: str, name: str) -> str:
     """A name with its scope. A class without a name that can be called is a lambda."""
     if name == _OF_LAMBDA and scope.endswith(_UNNAMED):
-        scope = scope.removesuffix(_UNNAMED) + _LAMBDA
+        around = scope.removesuffix(_UNNAMED)
+        scope = around + _LAMBDA
     return scope + name
 
 

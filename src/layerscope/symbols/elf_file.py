@@ -165,9 +165,10 @@ class Elf:
 
     def section(self, name: str) -> Section | None:
         """The first section of this name that has bytes in the file."""
-        return next(
-            (each for each in self.sections if each.name == name and each.type != NOBITS), None
-        )
+        for section in self.sections:
+            if section.name == name and section.type != NOBITS:
+                return section
+        return None
 
     def text(self, at: int, size: int, place: int, most: int) -> str:
         """The text that begins at `place` of a table of `size` bytes at `at` of the file; cut after

@@ -95,6 +95,7 @@ def _not_loaded(preload: str, libraries: tuple[str, ...]) -> list[str]:
 
 
 def _stem(path: str) -> str:
+    """The name of a library without version and suffix."""
     name = os.path.basename(path)
     stem, _, _ = name.partition(".so")
     return stem

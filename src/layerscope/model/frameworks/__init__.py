@@ -41,27 +41,32 @@ def titles() -> str:
 
 def step_prefixes() -> tuple[str, ...]:
     """How the names of spans begin that are one step of an optimizer."""
-    return _texts(one.step_prefix for one in frameworks())
+    every = frameworks()
+    return _texts(one.step_prefix for one in every)
 
 
 def backward_prefixes() -> tuple[str, ...]:
     """How the names of spans begin that frameworks open around backward functions."""
-    return _texts(one.backward_prefix for one in frameworks())
+    every = frameworks()
+    return _texts(one.backward_prefix for one in every)
 
 
 def gradient_seeds() -> tuple[str, ...]:
     """The operators that make the first gradient of a backward pass."""
-    return _texts(one.gradient_seed for one in frameworks())
+    every = frameworks()
+    return _texts(one.gradient_seed for one in every)
 
 
 def gradient_sums() -> tuple[str, ...]:
     """Parts of the names of backward functions that add a gradient to a parameter's."""
-    return _texts(one.gradient_sum for one in frameworks())
+    every = frameworks()
+    return _texts(one.gradient_sum for one in every)
 
 
 def iterator_seeds() -> tuple[str, ...]:
     """The operators that loaders run when they are iterated anew."""
-    return _texts(one.iterator_seed for one in frameworks())
+    every = frameworks()
+    return _texts(one.iterator_seed for one in every)
 
 
 @functools.cache

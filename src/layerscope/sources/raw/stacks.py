@@ -266,6 +266,7 @@ class _Predecessor(SampledFile):
     """
 
     def __init__(self, path: Path) -> None:
+        """The file at `path`, of which nothing is read yet."""
         super().__init__(path)
         self.last_ns = -1
         self._cpu_ns = np.zeros(0, np.uint64)

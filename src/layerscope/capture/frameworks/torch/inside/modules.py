@@ -243,7 +243,8 @@ def children(module):
     held = object.__getattribute__(module, "__dict__").get("_modules")
     if held is None:
         return []
-    return [(name, child) for name, child in list(held.items()) if child is not None]
+    known = list(held.items())
+    return [(name, child) for name, child in known if child is not None]
 
 
 def class_name(module):

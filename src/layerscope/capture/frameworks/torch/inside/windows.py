@@ -64,7 +64,8 @@ def reading():
     """One moment on the run's clock and on the profiler's, in ns."""
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     realtime = time.clock_gettime_ns(time.CLOCK_REALTIME)
-    return (before + time.clock_gettime_ns(time.CLOCK_MONOTONIC)) // 2, realtime
+    after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return (before + after) // 2, realtime
 
 
 def resident_bytes():
