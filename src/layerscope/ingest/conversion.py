@@ -204,7 +204,7 @@ class RunConversion:
         nesting = process.nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
         start, kind, forward_thread = spans["start"], spans["kind"], spans["forward_thread"]
         end = np.maximum(spans["end"], start)
-        nested = nesting.add(start, end, spans["depth"], LAYERS[kind])
+        nested = nesting.add(start, end, spans["depth"], LAYERS.take(kind))
         codes, args = self._codes(process, spans)
         of_track = process.events.tracks.get(track)
         own = of_track.framework_thread if of_track else -1

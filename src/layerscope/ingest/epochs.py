@@ -315,7 +315,7 @@ class Epochs:
         )
         dur_ns = columns["dur_ns"][rows]
         self_ns = columns["self_ns"][rows]
-        process = process_of[columns["track"][rows]]
+        process = process_of.take(columns["track"][rows])
         for number, mine in by_process(process):
             of = slice(None) if len(mine) == len(keys) else mine
             self._totals.add(number, keys[of], dur_ns[of], self_ns[of])
@@ -357,7 +357,7 @@ class _Epoch:
         self.columns = columns
         self.processes = processes
         self.process_of = process_of
-        self.groups = dict(by_process(process_of[columns["track"]]))
+        self.groups = dict(by_process(process_of.take(columns["track"])))
         self.main_tracks = {process.main_track for process in processes.values()}
         with_shares = (one.number for one in processes.values() if one.source.has_shares)
         self.with_shares = frozenset(with_shares)
@@ -374,7 +374,7 @@ class _Epoch:
         place = np.full(len(self.inside) + 1, -1, np.int32)  # the last entry is for -1
         place[rows] = np.arange(len(rows), dtype=np.int32)
         keep(self.columns, rows)
-        self.inside = place[self.inside.take(rows)]
+        self.inside = place.take(self.inside.take(rows))
 
     def take(self, number: int, stretch: Stretch, last: bool) -> None:
         """What `stretch` says of a process: its spans before the cut are complete."""

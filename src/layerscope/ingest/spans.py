@@ -133,7 +133,7 @@ def as_table(columns: Columns, texts: StringTable) -> pa.Table:
         arrow[name] = columns[name]
     for name in ("parent", "sequence", "module", "args", "step"):
         arrow[name] = nullable(columns[name])
-    layer = LAYERS[kind].astype(np.int32)
+    layer = LAYERS.take(kind).astype(np.int32)
     arrow["layer"] = codes_to_names(layer, pa.array(SPAN_LAYERS))
     arrow["kind"] = codes_to_names(kind, pa.array(KINDS))
     arrow["phase"] = _coded(columns["phase"], list(PHASES))
@@ -182,7 +182,7 @@ def without_inner_operators(kind: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """
     is_operator = kind == FUNCTION
     # The last entry is for -1.
-    in_operator = np.append(is_operator, False)[inside]
+    in_operator = np.append(is_operator, False).take(inside)
     is_inner = in_operator & is_operator
     return np.flatnonzero(~is_inner & (kind < EXECUTE))
 

@@ -157,11 +157,11 @@ class ProcessStrings(Struct):
         if most > len(keys):
             keys = np.pad(keys, (0, most), constant_values=_UNKNOWN)
             self._keys[key_of] = keys
-        found = keys[numbers]
+        found = keys.take(numbers)
         missing = found == _UNKNOWN
         if missing.any():
             for number in distinct(numbers[missing]).tolist():
                 keys[number] = key_of(self.known[number] if number < len(self.known) else _LOST)
-            found = keys[numbers]
+            found = keys.take(numbers)
         chosen: np.ndarray = found
         return chosen

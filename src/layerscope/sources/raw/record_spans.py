@@ -57,7 +57,7 @@ def _with_numpy(records: np.ndarray, track: int, kind_of: np.ndarray | None) -> 
     is_special = kinds >= layout.FIRST_SPECIAL
     track_of = np.full(len(records), track, np.int32)
     for at in np.flatnonzero(kinds == layout.THREAD_BEGIN).tolist():
-        track_of[at:] = records["module"][at].astype(np.int32)  # a damaged one may be larger
+        track_of[at:] = records["module"][at].astype(np.int32)
     main = np.flatnonzero(~is_special)
     spans = np.zeros(len(main), SPAN)
     for name in ("start", "end", "name", "module", "seq", "depth", "kind", "flags"):
