@@ -116,4 +116,8 @@ static inline void ls_operator_close(ls_thread *t, const ls_context *c, int here
     ls_close(t, c, here);
 }
 
+/* operators.c: the same for those who need not be quick */
+LS_EXPORT void *ls_operator_begins(const char *text, uint32_t kind);
+LS_EXPORT void ls_operator_ends(void *context, int64_t sequence, uint64_t forward_thread);
+
 #endif

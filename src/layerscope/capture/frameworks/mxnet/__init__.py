@@ -1,0 +1,9 @@
+"""MXNet: its operators come from its engine, whose own calls are redirected to the agent
+(native/frameworks/mxnet).
+"""
+
+from __future__ import annotations
+
+from layerscope.capture.adapter import Adapter
+
+ADAPTER = Adapter()

@@ -1,0 +1,181 @@
+"""MXNet's engine calls the agent instead of itself: what is recorded of it, what is refused, and what
+is left when it ends, without MXNet.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.native.building import build
+from tests.native.driven import Drive, Driven
+
+FAKE_MXNET = Path(__file__).parent / "fake_mxnet.c"
+# That of the wheel of MXNet 2.0.0b1 for Linux.
+KNOWN, UNKNOWN = (
+    "253f6e82c9aa7c1924a1309ab42b273c9afc0816",
+    "00112233445566778899aabbccddeeff00112233",
+)
+LOAD = """
+mxnet = ctypes.CDLL(FAKE_MXNET)
+for call in (mxnet.fake_execute, mxnet.fake_push, mxnet.fake_push_cached, mxnet.fake_delete):
+    call.restype = ctypes.c_uint64
+arrived = ctypes.c_uint64.in_dll(mxnet, "fake_arrived")
+vtable = (ctypes.c_void_p * 3).in_dll(mxnet, "fake_vtable")
+before = list(vtable)
+assert prepare() == 0
+code = agent.ls_mxnet_start(FAKE_MXNET.encode())
+"""
+START = LOAD + "assert code == 0, code\n"
+
+
+def fake(folder: Path, build_id: str, *flags: str) -> Path:
+    """A stand-in for libmxnet.so with this build-id."""
+    linking = ("-Wl,-z,lazy", f"-Wl,--build-id=0x{build_id}")
+    return build(folder / "libmxnet.so", [FAKE_MXNET], "-O2", "-shared", "-fPIC", *linking, *flags)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that the agent takes for a build that it knows."""
+    return fake(tmp_path_factory.mktemp("known"), KNOWN)
+
+
+def drive_with(drive: Drive, library: Path, first: str, lines: str) -> Driven:
+    driven = drive(f"FAKE_MXNET = {str(library)!r}\n{first}{textwrap.dedent(lines)}")
+    assert (driven.status, driven.stderr) == (0, "")
+    return driven
+
+
+def problems(driven: Driven) -> list[tuple[str, str]]:
+    rows = driven.rows("SELECT code, what FROM problems")
+    return [(row["code"], row["what"].partition(": ")[2]) for row in rows]
+
+
+def test_each_execution_is_one_span_and_every_argument_arrives(drive: Drive, known: Path) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        START,
+        """
+        for name in (b"Convolution", b"FullyConnected", b"Convolution", b""):
+            assert mxnet.fake_execute(name) == arrived.value
+        assert mxnet.fake_push(b"naive") == arrived.value
+        assert mxnet.fake_push(None) == arrived.value
+        assert mxnet.fake_push_cached(b"cached") == arrived.value
+        assert mxnet.fake_delete() == arrived.value
+        """,
+    )
+
+    assert [(span["name"], span["kind"]) for span in driven.spans()] == [
+        (name, "function")
+        for name in (
+            "Convolution", "FullyConnected", "Convolution", "(no name)",
+            "naive", "(no name)", "cached", "DeleteVariable",
+        )
+    ]  # fmt: skip
+    assert problems(driven) == []
+
+
+def test_a_name_is_read_anew_where_another_lies_at_its_address(drive: Drive, known: Path) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        START,
+        """
+        buffer = ctypes.create_string_buffer(300)
+        for name in (b"a" * 255, b"b" * 255, b"short"):
+            buffer.value = name
+            mxnet.fake_execute(buffer)
+        """,
+    )
+
+    assert [span["name"] for span in driven.spans()] == ["a" * 255, "b" * 255, "short"]
+
+
+def test_after_the_end_everything_is_as_it_was(drive: Drive, known: Path) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        START,
+        """
+        assert all(now != then for now, then in zip(vtable, before))
+        mxnet.fake_execute(b"recorded")
+        agent.ls_operators_stop()
+        assert list(vtable) == before
+        assert mxnet.fake_execute(b"not recorded") == arrived.value
+        assert mxnet.fake_push(b"not recorded") == arrived.value
+        assert agent.ls_mxnet_start(FAKE_MXNET.encode()) == 0
+        mxnet.fake_execute(b"recorded again")
+        """,
+    )
+
+    assert [span["name"] for span in driven.spans()] == ["recorded", "recorded again"]
+
+
+def test_what_somebody_else_put_there_later_stays(drive: Drive, known: Path) -> None:
+    drive_with(
+        drive,
+        known,
+        START,
+        """
+        theirs = vtable[1] = ctypes.cast(mxnet.fake_delete, ctypes.c_void_p).value
+        agent.ls_operators_stop()
+        assert list(vtable) == [before[0], theirs, before[2]]
+        """,
+    )
+
+
+def test_a_build_that_nobody_has_looked_at_is_refused_and_left_alone(
+    drive: Drive, tmp_path: Path
+) -> None:
+    driven = drive_with(
+        drive,
+        fake(tmp_path, UNKNOWN),
+        LOAD,
+        """
+        assert code == -1
+        assert list(vtable) == before
+        assert mxnet.fake_execute(b"not recorded") == arrived.value
+        """,
+    )
+
+    assert driven.spans() == []
+    assert problems(driven) == [
+        (
+            "build_refused",
+            "this build of MXNet is not understood: nobody has looked at the one with build-id "
+            + UNKNOWN,
+        )
+    ]
+
+
+def test_a_build_that_lacks_a_function_is_refused_and_left_alone(
+    drive: Drive, tmp_path: Path
+) -> None:
+    library = fake(tmp_path, KNOWN, '-DDELETE_NAIVE="another_name"')
+
+    driven = drive_with(drive, library, LOAD, "assert code == -1\nassert list(vtable) == before")
+
+    ((code, what),) = problems(driven)
+    assert code == "build_refused"
+    assert "it has no function _ZN5mxnet6engine11NaiveEngine14DeleteVariable" in what
+
+
+def test_a_function_that_somebody_else_listens_to_is_left_to_them(
+    drive: Drive, known: Path
+) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        LOAD.replace("before =", "vtable[2] = 4096\nbefore ="),
+        """
+        assert code == -1
+        assert list(vtable) == before
+        """,
+    )
+
+    ((_, what),) = problems(driven)
+    assert "somebody else listens to _ZN5mxnet6engine11NaiveEngine14DeleteVariable" in what
