@@ -9,7 +9,8 @@ LC_API int64_t lc_version(void) { return LC_VERSION; }
 static void add_extra(lc_span *span, const lf_record *extra) {
     switch (extra->name) {
     case LF_EXTRA_FORWARD_THREAD:
-        span->forward_thread = (int64_t)extra->start;
+    case LF_EXTRA_SUBMITTED:
+        span->origin = (int64_t)extra->start;
         break;
     case LF_EXTRA_OPTIMIZER:
         span->optimizer = (int32_t)(uint32_t)extra->start;
@@ -74,7 +75,7 @@ LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kin
 }
 
 /* Spans column by column, in one pass. */
-LC_API void lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
+LC_API void lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *origin,
                      uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
                      uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished) {
     for (int64_t i = 0; i < count; i++) {
@@ -82,7 +83,7 @@ LC_API void lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_
         memcpy(&span, spans + i, sizeof span);
         start[i] = span.start;
         end[i] = span.end;
-        forward_thread[i] = span.forward_thread;
+        origin[i] = span.origin;
         name[i] = span.name;
         module[i] = span.module;
         seq[i] = span.seq;

@@ -19,7 +19,7 @@ UNNAMED = "(no name)"
 def counts(recorded: Recorded) -> Counter[str]:
     """Executions by name until MXNet stopped counting."""
     rows = recorded.rows(
-        "SELECT name, count(*)::INT AS count FROM spans WHERE layer = 'operators' "
+        "SELECT name, count(*)::INT AS count FROM spans WHERE kind = 'function' "
         "AND start_ns < (SELECT at_ns FROM marks WHERE name = 'counted') GROUP BY name"
     )
     found: Counter[str] = Counter()
@@ -50,7 +50,7 @@ def test_counts_by_operator_are_those_of_mxnet(networks: Recorded) -> None:
 def test_operators_run_on_threads_of_the_engine(networks: Recorded) -> None:
     tids = networks.rows(
         "SELECT DISTINCT tid, pid FROM spans JOIN tracks USING (track) "
-        "JOIN processes USING (process) WHERE spans.name = 'FullyConnected'"
+        "JOIN processes USING (process) WHERE spans.kind = 'function' AND spans.name = 'FullyConnected'"
     )
     assert tids
     assert all(row["tid"] != row["pid"] for row in tids)
@@ -65,3 +65,58 @@ def test_the_engine_without_threads_is_counted_too(
 
     assert recorded.status == 0, recorded.stderr
     assert counts(recorded) == Counter(json.loads(recorded.stdout))
+
+
+def test_every_operator_is_linked_to_its_submission(networks: Recorded) -> None:
+    unlinked = networks.rows(
+        "SELECT name FROM spans WHERE layer = 'operators' AND kind = 'function' AND span NOT IN "
+        "(SELECT to_span FROM links WHERE kind = 'submit_execute')"
+    )
+    assert unlinked == []
+    names = networks.rows(
+        "SELECT DISTINCT s.name = e.name AND s.start_ns < e.start_ns AS agrees FROM links l "
+        "JOIN spans s ON s.span = l.from_span JOIN spans e ON e.span = l.to_span "
+        "WHERE l.kind = 'submit_execute'"
+    )
+    assert names == [{"agrees": True}]
+
+
+def test_operators_have_the_step_the_phase_and_the_module_of_their_submission(
+    networks: Recorded,
+) -> None:
+    rows = networks.rows(
+        "SELECT s.name, step, phase, path, class FROM spans s LEFT JOIN modules USING (module) "
+        "WHERE s.kind = 'function' AND step IS NOT NULL AND s.name IN ('Convolution', '_backward_Convolution') "
+        "ORDER BY s.start_ns"
+    )
+    found = [tuple(row.values()) for row in rows]
+    assert found == [
+        row
+        for step in range(3)
+        for row in (
+            ("Convolution", step, "forward", "HybridSequential.0", "Conv2D"),
+            ("_backward_Convolution", step, "backward", None, None),
+        )
+    ]
+    assert networks.value("SELECT count(*) FROM steps WHERE rule = 'optimizer'") == 3
+    updates = networks.rows(
+        "SELECT DISTINCT phase FROM spans WHERE kind = 'function' AND step IS NOT NULL "
+        "AND name LIKE '%sgd%update'"
+    )
+    assert updates == [{"phase": "optimizer"}]
+
+
+def test_steps_and_batches_are_spans(networks: Recorded) -> None:
+    rows = networks.rows(
+        "SELECT kind, name, count(*)::INT AS count FROM spans "
+        "WHERE kind IN ('loader', 'optimizer') GROUP BY ALL ORDER BY ALL"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("loader", "DataLoader.__next__", 4 * 4),
+        ("optimizer", "Optimizer.update#Trainer.SGD", 4 * 3),
+    ]
+
+
+def test_every_primitive_lies_in_an_operator(networks: Recorded) -> None:
+    assert networks.value("SELECT count(*) FROM primitives") > 100
+    assert networks.value("SELECT count(*) FROM primitives WHERE operator IS NULL") == 0

@@ -16,6 +16,8 @@
 #define DELETE_NAIVE NAIVE "14DeleteVariableESt8functionIFvNS_10RunContextEEENS_7ContextEPNS0_3VarE"
 #endif
 
+#define PUSH "_ZN5mxnet6engine14ThreadedEngine4PushEPNS0_3OprENS_7ContextEib"
+
 typedef struct {
     uint64_t words[4];
 } run_context;
@@ -59,13 +61,23 @@ void delete_variable(void *engine, void *f, uint64_t device, void *variable) {
     fake_arrived = (uint64_t)(uintptr_t)engine + (uint64_t)(uintptr_t)f + device + (uint64_t)(uintptr_t)variable;
 }
 
+EXPORT void push(void *engine, operator *it, uint64_t device, int priority, _Bool profiling) __asm__(PUSH);
+void push(void *engine, operator *it, uint64_t device, int priority, _Bool profiling) {
+    fake_arrived = (uint64_t)(uintptr_t)engine + (uint64_t)(uintptr_t)it + device + (uint64_t)priority + profiling;
+}
+
+EXPORT void on_enter_api(const char *name) __asm__("_ZN5mxnet12on_enter_apiEPKc");
+void on_enter_api(const char *name) { fake_arrived = (uint64_t)(uintptr_t)name; }
+EXPORT void on_exit_api(void) __asm__("_ZN5mxnet11on_exit_apiEv");
+void on_exit_api(void) { fake_arrived = 77; }
+
 EXPORT int MXGetVersion(int *version) {
     *version = 20000;
     return 0;
 }
 
-/* The vtable of NaiveEngine, as far as it matters. */
-EXPORT void *fake_vtable[3] = {(void *)push_naive, (void *)push_cached, (void *)delete_variable};
+/* The vtables of the engines, as far as they matter. */
+EXPORT void *fake_vtable[4] = {(void *)push_naive, (void *)push_cached, (void *)delete_variable, (void *)push};
 
 /* Execute an operator called `name` as a worker of the engine does; what has to arrive. */
 EXPORT uint64_t fake_execute(const char *name) {
@@ -98,4 +110,24 @@ EXPORT uint64_t fake_delete(void) {
     *(void **)&delete = fake_vtable[2];
     delete ((void *)1, (void *)2, 3, (void *)4);
     return 1 + 2 + 3 + 4;
+}
+
+/* Calls of the C interface, and in them operators that are made once, submitted, and executed by whoever calls. */
+EXPORT void fake_enter(const char *name) { on_enter_api(name); }
+EXPORT void fake_exit(void) { on_exit_api(); }
+EXPORT operator *fake_operator(const char *name) {
+    static operator operators[64];
+    static int used;
+    operators[used % 64].name = name;
+    return &operators[used++ % 64];
+}
+EXPORT uint64_t fake_submit(operator *it) {
+    void (*submit)(void *, void *, uint64_t, int, _Bool);
+    *(void **)&submit = fake_vtable[3];
+    submit((void *)1, it, 3, 4, 1);
+    return 1 + (uint64_t)(uintptr_t)it + 3 + 4 + 1;
+}
+EXPORT void fake_run_operator(operator *it) {
+    block b = {.it = it};
+    execute((void *)1000, (run_context){{0}}, &b, (callback){{0}}, (callback){{0}});
 }

@@ -20,13 +20,16 @@ KNOWN, UNKNOWN = (
 )
 LOAD = """
 mxnet = ctypes.CDLL(FAKE_MXNET)
-for call in (mxnet.fake_execute, mxnet.fake_push, mxnet.fake_push_cached, mxnet.fake_delete):
+for call in (mxnet.fake_execute, mxnet.fake_push, mxnet.fake_push_cached, mxnet.fake_delete, mxnet.fake_submit):
     call.restype = ctypes.c_uint64
+mxnet.fake_operator.restype = ctypes.c_void_p
+mxnet.fake_operator.argtypes = mxnet.fake_enter.argtypes = [ctypes.c_void_p]
+mxnet.fake_submit.argtypes = mxnet.fake_run_operator.argtypes = [ctypes.c_void_p]
 arrived = ctypes.c_uint64.in_dll(mxnet, "fake_arrived")
-vtable = (ctypes.c_void_p * 3).in_dll(mxnet, "fake_vtable")
+vtable = (ctypes.c_void_p * 4).in_dll(mxnet, "fake_vtable")
 before = list(vtable)
 assert prepare() == 0
-code = agent.ls_mxnet_start(FAKE_MXNET.encode())
+code = agent.ls_mxnet_start(FAKE_MXNET.encode(), 1)
 """
 START = LOAD + "assert code == 0, code\n"
 
@@ -107,7 +110,7 @@ def test_after_the_end_everything_is_as_it_was(drive: Drive, known: Path) -> Non
         assert list(vtable) == before
         assert mxnet.fake_execute(b"not recorded") == arrived.value
         assert mxnet.fake_push(b"not recorded") == arrived.value
-        assert agent.ls_mxnet_start(FAKE_MXNET.encode()) == 0
+        assert agent.ls_mxnet_start(FAKE_MXNET.encode(), 1) == 0
         mxnet.fake_execute(b"recorded again")
         """,
     )
@@ -123,7 +126,7 @@ def test_what_somebody_else_put_there_later_stays(drive: Drive, known: Path) -> 
         """
         theirs = vtable[1] = ctypes.cast(mxnet.fake_delete, ctypes.c_void_p).value
         agent.ls_operators_stop()
-        assert list(vtable) == [before[0], theirs, before[2]]
+        assert list(vtable) == [before[0], theirs, *before[2:]]
         """,
     )
 
@@ -179,3 +182,86 @@ def test_a_function_that_somebody_else_listens_to_is_left_to_them(
 
     ((_, what),) = problems(driven)
     assert "somebody else listens to _ZN5mxnet6engine11NaiveEngine14DeleteVariable" in what
+
+
+LINKED = """SELECT s.name, s.sequence AS number, p.name AS call, e.sequence AS executed, t.tid != u.tid AS elsewhere
+    FROM links l JOIN spans s ON s.span = l.from_span JOIN spans e ON e.span = l.to_span
+    LEFT JOIN spans p ON p.span = s.parent JOIN tracks t ON t.track = s.track JOIN tracks u ON u.track = e.track
+    WHERE l.kind = 'submit_execute' ORDER BY e.start_ns"""
+
+
+def test_calls_submissions_and_executions_are_linked_in_their_order(
+    drive: Drive, known: Path
+) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        START,
+        """
+        worker = Worker()
+        cached, other = (mxnet.fake_operator(text(name)) for name in ("cached", "other"))
+        mxnet.fake_enter(text("MXInvoke"))
+        for it in (cached, other, cached):
+            assert mxnet.fake_submit(it) == arrived.value
+        mxnet.fake_exit()
+        for it in (cached, cached, other):
+            worker.do(mxnet.fake_run_operator, it)
+        mxnet.fake_submit(other)
+        worker.do(mxnet.fake_run_operator, other)
+        worker.do(mxnet.fake_run_operator, other)
+        worker.close()
+        """,
+    )
+
+    found = [tuple(row.values()) for row in driven.rows(LINKED)]
+    assert found == [
+        ("cached", 0, "MXInvoke", 0, True),
+        ("cached", 2, "MXInvoke", 2, True),
+        ("other", 1, "MXInvoke", 1, True),
+        ("other", 3, None, 3, True),
+    ]
+    kinds = driven.rows(
+        "SELECT layer, kind, count(*)::INT AS count FROM spans GROUP BY ALL ORDER BY ALL"
+    )
+    assert [tuple(row.values()) for row in kinds] == [
+        ("api", "call", 1), ("api", "submit", 4), ("operators", "function", 5),
+    ]  # fmt: skip
+
+
+def test_without_calls_operators_are_recorded_alone(drive: Drive, known: Path) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        START.replace("encode(), 1)", "encode(), 0)"),
+        """
+        it = mxnet.fake_operator(text("alone"))
+        mxnet.fake_enter(text("MXInvoke"))
+        mxnet.fake_submit(it)
+        mxnet.fake_exit()
+        mxnet.fake_run_operator(it)
+        """,
+    )
+
+    assert [(span["layer"], span["name"]) for span in driven.spans()] == [("operators", "alone")]
+
+
+def test_more_submissions_than_the_table_holds_are_linked_right_or_not_at_all(
+    drive: Drive, known: Path
+) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        START,
+        """
+        it = mxnet.fake_operator(text("often"))
+        for turn in range(2):
+            for _ in range(50):
+                mxnet.fake_submit(it)
+            for _ in range(50):
+                mxnet.fake_run_operator(it)
+        """,
+    )
+
+    linked = [row["number"] for row in driven.rows(LINKED)]
+    assert linked == [*range(20), *range(50, 70)]
+    assert len(driven.rows("SELECT * FROM spans WHERE kind = 'function'")) == 100

@@ -30,3 +30,6 @@ const ls_mxnet_build *ls_mxnet_build_of(const char *build_id) {
             return &KNOWN[i];
     return NULL;
 }
+
+/* Whether it is known: asked from outside of the program too. */
+LS_EXPORT int ls_mxnet_knows(const char *build_id) { return ls_mxnet_build_of(build_id) != NULL; }

@@ -21,6 +21,26 @@ typedef struct {
 
 /* builds.c */
 const ls_mxnet_build *ls_mxnet_build_of(const char *build_id);
+LS_EXPORT int ls_mxnet_knows(const char *build_id);
+
+/* submissions.c: operators that were handed to the engine and are not executed yet */
+typedef struct {
+    uint64_t at;     /* when, ticks */
+    uint32_t module; /* the name of the module that was open */
+    int32_t number;  /* -1: it is not known which submission it was */
+} ls_mxnet_submission;
+int ls_mxnet_submissions_begin(void);
+int32_t ls_mxnet_submit(const void *operator, uint64_t at, uint32_t module);
+ls_mxnet_submission ls_mxnet_take(const void *operator);
+
+/* calls.c */
+extern int ls_mxnet_records_calls;
+extern void (*ls_mxnet_own_enter_api)(const char *name);
+extern void (*ls_mxnet_own_exit_api)(void);
+extern void (*ls_mxnet_own_push)(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
+void ls_mxnet_enter_api(const char *name);
+void ls_mxnet_exit_api(void);
+void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
 
 /* execution.c: what is called instead of MXNet's own functions, and where theirs are */
 extern uint32_t ls_mxnet_operator_in_block, ls_mxnet_name_in_operator;
@@ -31,6 +51,9 @@ extern void (*ls_mxnet_own_delete_naive)(void *engine, void *function, uint64_t 
 extern void (*ls_mxnet_own_push_naive)(void *engine, void *function, uint64_t device, const void *reads,
                                        const void *writes, uint64_t property, uint64_t priority, const char *name,
                                        uint64_t wait);
+const char *ls_mxnet_name_of(const void *operator);
+void *ls_mxnet_begin(const char *name, uint32_t kind);
+void ls_mxnet_abandon(ls_thread *t);
 void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest);
 void ls_mxnet_push_naive(void *engine, void *function, uint64_t device, const void *reads, const void *writes,
                          uint64_t property, uint64_t priority, const char *name, uint64_t wait);
@@ -38,6 +61,6 @@ void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, u
 void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable);
 
 /* start.c */
-LS_EXPORT int ls_mxnet_start(const char *path);
+LS_EXPORT int ls_mxnet_start(const char *path, int with_calls);
 
 #endif

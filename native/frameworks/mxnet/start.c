@@ -40,6 +40,10 @@ static void want_those_of(const ls_mxnet_build *build) {
     want(build->execute, (void *)ls_mxnet_execute, (void **)&ls_mxnet_own_execute);
     want(build->push_naive, (void *)ls_mxnet_push_naive, (void **)&ls_mxnet_own_push_naive);
     want(build->push_cached_naive, (void *)ls_mxnet_push_cached_naive, (void **)&ls_mxnet_own_push_cached_naive);
+    want("_ZN5mxnet6engine14ThreadedEngine4PushEPNS0_3OprENS_7ContextEib", (void *)ls_mxnet_push,
+         (void **)&ls_mxnet_own_push);
+    want("_ZN5mxnet12on_enter_apiEPKc", (void *)ls_mxnet_enter_api, (void **)&ls_mxnet_own_enter_api);
+    want("_ZN5mxnet11on_exit_apiEv", (void *)ls_mxnet_exit_api, (void **)&ls_mxnet_own_exit_api);
     want(build->delete_naive, (void *)ls_mxnet_delete_naive, (void **)&ls_mxnet_own_delete_naive);
 }
 
@@ -54,6 +58,8 @@ static int redirect(void *library) {
     ls_mxnet_operator_in_block = build->operator_in_block;
     ls_mxnet_name_in_operator = build->name_in_operator;
     want_those_of(build);
+    if (ls_mxnet_submissions_begin())
+        return refuse("there is no memory for", "its submissions");
     if (ls_redirect(&redirections, library))
         return refuse(redirections.why_not, redirections.which);
     return 0;
@@ -75,10 +81,11 @@ static int start(const char *path) {
     return 0;
 }
 
-/* Start recording the MXNet in the file at `path`. 0: recording; -1: this build is not understood, and the recording
+/* Start recording the MXNet in the file at `path`, `with_calls` of its C interface or without. 0: recording; -1: this build is not understood, and the recording
  * says so; -2: it is not loaded; -3: ls_prepare was not called or failed. */
-LS_EXPORT int ls_mxnet_start(const char *path) {
+LS_EXPORT int ls_mxnet_start(const char *path, int with_calls) {
     ls_lock_beginning();
+    ls_mxnet_records_calls = with_calls;
     int code = start(path);
     ls_unlock_beginning();
     return code;

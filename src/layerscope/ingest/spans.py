@@ -15,8 +15,18 @@ from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.recording.writer import codes_to_names, to_arrow
 
-FUNCTION, BACKWARD, MODULE, EXECUTE, CREATE, SHARE = (
-    KINDS.index(kind) for kind in ("function", "backward", "module", "execute", "create", "share")
+FUNCTION, BACKWARD, MODULE, CALL, SUBMIT, EXECUTE, CREATE, SHARE = (
+    KINDS.index(kind)
+    for kind in (
+        "function",
+        "backward",
+        "module",
+        "call",
+        "submit",
+        "execute",
+        "create",
+        "share",
+    )
 )
 # Keys are given out one after the other: as long as there are not many holes, a place for each is
 # quicker to ask.
@@ -62,6 +72,14 @@ class ColumnBuffer(Struct):
                 self._columns[name] = grown
         for name, values in columns.items():
             self._columns[name][first : self.rows] = values
+
+    @property
+    def least_key(self) -> int:
+        """The lowest key of a span among them; a very high one where there is none."""
+        if not self.rows:
+            return np.iinfo(np.int64).max
+        keys = self._columns["span"][: self.rows]
+        return int(keys.min())
 
     def empty(self) -> Columns:
         """All rows so far; there is none here any more."""

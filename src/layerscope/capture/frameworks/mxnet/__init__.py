@@ -5,5 +5,6 @@
 from __future__ import annotations
 
 from layerscope.capture.adapter import Adapter
+from layerscope.capture.frameworks.mxnet.builds import MxnetProber
 
-ADAPTER = Adapter()
+ADAPTER = Adapter(prober=MxnetProber)

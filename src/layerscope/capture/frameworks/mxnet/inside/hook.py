@@ -6,7 +6,7 @@ Standard library only; MXNet imports ctypes itself.
 import sys
 import time
 
-state = {"agent": None}
+state = {"agent": None, "calls": None, "blocks": None, "methods": None}
 
 
 def part_of(path):
@@ -48,7 +48,8 @@ def start():
     if agent is None or mxnet is None:
         return False
     begin = time.process_time_ns()
-    agent.ls_mxnet_start(library_of(mxnet))
+    if agent.ls_mxnet_start(library_of(mxnet), int(settings.get("api", True))) == 0:  # noqa: F821
+        watch_calls(mxnet)
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
 
@@ -60,9 +61,29 @@ def library_of(mxnet):
     return os.fsencode(mxnet.base._LIB._name)
 
 
+def watch_calls(mxnet):
+    """Record the calls of blocks, steps of optimizers and waits for batches."""
+    if state["calls"] is None:
+        state["calls"] = part_of("calls")
+        if settings.get("modules", True):  # noqa: F821
+            paths_of = part_of("../../../inside/modules")
+            watch = state["calls"]["watch_blocks"]
+            state["blocks"] = watch(paths_of, settings["library"], mxnet)  # noqa: F821
+    if not state["methods"]:
+        state["methods"] = state["calls"]["watch_methods"](settings["library"])  # noqa: F821
+
+
 def pause():
     """The program has stopped the profiler."""
+    if state["calls"] is None:
+        return
+    if state["blocks"] is not None:
+        state["calls"]["stop_blocks"](state["blocks"])
+    state["calls"]["unwatch_methods"](state["methods"])
+    state["methods"] = None
 
 
 def resume():
     """It goes on; called after `start`."""
+    if state["blocks"] is not None:
+        state["calls"]["start_blocks"](state["blocks"])

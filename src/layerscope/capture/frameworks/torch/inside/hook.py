@@ -122,7 +122,8 @@ def watch_modules():
     """
     if state["modules"] is None and settings.get("modules", True):  # noqa: F821
         part = part_of("modules")
-        state["modules"] = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
+        paths_of = part_of("../../../inside/modules")
+        state["modules"] = part["watch"](paths_of, settings["library"], sys.modules["torch"])  # noqa: F821
         state["watch_generate"] = part["watch_generate"]
     watch_generate()
 
