@@ -120,3 +120,19 @@ def test_steps_and_batches_are_spans(networks: Recorded) -> None:
 def test_every_primitive_lies_in_an_operator(networks: Recorded) -> None:
     assert networks.value("SELECT count(*) FROM primitives") > 100
     assert networks.value("SELECT count(*) FROM primitives WHERE operator IS NULL") == 0
+
+
+def test_what_the_storage_holds_is_a_counter(networks: Recorded) -> None:
+    rows = networks.rows(
+        "SELECT max(value) AS most, count(*)::INT AS count FROM counters JOIN tracks USING (track) "
+        "WHERE tracks.name = 'MXNet' AND counters.name = 'memory_bytes of cpu(0)'"
+    )
+    # A batch of images has 50 kB, and the first product 37 kB of weights.
+    ((most, count),) = [row.values() for row in rows]
+    assert most > 100_000
+    assert count > 100
+
+
+def test_the_recording_names_the_versions(networks: Recorded) -> None:
+    assert networks.run.info.versions["mxnet"] in ("1.9.1", "2.0.0b1")
+    assert networks.run.info.versions["python"].startswith("3.")

@@ -71,6 +71,17 @@ void on_enter_api(const char *name) { fake_arrived = (uint64_t)(uintptr_t)name; 
 EXPORT void on_exit_api(void) __asm__("_ZN5mxnet11on_exit_apiEv");
 void on_exit_api(void) { fake_arrived = 77; }
 
+typedef struct {
+    void *memory;
+    uint64_t bytes;
+    int32_t device_type, device_number;
+} storage_handle;
+#define STORAGE "_ZN5mxnet8profiler21DeviceStorageProfiler"
+EXPORT void allocated(void *profiler, const storage_handle *h) __asm__(STORAGE "7OnAllocERKNS_7Storage6HandleE");
+void allocated(void *profiler, const storage_handle *h) { fake_arrived = (uint64_t)(uintptr_t)profiler + h->bytes; }
+EXPORT void freed(void *profiler, const storage_handle *h) __asm__(STORAGE "6OnFreeERKNS_7Storage6HandleE");
+void freed(void *profiler, const storage_handle *h) { fake_arrived = (uint64_t)(uintptr_t)profiler + h->bytes; }
+
 EXPORT int MXGetVersion(int *version) {
     *version = 20000;
     return 0;
@@ -130,4 +141,13 @@ EXPORT uint64_t fake_submit(operator *it) {
 EXPORT void fake_run_operator(operator *it) {
     block b = {.it = it};
     execute((void *)1000, (run_context){{0}}, &b, (callback){{0}}, (callback){{0}});
+}
+
+/* Memory of a device is given out, or given back where `bytes` is below zero. */
+EXPORT void fake_memory(int64_t bytes, int type, int number) {
+    storage_handle h = {NULL, (uint64_t)(bytes < 0 ? -bytes : bytes), type, number};
+    if (bytes < 0)
+        freed((void *)5, &h);
+    else
+        allocated((void *)5, &h);
 }

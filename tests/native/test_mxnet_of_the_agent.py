@@ -265,3 +265,30 @@ def test_more_submissions_than_the_table_holds_are_linked_right_or_not_at_all(
     linked = [row["number"] for row in driven.rows(LINKED)]
     assert linked == [*range(20), *range(50, 70)]
     assert len(driven.rows("SELECT * FROM spans WHERE kind = 'function'")) == 100
+
+
+def test_memory_of_each_device_is_a_counter(drive: Drive, known: Path) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        START,
+        """
+        mxnet.fake_memory.argtypes = [ctypes.c_int64, ctypes.c_int, ctypes.c_int]
+        for bytes_, type_, number in (
+            (4096, 1, 0), (10**10, 2, 1), (100, 1, 0), (-4096, 1, 0), (7, 77, 0), (0, 1, 0), (5, 1, 99),
+        ):
+            mxnet.fake_memory(bytes_, type_, number)
+            assert arrived.value == 5 + abs(bytes_)
+        """,
+    )
+
+    rows = driven.rows(
+        "SELECT c.name, value FROM counters c JOIN tracks t USING (track) "
+        "WHERE t.name = 'MXNet' ORDER BY at_ns"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("memory_bytes of cpu(0)", 4096),
+        ("memory_bytes of gpu(1)", 10**10),
+        ("memory_bytes of cpu(0)", 4196),
+        ("memory_bytes of cpu(0)", 100),
+    ]

@@ -53,7 +53,8 @@ void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t prior
     uint64_t at = c && c->owner ? c->start : ls_ticks();
     if (t && t->submitted)
         at = t->submitted;
-    const ls_ending ending = {.sequence = ls_mxnet_submit(operator, at, t ? t->module : 0)};
+    const ls_mxnet_submission what = {.at = at, .module = t ? t->module : 0};
+    const ls_ending ending = {.sequence = ls_mxnet_submit(operator, what)};
     ls_mxnet_own_push(engine, operator, device, priority, profiling);
     ls_operator_finish(c, &ending);
 }

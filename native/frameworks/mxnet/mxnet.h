@@ -6,11 +6,13 @@
 #include "../../agent/redirection.h"
 
 /* A build of MXNet. Where its engine keeps what is read of it: the operator of a block that is about to be executed,
- * and in the operator its name. The rest are functions that execute operators; NULL: they do so by another one. */
+ * and in the operator its name. The rest are functions that execute operators, NULL: they do so by another one; and what
+ * is told of memory. */
 typedef struct {
     const char *build_id;
     uint32_t operator_in_block, name_in_operator;
     const char *execute, *push_naive, *push_cached_naive, *delete_naive;
+    const char *allocated, *freed;
 } ls_mxnet_build;
 
 /* What lies on the stack behind the arguments in registers: at least all arguments of any function that has it, which
@@ -30,7 +32,7 @@ typedef struct {
     int32_t number;  /* -1: it is not known which submission it was */
 } ls_mxnet_submission;
 int ls_mxnet_submissions_begin(void);
-int32_t ls_mxnet_submit(const void *operator, uint64_t at, uint32_t module);
+int32_t ls_mxnet_submit(const void *operator, ls_mxnet_submission what);
 ls_mxnet_submission ls_mxnet_take(const void *operator);
 
 /* calls.c */
@@ -41,6 +43,12 @@ extern void (*ls_mxnet_own_push)(void *engine, void *operator, uint64_t device, 
 void ls_mxnet_enter_api(const char *name);
 void ls_mxnet_exit_api(void);
 void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
+
+/* memory.c */
+extern void (*ls_mxnet_own_allocated)(void *profiler, const void *handle);
+extern void (*ls_mxnet_own_freed)(void *profiler, const void *handle);
+void ls_mxnet_allocated(void *profiler, const void *handle);
+void ls_mxnet_freed(void *profiler, const void *handle);
 
 /* execution.c: what is called instead of MXNet's own functions, and where theirs are */
 extern uint32_t ls_mxnet_operator_in_block, ls_mxnet_name_in_operator;

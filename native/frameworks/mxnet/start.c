@@ -44,6 +44,8 @@ static void want_those_of(const ls_mxnet_build *build) {
          (void **)&ls_mxnet_own_push);
     want("_ZN5mxnet12on_enter_apiEPKc", (void *)ls_mxnet_enter_api, (void **)&ls_mxnet_own_enter_api);
     want("_ZN5mxnet11on_exit_apiEv", (void *)ls_mxnet_exit_api, (void **)&ls_mxnet_own_exit_api);
+    want(build->allocated, (void *)ls_mxnet_allocated, (void **)&ls_mxnet_own_allocated);
+    want(build->freed, (void *)ls_mxnet_freed, (void **)&ls_mxnet_own_freed);
     want(build->delete_naive, (void *)ls_mxnet_delete_naive, (void **)&ls_mxnet_own_delete_naive);
 }
 

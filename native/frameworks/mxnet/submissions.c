@@ -62,17 +62,17 @@ int ls_mxnet_submissions_begin(void) {
     return 0;
 }
 
-/* `operator` is about to be submitted, in this module. The number of its submission. */
-int32_t ls_mxnet_submit(const void *operator, uint64_t at, uint32_t module) {
-    int32_t number = (int32_t)(atomic_fetch_add(&all->submitted, 1) & INT32_MAX);
+/* `operator` is about to be submitted. The number of its submission, which `what` does not have yet. */
+int32_t ls_mxnet_submit(const void *operator, ls_mxnet_submission what) {
+    what.number = (int32_t)(atomic_fetch_add(&all->submitted, 1) & INT32_MAX);
     bucket *b = bucket_of(operator);
     ls_lock(&b->lock);
     if (b->unknown || b->used == PLACES)
         b->unknown++;
     else
-        b->places[b->used++] = (place){operator, {at, module, number}};
+        b->places[b->used++] = (place){operator, what};
     ls_unlock(&b->lock);
-    return number;
+    return what.number;
 }
 
 /* `operator` is about to be executed: its oldest submission, which is forgotten. */
