@@ -14,8 +14,8 @@
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself
 needs 3.11. Environments live in .envs/: `tool` is ours, `program` stands for the user's,
 `old-numpy` for an old one of theirs, `trainers` for one with the libraries that write the training
-loop themselves, `jax` for JAX, `numpy-tests` for one that can run NumPy's own tests,
-`torch-VERSION` for another PyTorch.
+loop themselves, `jax` for JAX, `mxnet1` and `mxnet2` for MXNet, `numpy-tests` for one that can run
+NumPy's own tests, `torch-VERSION` for another PyTorch.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
+import beside
 import every_test
 import native_build
 import native_layout
@@ -147,16 +149,6 @@ def old_numpy_environment(index_url: str | None = None) -> tuple[Environment, st
 def trainers_environment(index_url: str | None = None) -> Environment:
     """Hugging Face's and Lightning's trainers, with the program's torch."""
     return Environment("trainers", TRAINERS, index_options(index_url), also="program")
-
-
-def jax_environment(index_url: str | None = None) -> Environment:
-    """JAX for the CPU, whose threads the agent does not know."""
-    return Environment("jax", (JAX,), index_options(index_url))
-
-
-def numpy_tests_environment(index_url: str | None = None) -> Environment:
-    """A NumPy and what its own tests need."""
-    return Environment("numpy-tests", NUMPY_TESTS, index_options(index_url))
 
 
 def index_options(index_url: str | None) -> tuple[str, ...]:
@@ -337,8 +329,10 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
     if whole:
         wanted["LAYERSCOPE_TEST_OLD_NUMPY_PYTHON"] = old_numpy_environment(index_url)
         wanted["LAYERSCOPE_TEST_TRAINERS_PYTHON"] = (trainers_environment(index_url), None)
-        wanted["LAYERSCOPE_TEST_NUMPY_PYTHON"] = (numpy_tests_environment(index_url), None)
-        wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (jax_environment(index_url), None)
+        options = index_options(index_url)
+        numpy_tests = Environment("numpy-tests", NUMPY_TESTS, options)
+        wanted["LAYERSCOPE_TEST_NUMPY_PYTHON"] = (numpy_tests, None)
+        wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (Environment("jax", (JAX,), options), None)
     tool, *pythons = make_all([(tool_environment(development=True), None), *wanted.values()])
     variables = dict(zip(wanted, pythons))
     # As pip does for whoever installs it; where PYTHONDONTWRITEBYTECODE is set nobody else would.
@@ -366,9 +360,15 @@ def test(options: argparse.Namespace) -> int:
     if not ONEDNN_HEADER.exists():
         install_packages("g++", "libdnnl-dev")  # for the examples in C++
     pytest = [tool, "-m", "pytest", *options.arguments]
-    if options.arguments:
-        return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
-    return every_test.run(pytest, ROOT, variables, say)
+    old = find_python(newest_first=False)
+    later = beside.mxnet_for(python_version(old))
+    variables.update(beside.variables(ENVS, later))
+    for_pip = index_options(options.index_url)
+    makers = [partial(make, Environment(*one, for_pip), old) for one in later.values()]
+    with beside.made_beside(makers):
+        if options.arguments:
+            return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
+        return every_test.run(pytest, ROOT, variables, say)
 
 
 def check(options: argparse.Namespace) -> int:

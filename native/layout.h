@@ -6,14 +6,15 @@
 
 #include <stdint.h>
 
-#define LF_LAYOUT_VERSION 5u
+#define LF_LAYOUT_VERSION 6u
 #define LF_RING_MAGIC 0x4752534cu    /* "LSRG" */
 #define LF_PAGE_MAGIC 0x4750534cu    /* "LSPG" */
 #define LF_NAMES_MAGIC 0x4d4e534cu   /* "LSNM" */
 #define LF_MESSAGE_MAGIC 0x4d53534cu /* "LSSM" */
 
 /* The kinds of spans: number, kind and layer as the tables have them. They are declared at the head of each raw file.
- * Of a module the record's `seq` is how many modules were open around it; LF_EXTRA_ARGS of a primitive is what the
+ * Of a submission, and of the operator that was submitted, the record's `seq` is the number that both have. Of a
+ * module it is how many modules were open around it; LF_EXTRA_ARGS of a primitive is what the
  * library says of it. */
 #define LF_SPAN_KINDS(KIND)                    \
     KIND(FUNCTION, 0, "function", "operators")   \
@@ -25,8 +26,10 @@
     KIND(TASK, 6, "task", "ranges")              \
     KIND(FRAME, 7, "frame", "ranges")            \
     KIND(EVENT, 8, "event", "ranges")            \
-    KIND(EXECUTE, 9, "execute", "primitives")    \
-    KIND(CREATE, 10, "create", "primitives")
+    KIND(CALL, 9, "call", "api")                 \
+    KIND(SUBMIT, 10, "submit", "api")            \
+    KIND(EXECUTE, 11, "execute", "primitives")   \
+    KIND(CREATE, 12, "create", "primitives")
 #define LF_KIND_NUMBER(name, number, kind, layer) LF_##name = number,
 enum { LF_SPAN_KINDS(LF_KIND_NUMBER) };
 /* What is no span: moments, and records about the ring itself. */
@@ -44,6 +47,7 @@ enum {
     LF_EXTRA_ELSEWHERE = 2,      /* start: track that opened the span, end: its serial there */
     LF_EXTRA_OPTIMIZER = 3,      /* start: number of the optimizer instance */
     LF_EXTRA_LINE = 4,           /* start: name of the Python line that opened the range */
+    LF_EXTRA_SUBMITTED = 6,      /* start: when the operator was submitted that is executed here */
     LF_EXTRA_ARGS = 5,           /* start: name that is the JSON text of its arguments; of primitives as it was told */
 };
 enum { LF_MARK_MARKER = 0, LF_MARK_STEP = 1, LF_MARK_PAUSED = 2, LF_MARK_RESUMED = 3, LF_MARK_PROBLEM = 4,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections import Counter
@@ -80,6 +81,18 @@ def jax_python() -> str:
     return _python_from("LAYERSCOPE_TEST_JAX_PYTHON")
 
 
+@pytest.fixture(scope="session", params=["1", "2"])
+def mxnet_python(request: pytest.FixtureRequest) -> str:
+    """The Pythons of two environments: with MXNet 1.9.1, and with 2.0.0b1."""
+    return _mxnet_python(request.param)
+
+
+@pytest.fixture(scope="session")
+def mxnet2_python() -> str:
+    """The Python of an environment with MXNet 2.0.0b1."""
+    return _mxnet_python("2")
+
+
 @pytest.fixture(scope="session")
 def numpy_python() -> str:
     """The Python of an environment that can run NumPy's own tests."""
@@ -107,6 +120,18 @@ def perf_events(native_agent: Path) -> None:
     for call in ("perf_event_open", "process_vm_readv"):
         if call in refused:
             pytest.skip(f"{call} is refused here: {refused[call]}")
+
+
+def _mxnet_python(version: str) -> str:
+    if reason := os.environ.get("LAYERSCOPE_TEST_NO_MXNET"):
+        pytest.skip(reason)
+    variable = f"LAYERSCOPE_TEST_MXNET{version}_PYTHON"
+    environment = Path(os.environ.get(variable, "")).parent.parent
+    lock = environment.with_name(f"{environment.name}.lock")
+    if lock.exists():  # whoever makes the environment holds it until that is complete
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+    return _python_from(variable)
 
 
 def _python_from(variable: str) -> str:

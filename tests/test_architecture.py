@@ -273,6 +273,8 @@ NAMES_A_FRAMEWORK = {
     "native/interface/facts.c": "which variables a recording of a program in C keeps",
     "src/layerscope/tune/what_if.py": "changes of the program's text that it asks for",
     "src/layerscope/model/measured.py": "names of libraries that checks measure",
+    "src/layerscope/__init__.py": "says whose interface the library has",
+    "src/layerscope/profiler/statistics.py": "says whose tables it makes",
     "src/layerscope/profiler/__init__.py": "says whose interface it has, and over what",
 }
 MEASURES = "src/layerscope/checks/"  # what the machine does with the libraries that are installed

@@ -21,6 +21,7 @@ DEV = Path(__file__).resolve().parent.parent / "dev.py"
 BUILD = DEV.with_name("native_build.py")
 TESTS = DEV.with_name("every_test.py")
 PYTHONS = DEV.with_name("pythons.py")
+BESIDE = DEV.with_name("beside.py")
 
 FakeProgram = Callable[[str, str], Path]
 
@@ -65,12 +66,12 @@ def fake_program(empty_path: Path) -> FakeProgram:
     return make
 
 
-@pytest.mark.parametrize("file", [DEV, BUILD, TESTS, PYTHONS], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [DEV, BUILD, TESTS, PYTHONS, BESIDE], ids=lambda file: file.stem)
 def test_dev_parses_under_python_3_8(file: Path) -> None:
     ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("file", [DEV, BUILD, TESTS, PYTHONS], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [DEV, BUILD, TESTS, PYTHONS, BESIDE], ids=lambda file: file.stem)
 def test_dev_imports_the_standard_library_only(file: Path) -> None:
     imported = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -81,6 +82,7 @@ def test_dev_imports_the_standard_library_only(file: Path) -> None:
 
     assert imported <= {
         *sys.stdlib_module_names,
+        "beside",
         "every_test",
         "native_build",
         "native_layout",
@@ -391,6 +393,8 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[lis
 
     monkeypatch.setattr(dev, "setting", lambda index_url, whole: ("tool-python", {}))
     monkeypatch.setattr(dev, "install_packages", lambda *names: False)
+    monkeypatch.setattr(dev, "find_python", lambda newest_first: "python3.13")
+    monkeypatch.setattr(dev, "python_version", lambda python: (3, 13))
 
     monkeypatch.setattr(dev.subprocess, "run", run)
     monkeypatch.setattr(dev, "planned", planned, raising=False)

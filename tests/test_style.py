@@ -35,6 +35,7 @@ def sources() -> list[Path]:
         "src",
         "native",
         "tests",
+        "beside.py",
         "dev.py",
         "every_test.py",
         "native_build.py",

@@ -31,7 +31,7 @@ typedef struct {
     uintptr_t key;
     int active;
 } called;
-static called calls, generations = {.key = 8};
+static called calls, base_calls, generations = {.key = 8};
 static void *raised;
 
 static const void *key_of(const called *by, const void *module) { return (const char *)module + by->key; }
@@ -204,6 +204,16 @@ static int look_up(const called *by, ls_thread **t, const void *module, known_mo
     return 1;
 }
 
+/* Whether the function of a base class is called by that of its own class, whose call is a span already. */
+static int is_part_of_call(const ls_thread *t, const called *by, const void *module) {
+    if (by != &base_calls || !t->modules || module != t->module_object)
+        return 0;
+    uint32_t depth = t->depth;
+    while (depth-- > 0 && t->contexts[depth].kind != LF_MODULE)
+        ;
+    return depth < t->depth && !t->contexts[depth].args;
+}
+
 /* The exception that is set ends a call of a module: this is what it says. Called from Python, GIL held. */
 LS_EXPORT void ls_module_raised(const char *text) {
     ls_thread *t = ls_this_thread;
@@ -219,9 +229,10 @@ static void *call_recorded(const called *by, void *callable, void *const *argume
     known_module *m = NULL;
     if (by->active && ls_argument_count(count) && !look_up(by, &t, arguments[0], &m))
         return NULL;
-    ls_context *c = t ? enter(t, name_of(m)) : NULL;
+    ls_context *c = t && !is_part_of_call(t, by, arguments[0]) ? enter(t, name_of(m)) : NULL;
     if (!c)
         return by->hook.original(callable, arguments, count, keywords);
+    c->args = by == &base_calls;
     const void *outer = t->module_object;
     t->module_object = arguments[0];
     uint64_t serial = c->serial;
@@ -261,6 +272,10 @@ static void *call_module(void *callable, void *const *arguments, size_t count, v
     return call(&calls, callable, arguments, count, keywords);
 }
 
+static void *call_base(void *callable, void *const *arguments, size_t count, void *keywords) {
+    return call(&base_calls, callable, arguments, count, keywords);
+}
+
 static void *call_generate(void *callable, void *const *arguments, size_t count, void *keywords) {
     return call(&generations, callable, arguments, count, keywords);
 }
@@ -283,6 +298,12 @@ static int start(called *by, void *function, void *resolve, ls_vectorcall ours) 
  * 0: recording; -1: this Python is not understood; -3: ls_prepare was not called or failed. GIL held. */
 LS_EXPORT int ls_modules_start(void *function, void *resolve) { return start(&calls, function, resolve, call_module); }
 
+/* The same where modules of some classes are called by another function, `function`, that of their base class; for the
+ * others it is called in theirs. */
+LS_EXPORT int ls_base_modules_start(void *function, void *resolve) {
+    return start(&base_calls, function, resolve, call_base);
+}
+
 /* The same for a method that calls a module again and again, as one that generates text does; `resolve` learns the
  * module's address + 8. */
 LS_EXPORT int ls_generations_start(void *function, void *resolve) {
@@ -298,7 +319,8 @@ LS_EXPORT void ls_modules_tell_errors(void *tell) {
 
 /* Calls that begin from now on are not recorded; those that are open still are. GIL held. */
 LS_EXPORT void ls_modules_stop(void) {
-    calls.active = generations.active = 0;
+    calls.active = base_calls.active = generations.active = 0;
     ls_unhook_function(&calls.hook, call_module);
+    ls_unhook_function(&base_calls.hook, call_base);
     ls_unhook_function(&generations.hook, call_generate);
 }

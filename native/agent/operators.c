@@ -37,16 +37,6 @@ LS_EXPORT void *ls_operator_begins(const char *text, uint32_t kind) {
 /* It is over, on whatever thread. `sequence`: what an operator and its backward function have in common, -1: nothing;
  * `forward_thread`: of a backward function, the number of the thread of its operator, 0: this one. */
 LS_EXPORT void ls_operator_ends(void *context, int64_t sequence, uint64_t forward_thread) {
-    const ls_context *c = context;
-    if (!ls_operator_was_recorded(c))
-        return;
-    uint64_t now = ls_ticks();
-    ls_thread *t = ls_thread_here();
-    int here = ls_is_here(t, c);
     const ls_ending ending = {.forward_thread = forward_thread, .sequence = sequence};
-    if (t && ls_ring_has_room(t, LS_ANY_SPAN))
-        ls_operator_write(t, c, now, here, &ending);
-    else if (t)
-        ls_ring_lose(t, 0);
-    ls_operator_close(t, c, here);
+    ls_operator_finish(context, &ending);
 }

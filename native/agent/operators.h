@@ -18,7 +18,8 @@ typedef struct {
 /* What only the framework knows of a span that ends. */
 typedef struct {
     uint64_t forward_thread; /* of a backward function: the thread of its forward operator, 0: not known */
-    int64_t sequence;        /* what the two have in common, -1: nothing */
+    int64_t sequence;        /* what the two have in common, as a submission and what it submitted; -1: nothing */
+    uint64_t submitted;      /* of what was submitted: when, 0: it was not */
     int is_async;
 } ls_ending;
 
@@ -57,6 +58,7 @@ static inline ls_context *ls_operator_open(const ls_beginning *b, uint32_t args)
     ls_open_slot(t, c, b->name, b->kind);
     c->args = args;
     c->around = b->around;
+    c->domain = 0;
     if (LS_UNLIKELY(t->line != 0) && b->kind == LF_RANGE) {
         c->line = t->line;
         t->line = 0;
@@ -80,10 +82,12 @@ static inline void ls_operator_write(ls_thread *t, const ls_context *c, uint64_t
     lf_record *r = ls_span_record(t, c, now);
     r->seq = e->sequence >= 0 && e->sequence <= INT32_MAX ? (int32_t)e->sequence : -1;
     r->flags = (uint8_t)((e->is_async ? LF_FLAG_ASYNC : 0) | (here ? 0 : LF_FLAG_ELSEWHERE));
-    if (LS_UNLIKELY(e->forward_thread || !here || optimizer || c->line || c->args)) {
+    if (LS_UNLIKELY(e->forward_thread || e->submitted || !here || optimizer || c->line || c->args)) {
         r->flags |= LF_FLAG_EXTRA;
         if (e->forward_thread)
             ls_extra(t, LF_EXTRA_FORWARD_THREAD, e->forward_thread, 0);
+        if (e->submitted)
+            ls_extra(t, LF_EXTRA_SUBMITTED, e->submitted, 0);
         if (!here)
             ls_extra(t, LF_EXTRA_ELSEWHERE, c->track, c->serial);
         if (optimizer)
@@ -115,5 +119,24 @@ static inline void ls_operator_close(ls_thread *t, const ls_context *c, int here
         ls_window_ended(c->owner, c->around);
     ls_close(t, c, here);
 }
+
+/* It is over, on whatever thread. */
+static inline void ls_operator_finish(const ls_context *c, const ls_ending *ending) {
+    if (!ls_operator_was_recorded(c))
+        return;
+    uint64_t now = ls_ticks();
+    ls_thread *t = ls_thread_here();
+    int here = ls_is_here(t, c);
+    if (t && ls_ring_has_room(t, LS_ANY_SPAN))
+        ls_operator_write(t, c, now, here, ending);
+    else if (t)
+        ls_ring_lose(t, 0);
+    ls_operator_close(t, c, here);
+}
+
+/* operators.c: the same for those who need not be quick */
+LS_EXPORT void ls_note_optimizer(uint32_t instance);
+LS_EXPORT void *ls_operator_begins(const char *text, uint32_t kind);
+LS_EXPORT void ls_operator_ends(void *context, int64_t sequence, uint64_t forward_thread);
 
 #endif

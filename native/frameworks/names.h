@@ -12,6 +12,10 @@ static const struct {
     const char *pattern;
     uint32_t kind;
 } KINDS[] = {
+    {"Optimizer.update#*", LF_OPTIMIZER},
+    {"*DataLoader.__next__", LF_LOADER},
+    {"*Iter.__next__", LF_LOADER},
+    {"*IterV1.__next__", LF_LOADER},
     {"autograd::engine::evaluate_function*", LF_BACKWARD},
     {"Optimizer.step#*", LF_OPTIMIZER},
     {"Optimizer.zero_grad#*", LF_OPTIMIZER},
@@ -20,6 +24,7 @@ static const struct {
 
 /* How the names of spans begin that are one step of an optimizer. */
 static const char *const STEPS[] = {
+    "Optimizer.update#",
     "Optimizer.step#",
 };
 

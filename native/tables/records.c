@@ -20,7 +20,8 @@ LC_API int64_t lc_spans_among(const lf_record *records, int64_t count, int64_t *
 static void add_extra(lc_span *span, const lf_record *extra) {
     switch (extra->name) {
     case LF_EXTRA_FORWARD_THREAD:
-        span->forward_thread = (int64_t)extra->start;
+    case LF_EXTRA_SUBMITTED:
+        span->origin = (int64_t)extra->start;
         break;
     case LF_EXTRA_OPTIMIZER:
         span->optimizer = (int32_t)(uint32_t)extra->start;
@@ -84,17 +85,17 @@ LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kin
 }
 
 /* Spans column by column, in one pass. Returns which of the columns have anything but zeros: LC_HAS_. */
-LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
+LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *origin,
                         uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
                         uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished) {
-    int64_t threads = 0;
+    int64_t origins = 0;
     uint32_t optimizers = 0, lines = 0, arguments = 0, open = 0;
     for (int64_t i = 0; i < count; i++) {
         lc_span span;
         memcpy(&span, spans + i, sizeof span);
         start[i] = span.start;
         end[i] = span.end;
-        threads |= forward_thread[i] = span.forward_thread;
+        origins |= origin[i] = span.origin;
         name[i] = span.name;
         module[i] = span.module;
         seq[i] = span.seq;
@@ -105,7 +106,7 @@ LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int
         kind[i] = span.kind;
         open |= unfinished[i] = span.unfinished;
     }
-    return (threads ? LC_HAS_FORWARD_THREAD : 0) | (optimizers ? LC_HAS_OPTIMIZER : 0) | (lines ? LC_HAS_LINE : 0) |
+    return (origins ? LC_HAS_ORIGIN : 0) | (optimizers ? LC_HAS_OPTIMIZER : 0) | (lines ? LC_HAS_LINE : 0) |
            (arguments ? LC_HAS_ARGS : 0) | (open ? LC_HAS_UNFINISHED : 0);
 }
 

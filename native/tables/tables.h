@@ -11,14 +11,14 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 6
+#define LC_VERSION 7
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
 
 /* sources/process.py SPAN */
 typedef struct {
-    int64_t start, end, forward_thread;
+    int64_t start, end, origin;
     uint32_t name, module;
     int32_t seq, track, depth, optimizer;
     uint32_t line, args;
@@ -39,13 +39,13 @@ LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kin
                      int64_t room, int32_t *specials, int32_t *tracks, lc_found *found);
 /* sources/process.py _RARE */
 enum {
-    LC_HAS_FORWARD_THREAD = 1,
+    LC_HAS_ORIGIN = 1,
     LC_HAS_OPTIMIZER = 2,
     LC_HAS_LINE = 4,
     LC_HAS_ARGS = 8,
     LC_HAS_UNFINISHED = 16
 };
-LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *forward_thread,
+LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *origin,
                         uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
                         uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished);
 LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, int32_t *rows, int64_t codes_known,

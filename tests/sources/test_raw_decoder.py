@@ -84,10 +84,10 @@ def test_extra_records_belong_to_the_span_before_them(written: Written) -> None:
     decoder = written.read()
     rows = dict(decoder.batches())
 
-    assert rows[1]["forward_thread"].tolist() == [0, 7, 0]
+    assert rows[1]["origin"].tolist() == [0, 7, 0]
     assert rows[1]["optimizer"].tolist() == [0, 0, 2]
     assert rows[1]["seq"].tolist() == [-1, 9, -1]
-    assert (rows[5]["start"].tolist(), rows[5]["forward_thread"].tolist()) == ([60], [8])
+    assert (rows[5]["start"].tolist(), rows[5]["origin"].tolist()) == ([60], [8])
     assert decoder.tracks[1].framework_thread == 3
     assert decoder.records == 4
 

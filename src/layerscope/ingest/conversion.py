@@ -202,7 +202,7 @@ class RunConversion:
                 return
         spans = by_field(rows)
         nesting = process.nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
-        start, kind, forward_thread = spans["start"], spans["kind"], spans["forward_thread"]
+        start, kind, origin = spans["start"], spans["kind"], spans["origin"]
         end = np.maximum(spans["end"], start)
         nested = nesting.add(start, end, spans["depth"], LAYERS.take(kind))
         codes, args = self._codes(process, spans)
@@ -212,9 +212,10 @@ class RunConversion:
         is_backward = kind == BACKWARD
         if is_backward.any():
             process.backward += int(np.count_nonzero(is_backward & (spans["unfinished"] == 0)))
-            if forward_thread.ndim:
-                elsewhere = is_backward & (forward_thread != 0)
-                thread = np.where(elsewhere, forward_thread, own).astype(np.int32)
+            if origin.ndim:
+                elsewhere = is_backward & (origin != 0)
+                thread = np.where(elsewhere, origin, own).astype(np.int32)
+        process.submissions.add(kind, spans["seq"], nested.key, origin)
         process.has_spans = True
         process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
         self._epochs.add(

@@ -17,11 +17,20 @@ from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.lines import SpanColumns
 from layerscope.ingest.module_attribution import inherit
 from layerscope.ingest.parts import Parts, by_process
-from layerscope.ingest.primitives import FORWARD_BACKWARD, link_primitives, links_of, unsettled
+from layerscope.ingest.primitives import (
+    FORWARD_BACKWARD,
+    SUBMIT_EXECUTE,
+    link_primitives,
+    links_of,
+    unsettled,
+)
 from layerscope.ingest.process import IngestedProcess
 from layerscope.ingest.spans import (
     BACKWARD,
+    CALL,
+    FUNCTION,
     MODULE,
+    SUBMIT,
     ColumnBuffer,
     Columns,
     in_order,
@@ -37,7 +46,7 @@ from layerscope.ingest.steps import no_steps
 from layerscope.ingest.string_table import StringTable
 from layerscope.ingest.thinning import Units, units_of_slices, units_of_steps
 from layerscope.ingest.totals import SpanTotals, keys_of
-from layerscope.model.frameworks import gradient_sums
+from layerscope.model.frameworks import backward_prefixes, gradient_sums
 
 # A step that has not ended after so many epochs is not waited for any longer.
 PATIENCE = 3
@@ -112,6 +121,8 @@ class Epochs:
             del columns, epoch
             self._parts.make_room()
         self._waiting.add(held)
+        for process in processes:
+            process.submissions.forget(self._waiting.least_key)
         self._close_at = self._waiting.rows + self._limits.epoch_spans
 
     def _complete(self, epoch: _Epoch, last: bool) -> None:
@@ -182,6 +193,7 @@ class Epochs:
         is_mine[rows] = True
         lines = outer[is_mine[outer]]
         lines = lines[(columns["kind_code"][lines] != MODULE) | (columns["sequence"][lines] == 0)]
+        lines = self._without_calls(columns, lines)
         marked = self._texts.names.get(self.step_mark, -1)
         if marked >= 0:  # wherever they lie
             lines = np.union1d(lines, rows[columns["name_code"][rows] == marked])
@@ -194,6 +206,20 @@ class Epochs:
             return self._span_columns(process, chosen, from_ns, end_ns)
 
         return process.stepping.advance(outline, prepare, end_ns, last, patient)
+
+    def _without_calls(self, columns: Columns, lines: np.ndarray) -> np.ndarray:
+        """The rows among `lines` that are no calls of a C interface, but those that run a backward
+        pass.
+        """
+        is_call = columns["kind_code"][lines] == CALL
+        if not is_call.any():
+            return lines
+        around = backward_prefixes()
+        names = enumerate(self._texts.names)
+        backward = [code for code, name in names if name.startswith(around)]
+        is_backward = np.isin(columns["name_code"][lines], backward)
+        kept: np.ndarray = lines[~is_call | is_backward]
+        return kept
 
     def _marked_alone(self, processes: Iterable[IngestedProcess]) -> None:
         """The steps of processes that marked them and recorded no span."""
@@ -212,6 +238,8 @@ class Epochs:
         self, process: IngestedProcess, lines: Columns, from_ns: int, end_ns: int
     ) -> SpanColumns:
         lines = taken(lines, np.lexsort((lines["depth"], lines["start_ns"], lines["track"])))
+        # To the thread that submits it an operator is no more than that.
+        kind = np.where(lines["kind_code"] == SUBMIT, FUNCTION, lines["kind_code"])
         self._name_lines(lines)
         track, records = process.events.step_marks()
         marks = np.flatnonzero((records["start"] >= from_ns) & (records["start"] < end_ns))
@@ -220,7 +248,7 @@ class Epochs:
             depth=lines["depth"],
             start_ns=lines["start_ns"],
             dur_ns=lines["dur_ns"],
-            kind=lines["kind_code"].astype(np.uint8),
+            kind=kind.astype(np.uint8),
             name=lines["name_code"],
             names=list(self._texts.names),
             optimizer=lines["optimizer"],
@@ -281,6 +309,7 @@ class Epochs:
             columns, process_of, epoch.with_shares, epoch.main_tracks, epoch.inside
         )
         self._stacks.fuse(columns, epoch.inside, process_of, links[-1], epoch.until)
+        links += [_link_submissions(process) for process in epoch.processes.values()]
         self._add_totals(columns, process_of)
         for name in OF_LINKING:
             del columns[name]
@@ -338,6 +367,12 @@ def _in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
     return rows.take(order)
 
 
+def _link_submissions(process: IngestedProcess) -> Columns:
+    """Links of submissions with the operators that were submitted, as far as both are known."""
+    submitted, executed = process.submissions.pairs()
+    return links_of(submitted, executed, SUBMIT_EXECUTE)
+
+
 def _has_part(name: str, parts: tuple[str, ...]) -> bool:
     """Whether one of these parts is in the name."""
     return any(part in name for part in parts)
@@ -347,8 +382,8 @@ class _Epoch:
     """The spans that are looked at together. `columns` get a step and a phase; `done`: the rows
     that are complete; `inside`: the row of the parent of each, -1 for none.
 
-    `groups`: by process, the rows of its spans. `units` and `until`: as of `Parts.add` and
-    `StackIngest.fuse`.
+    `asked_ns`: when each was asked for. `groups`: by process, the rows of its spans. `units` and
+    `until`: as of `Parts.add` and `StackIngest.fuse`.
     """
 
     def __init__(
@@ -368,6 +403,24 @@ class _Epoch:
         columns["step"] = np.full(count, -1, np.int32)
         columns["phase"] = np.full(count, -1, np.int8)
         self.inside = rows_of(columns["span"], columns["parent"])
+        self.asked_ns = self._asked_ns()
+
+    def _asked_ns(self) -> np.ndarray:
+        """When each span was asked for: its start, but for an operator that was submitted, and all
+        in it, the time of the submission.
+        """
+        start_ns = self.columns["start_ns"]
+        asked_ns = start_ns
+        for process in self.processes.values():
+            asked_ns = process.submissions.when(self.columns["span"], asked_ns)
+        children = np.flatnonzero(self.inside >= 0)
+        changed = asked_ns is not start_ns
+        while changed:
+            own, around = children, self.inside[children]
+            follows = (asked_ns[around] != start_ns[around]) & (asked_ns[own] == start_ns[own])
+            asked_ns[own[follows]] = asked_ns[around[follows]]
+            changed = bool(follows.any())
+        return asked_ns
 
     def keep(self, rows: np.ndarray) -> None:
         """Leave these rows only."""
@@ -387,7 +440,8 @@ class _Epoch:
             mine = self._without_unsettled(mine, process.cut_ns)
         of = slice(None) if len(mine) == len(self.done) else mine
         start_ns = columns["start_ns"][of]
-        step, columns["phase"][of] = stretch.assign(start_ns, columns["track"][of])
+        asked_ns = self.asked_ns[of]
+        step, columns["phase"][of] = stretch.assign(asked_ns, columns["track"][of])
         columns["step"][of] = process.numbers(step)
         self.units[number] = _units(process, stretch, start_ns)
         self.until[number] = process, stretch.cut_ns, stretch.assign

@@ -10,7 +10,15 @@ import numpy as np
 
 from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.primitives import PRIMITIVE_SHARE
-from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, SHARE, Columns, rows_of
+from layerscope.ingest.spans import (
+    BACKWARD,
+    EXECUTE,
+    FUNCTION,
+    LAYERS,
+    SHARE,
+    Columns,
+    rows_of,
+)
 from layerscope.ingest.stack_tree import NONE, innermost
 from layerscope.model.distinct import distinct
 
@@ -50,14 +58,16 @@ class OpenSpans:
         """The frames of spans, as `FrameNames` numbers spans: one around each, and its own; NONE
         for none. A share is of the primitive that it works for, and has none of its own.
 
-        A backward function is of the module that its operator ran in, which is not open any more:
-        that is the frame around it.
+        A backward function is of the module that its operator ran in, which is not open any more,
+        and an operator that was submitted of one that is open on another thread: that is the frame
+        around it.
         """
         kind, module, around = self._kind[rows], self._module[rows], self._inside[rows]
         own = _numbered(LAYERS[kind], self._name[rows], self._frames.span)
         own[kind == SHARE] = NONE
         is_open = (around >= 0) & (self._module[around] == module)
-        closed = np.flatnonzero((kind == BACKWARD) & (module >= 0) & ~is_open)
+        is_elsewhere = (kind == BACKWARD) | ((kind == FUNCTION) & (around < 0))
+        closed = np.flatnonzero(is_elsewhere & (module >= 0) & ~is_open)
         of_module = np.full(len(rows), NONE, np.int64)
         of_module[closed] = _numbered(
             np.zeros(len(closed), np.int64), module[closed], lambda _, key: self._frames.module(key)

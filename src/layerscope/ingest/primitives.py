@@ -33,8 +33,9 @@ from layerscope.recording.writer import to_arrow
 if TYPE_CHECKING:
     from layerscope.sources.onednn_problem import OnednnProblem
 
-FORWARD_BACKWARD, OPERATOR_PRIMITIVE, PRIMITIVE_SHARE = (
-    LINKS.index(kind) for kind in ("forward_backward", "operator_primitive", "primitive_share")
+FORWARD_BACKWARD, OPERATOR_PRIMITIVE, PRIMITIVE_SHARE, SUBMIT_EXECUTE = (
+    LINKS.index(kind)
+    for kind in ("forward_backward", "operator_primitive", "primitive_share", "submit_execute")
 )
 _OPERATORS = SPAN_LAYERS.index(OPERATORS)
 # What is known of a primitive by its arguments alone.

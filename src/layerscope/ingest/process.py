@@ -12,6 +12,7 @@ from layerscope.ingest.parents import TrackNesting
 from layerscope.ingest.phases import Int32s
 from layerscope.ingest.stepping import Stepping
 from layerscope.ingest.string_table import ProcessStrings
+from layerscope.ingest.submissions import Submissions
 from layerscope.ingest.windows import ProcessWindows
 from layerscope.sources.process import ProcessEvents, SourceProcess
 
@@ -73,6 +74,7 @@ class IngestedProcess:
     windows: ProcessWindows = field(
         default_factory=ProcessWindows
     )  # what of it was recorded, if not all was
+    submissions: Submissions = field(default_factory=Submissions)
     has_spans: bool = False  # one at least was taken into the tables
     has_scopes: bool = False  # something that could make steps was recorded
     is_side: bool = False  # its requests are none: another process has steps of a stronger rule

@@ -44,6 +44,10 @@ REFUSALS = {
         "run the program with CPython as it is usually built, with its GIL",
         "the calls of modules, and which module an operator belongs to",
     ),
+    "build_refused": (
+        "use a build that layerscope doctor says is known, or update layerscope",
+        "operators, modules and steps of this framework",
+    ),
     "shapes_refused": (
         "name the Python that the program runs under: layerscope run --shapes -- /path/to/python "
         "train.py",

@@ -16,8 +16,18 @@ from layerscope.model.schema import TABLES
 from layerscope.recording.arrow_columns import arrow_array, coded_texts, texts_of
 from layerscope.recording.writer import codes_to_names, to_arrow
 
-FUNCTION, BACKWARD, MODULE, EXECUTE, CREATE, SHARE = (
-    KINDS.index(kind) for kind in ("function", "backward", "module", "execute", "create", "share")
+FUNCTION, BACKWARD, MODULE, CALL, SUBMIT, EXECUTE, CREATE, SHARE = (
+    KINDS.index(kind)
+    for kind in (
+        "function",
+        "backward",
+        "module",
+        "call",
+        "submit",
+        "execute",
+        "create",
+        "share",
+    )
 )
 # Keys are given out one after the other: as long as there are not many holes, a place for each is
 # quicker to ask.
@@ -75,6 +85,14 @@ class ColumnBuffer(Struct):
         if first and known is not None:
             grown[:first] = known[:first] if known.ndim else known
         return grown
+
+    @property
+    def least_key(self) -> int:
+        """The lowest key of a span among them; a very high one where there is none."""
+        if not self.rows:
+            return np.iinfo(np.int64).max
+        keys = np.atleast_1d(self._columns["span"])
+        return int(keys[: self.rows].min())
 
     def empty(self) -> Columns:
         """All rows so far; there is none here any more."""

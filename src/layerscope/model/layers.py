@@ -7,6 +7,7 @@ from __future__ import annotations
 
 OPERATORS = "operators"
 MODULES = "modules"
+API = "api"
 RANGES = "ranges"
 PRIMITIVES = "primitives"
 COUNTERS = "counters"
@@ -16,6 +17,8 @@ MEANINGS = {
     OPERATORS: "Every operator, backward function, `record_function` range, optimizer step and "
     "loader wait.",
     MODULES: "Every call of a part of the network, and which of them each operator belongs to.",
+    API: "Every call of a framework's C interface, and every operator that it hands to the "
+    "engine of the framework, which executes it later.",
     RANGES: "Tasks, frames and events that the program marks with the library, with NVTX or with "
     "ITT.",
     PRIMITIVES: "What operators ask of oneDNN and MKL, and what each thread has of it.",
@@ -59,15 +62,26 @@ KINDS = (
     "task",
     "frame",
     "event",
+    "call",
+    "submit",
     "execute",
     "create",
     "share",
 )
 # The layers of spans, and the layer of each kind as an index into them.
-SPAN_LAYERS = (OPERATORS, MODULES, RANGES, PRIMITIVES)
-LAYER_OF_KIND = (0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 3)
+SPAN_LAYERS = (OPERATORS, MODULES, RANGES, PRIMITIVES, API)
+LAYER_OF_KIND = (0, 0, 0, 0, 0, 1, 2, 2, 2, 4, 4, 3, 3, 3)
 # The layers of frames (`frames.layer`), from the outside in as a fused stack has them.
-FRAME_LAYERS = ("python", "modules", "operators", "ranges", "primitives", "native", "kernel")
+FRAME_LAYERS = (
+    "python",
+    "modules",
+    "operators",
+    "api",
+    "ranges",
+    "primitives",
+    "native",
+    "kernel",
+)
 SAMPLE_KINDS = ("cpu", "offcpu", "fault")
 # `samples.state` of each kind.
 WAITS = (
@@ -90,8 +104,9 @@ WAITS = (
 )
 SAMPLE_STATES = ("user", "kernel", *WAITS)
 # Kinds of `links`: from an operator to the backward function of it, from an operator to a primitive
-# that it asked for, from a primitive to the part of it that ran on another thread.
-LINKS = ("forward_backward", "operator_primitive", "primitive_share")
+# that it asked for, from a primitive to the part of it that ran on another thread, from a
+# submission to the operator that was submitted.
+LINKS = ("forward_backward", "operator_primitive", "primitive_share", "submit_execute")
 # What the record of a mark says in its field `module`.
 MARKS = (
     "marker",

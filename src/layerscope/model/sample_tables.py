@@ -14,7 +14,9 @@ FRAMES = Table(
     "native functions, the kernel.",
     (
         Column("frame", "int32", "key of the frame", key="frame"),
-        Column("layer", "name", "python, modules, operators, ranges, primitives, native or kernel"),
+        Column(
+            "layer", "name", "python, modules, operators, api, ranges, primitives, native or kernel"
+        ),
         Column(
             "name", "string", "function without parameters, operator, ...; of a module its path"
         ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from layerscope.model.sample_tables import FRAMES, SAMPLES, STACKS
 from layerscope.model.table import Column, Table
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 # Of the histograms: a duration falls into the bin of the largest power of this that it reaches. A
 # percentile read from the middle of its bin is off by 0.5 % at most.
 BIN = 1.01
@@ -86,7 +86,8 @@ TRACKS = Table(
 SPANS = Table(
     "spans",
     "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, "
-    "a loader wait, a call of a module, a primitive of oneDNN or MKL.",
+    "a loader wait, a call of a module or of a framework's C interface, a primitive of oneDNN or "
+    "MKL.",
     (
         Column("span", "int64", "key of the span", key="span"),
         Column(
@@ -100,12 +101,14 @@ SPANS = Table(
         Column("start_ns", "int64", "start", "ns", instant=True),
         Column("dur_ns", "int64", "duration", "ns"),
         Column("self_ns", "int64", "duration without the children of the same layer", "ns"),
-        Column("layer", "name", "layer of the stack: operators, modules, ranges or primitives"),
+        Column(
+            "layer", "name", "layer of the stack: operators, modules, api, ranges or primitives"
+        ),
         Column(
             "kind",
             "name",
-            "function, backward, range, optimizer, loader; module; task, frame, event; execute, "
-            "create, share",
+            "function, backward, range, optimizer, loader; module; call, submit; task, frame, "
+            "event; execute, create, share",
         ),
         Column("name", "name", "name"),
         Column(
@@ -117,11 +120,11 @@ SPANS = Table(
         Column(
             "module",
             "int32",
-            "the innermost module whose call it ran in, or whose backward pass",
+            "the innermost module whose call it ran or was submitted in, or whose backward pass",
             nullable=True,
             key="module",
         ),
-        Column("step", "int32", "the step it started in", nullable=True),
+        Column("step", "int32", "the step it started or was submitted in", nullable=True),
         Column(
             "phase",
             "name",
@@ -129,7 +132,12 @@ SPANS = Table(
             nullable=True,
         ),
         Column("correlation", "int64", "key shared with the work it launched", nullable=True),
-        Column("sequence", "int32", "autograd sequence number", nullable=True),
+        Column(
+            "sequence",
+            "int32",
+            "autograd sequence number; number of a submission, and of what was submitted",
+            nullable=True,
+        ),
         Column("args", "int64", "key of its arguments", nullable=True, key="args"),
         Column(
             "weight",
@@ -373,7 +381,8 @@ LINKS = Table(
             "name",
             "forward_backward: an operator and the backward function of it; operator_primitive: an "
             "operator and a primitive that it asked for; primitive_share: a primitive and the part "
-            "of it on another thread",
+            "of it on another thread; submit_execute: a submission and the operator that was "
+            "submitted",
         ),
     ),
 )

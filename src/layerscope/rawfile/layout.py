@@ -17,9 +17,11 @@ MODULE = 5
 TASK = 6
 FRAME = 7
 EVENT = 8
-EXECUTE = 9
-CREATE = 10
-VERSION = 5
+CALL = 9
+SUBMIT = 10
+EXECUTE = 11
+CREATE = 12
+VERSION = 6
 RING_MAGIC = 0x4752534C
 PAGE_MAGIC = 0x4750534C
 NAMES_MAGIC = 0x4D4E534C
@@ -34,6 +36,7 @@ EXTRA_FORWARD_THREAD = 1
 EXTRA_ELSEWHERE = 2
 EXTRA_OPTIMIZER = 3
 EXTRA_LINE = 4
+EXTRA_SUBMITTED = 6
 EXTRA_ARGS = 5
 MARK_MARKER = 0
 MARK_STEP = 1
@@ -101,6 +104,8 @@ SPAN_KINDS = (
     ("task", "ranges"),
     ("frame", "ranges"),
     ("event", "ranges"),
+    ("call", "api"),
+    ("submit", "api"),
     ("execute", "primitives"),
     ("create", "primitives"),
 )

@@ -12,12 +12,20 @@ from layerscope.capture.agent import ITT, NVTX
 from layerscope.capture.program import Program
 from layerscope.capture.recorder import surviving
 from layerscope.capture.sampler import HZ, Sampler
-from layerscope.model.layers import COUNTERS, MODULES, OPERATORS, PRIMITIVES, RANGES, STACKS
+from layerscope.model.layers import (
+    API,
+    COUNTERS,
+    MODULES,
+    OPERATORS,
+    PRIMITIVES,
+    RANGES,
+    STACKS,
+)
 from layerscope.rawfile import jit_maps, raw_file
 from layerscope.session.session import Session
 
 VERBOSE, MKL, PERF = "verbose", "mkl", "perf"
-DEFAULT = (OPERATORS, MODULES, RANGES, PRIMITIVES, STACKS, COUNTERS)
+DEFAULT = (OPERATORS, MODULES, API, RANGES, PRIMITIVES, STACKS, COUNTERS)
 ON_REQUEST = (VERBOSE, MKL, PERF)
 # What only the end of the program tells: nothing is converted before.
 LATE = (VERBOSE, MKL)
@@ -44,6 +52,8 @@ class Requested:
         self._perf = perf.Perf(session.raw) if PERF in layers else None
         if MODULES not in layers:
             session.layers["modules"] = False
+        if API not in layers:
+            session.layers["api"] = False
         if STACKS in layers:
             session.sampler = Sampler(session.raw, session.problems, rate_hz)
         self._since_s = time.time()

@@ -155,7 +155,7 @@ def read(path: Path) -> Imported:
         args=trace.shapes,
         more={
             "seq": trace.seq,
-            "forward_thread": trace.forward_thread,
+            "origin": trace.forward_thread,
             "unfinished": trace.unfinished,
         },
         names=trace.names,

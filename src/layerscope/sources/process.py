@@ -15,14 +15,16 @@ from layerscope.rawfile import dtypes
 
 # Tracks and records (`dtypes.RECORD`) with times in ns of the run.
 Marks = tuple[np.ndarray, np.ndarray]
-# A span on its way into the tables. Texts are numbers into `ProcessEvents.names`; 0: none. Every
+# A span on its way into the tables. Texts are numbers into `ProcessEvents.names`; 0: none. `origin`
+# is, of a backward function, the framework's number of the thread of its operator; of an operator
+# that was submitted, when that was; 0: nothing is known. Every
 # field lies where its type is aligned, which NumPy reads in half the time. Rows of it are chosen by
 # `take` and `compress`, which copy bytes; an index, as in `spans[rows]`, takes 30 times as long.
 SPAN = np.dtype(
     [
         ("start", "<i8"),
         ("end", "<i8"),
-        ("forward_thread", "<i8"),
+        ("origin", "<i8"),
         ("name", "<u4"),
         ("module", "<u4"),
         ("seq", "<i4"),
@@ -43,7 +45,7 @@ SPAN = np.dtype(
 _FIELDS = (
     "start",
     "end",
-    "forward_thread",
+    "origin",
     "name",
     "module",
     "seq",
@@ -68,7 +70,7 @@ def joined_rows(pieces: Sequence[np.ndarray]) -> np.ndarray:
 
 
 # What few spans have. The bit of each is that of lc_split.
-_RARE = ("forward_thread", "optimizer", "line", "args", "unfinished")
+_RARE = ("origin", "optimizer", "line", "args", "unfinished")
 
 
 def by_field(rows: np.ndarray) -> dict[str, np.ndarray]:

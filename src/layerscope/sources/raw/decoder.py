@@ -7,7 +7,7 @@ raw file into batches of columns; a batch holds every span that ended before its
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,9 +31,23 @@ from layerscope.sources.raw.record_spans import RecordSpans, spans_of
 from layerscope.sources.raw.ticks import Ticks, uneven
 
 OPEN_HEAD_BYTES = 16
-_RANGE = KINDS.index("range")
+_FUNCTION, _RANGE = KINDS.index("function"), KINDS.index("range")
 # A name may arrive a little after the first span that has it; beyond this many spans it never will.
 _WAIT_FOR_NAMES_SPANS = 2_000_000
+# The numbers of the kinds in raw files from before they were declared there.
+_UNDECLARED = (
+    "function",
+    "backward",
+    "range",
+    "optimizer",
+    "loader",
+    "module",
+    "task",
+    "frame",
+    "event",
+    "execute",
+    "create",
+)
 _STEPS = (layout.MARK_STEP,)
 _WINDOWS = (layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS)
 
@@ -61,7 +75,8 @@ class Decoder(ProcessEvents):
     _seen: RawTotals = field(default_factory=RawTotals)
     _since_reading: list[np.ndarray] = field(default_factory=list)
     _open: dict[int, np.ndarray] = field(default_factory=dict)
-    _kind_of: np.ndarray | None = None  # by number in the raw file, if it has other ones
+    # By number in the raw file; None: it has the same ones.
+    _kind_of: np.ndarray | None = field(default_factory=lambda: _numbers_of(_UNDECLARED))
 
     def add(self, chunk: raw_file.Chunk) -> None:
         """Take in one chunk."""
@@ -129,7 +144,16 @@ class Decoder(ProcessEvents):
             if len(spans):
                 self.clock.put_on_run(spans["start"])
                 self.clock.put_on_run(spans["end"])
+                self._put_submissions_on_run(spans)
                 yield track, spans
+
+    def _put_submissions_on_run(self, spans: np.ndarray) -> None:
+        """The same of the times at which operators were submitted."""
+        is_submitted = (spans["kind"] == _FUNCTION) & (spans["origin"] != 0)
+        if is_submitted.any():
+            at = spans["origin"][is_submitted]
+            self.clock.put_on_run(at)
+            spans["origin"][is_submitted] = at
 
     def _wait(self, track: int, spans: np.ndarray) -> None:
         of_track = self._waiting.setdefault(track, [])
@@ -195,10 +219,7 @@ class Decoder(ProcessEvents):
         counts as a range.
         """
         kinds = [kind for kind, _ in declared if kind]
-        known = [KINDS.index(kind) if kind in KINDS else _RANGE for kind in kinds]
-        if known != list(range(len(known))):
-            self._kind_of = np.arange(256, dtype=np.uint8)
-            self._kind_of[: len(known)] = known
+        self._kind_of = _numbers_of(kinds)
         self.unknown_kinds = [kind for kind in kinds if kind not in KINDS]
 
     def _map_kinds(self, kinds: np.ndarray) -> None:
@@ -419,6 +440,16 @@ class Decoder(ProcessEvents):
                 start_ns <= to and end_ns >= since for since, to in full_disk
             ):
                 loss.reason = "disk_full"  # the ring was full because nothing could be written
+
+
+def _numbers_of(kinds: Sequence[str]) -> np.ndarray | None:
+    """Our number of each kind, by its number among these; None where all are the same."""
+    known = [KINDS.index(kind) if kind in KINDS else _RANGE for kind in kinds]
+    if known == list(range(len(known))):
+        return None
+    number_of = np.arange(256, dtype=np.uint8)
+    number_of[: len(known)] = known
+    return number_of
 
 
 def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) -> np.ndarray:

@@ -85,7 +85,8 @@ def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np
     what = records["name"][extras]
     value = records["start"][extras].astype(np.int64)
     for code, column in (
-        (layout.EXTRA_FORWARD_THREAD, "forward_thread"),
+        (layout.EXTRA_FORWARD_THREAD, "origin"),
+        (layout.EXTRA_SUBMITTED, "origin"),
         (layout.EXTRA_OPTIMIZER, "optimizer"),
         (layout.EXTRA_LINE, "line"),
         (layout.EXTRA_ARGS, "args"),

@@ -36,15 +36,11 @@ def prepare(module):
     library = os.path.join(os.path.dirname(module.__spec__.origin), "lib", "libtorch_cpu.so")
     if not os.path.exists(library):
         return  # somebody else's module of this name
-    import ctypes
-
     state["may_have_windows"] = "raw" in settings  # noqa: F821 - the door puts `settings` here
-    if not settings["socket"]:  # noqa: F821
-        return  # nobody listens: there is no agent
-    try:
-        agent = ctypes.CDLL(settings["library"])  # noqa: F821
-    except OSError:
-        return  # made for another system than this process sees
+    beginning = part_of("../../../inside/beginning")
+    agent = beginning["load"](settings)  # noqa: F821
+    if agent is None:
+        return
     state["may_have_windows"] = False
     code = agent.ls_prepare(
         settings["socket"].encode(),  # noqa: F821
@@ -55,30 +51,13 @@ def prepare(module):
         state["agent"] = agent
         if "window" in settings and state["steps"] is None:  # noqa: F821
             state["steps"] = part_of("steps")
-            state["steps"]["ask"](agent, settings["window"])  # noqa: F821
+            beginning["ask_for_window"](agent, settings["window"])  # noqa: F821
         state["may_have_windows"] = "raw" in settings  # noqa: F821
         if "stacks" in settings:  # noqa: F821
             agent.ls_sampling_start(settings["stacks"]["hz"], settings["stacks"]["timers"])  # noqa: F821
         agent.ls_note_cost(time.process_time_ns() - begin)
     else:
-        tell_refusal(agent)
-
-
-def tell_refusal(agent):
-    """Nobody else hears of a process that can hand nothing over. By a link: it takes no descriptor
-    and no space.
-    """
-    if "refusals" not in settings:  # noqa: F821
-        return
-    import contextlib
-    import ctypes
-    import os
-
-    agent.ls_refusal.restype = ctypes.c_char_p
-    error = ctypes.c_int()
-    call = agent.ls_refusal(ctypes.byref(error)).decode()
-    with contextlib.suppress(OSError):  # another user, or another root
-        os.symlink(f"{call} {error.value}", f"{settings['refusals']}/refused-{os.getpid()}")  # noqa: F821
+        beginning["tell_refusal"](agent, settings)  # noqa: F821
 
 
 def start():
@@ -143,7 +122,8 @@ def watch_modules():
     """
     if state["modules"] is None and settings.get("modules", True):  # noqa: F821
         part = part_of("modules")
-        state["modules"] = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
+        paths_of = part_of("../../../inside/modules")
+        state["modules"] = part["watch"](paths_of, settings["library"], sys.modules["torch"])  # noqa: F821
         state["watch_generate"] = part["watch_generate"]
     watch_generate()
 

@@ -1,0 +1,31 @@
+/* Functions of a library that were not made to be listened to: its own calls of them go to functions of ours. */
+#ifndef LAYERSCOPE_REDIRECTION_H
+#define LAYERSCOPE_REDIRECTION_H
+
+#include <stdint.h>
+
+/* A function by its name in the library. `original` gets its address, which ours is to call. */
+typedef struct {
+    const char *name;
+    void *ours;
+    void **original;
+} ls_redirection;
+
+/* A word of the library that leads to a function: an import, an entry of a vtable. */
+typedef struct {
+    void **word, *before, *ours;
+} ls_redirected;
+
+#define LS_MOST_REDIRECTED 64u
+typedef struct {
+    const ls_redirection *wanted;
+    uint32_t count, used;
+    ls_redirected words[LS_MOST_REDIRECTED];
+    const char *why_not; /* what keeps it from being done */
+    const char *which;   /* and the function that it is about */
+} ls_redirections;
+
+int ls_redirect(ls_redirections *r, void *library);
+void ls_redirect_back(ls_redirections *r);
+
+#endif

@@ -1,0 +1,60 @@
+/* The layer api of MXNet: calls of its C interface, and in them what they submit to the engine. */
+#define _GNU_SOURCE
+#include "mxnet.h"
+
+#include "../../agent/client.h"
+
+#define CALLS 0xfffffffeu /* the domain of the spans of calls: no program has as many of its own */
+
+int ls_mxnet_records_calls;
+void (*ls_mxnet_own_enter_api)(const char *);
+void (*ls_mxnet_own_exit_api)(void);
+void (*ls_mxnet_own_push)(void *, void *, uint64_t, uint64_t, uint64_t);
+
+static void begin_call(const char *name) {
+    ls_thread *t;
+    ls_context *c = ls_range_slot(name, &t);
+    if (!c) {
+        ls_range_missed();
+        ls_nested_skip(CALLS);
+        return;
+    }
+    ls_open_slot(t, c, ls_cached_text(t, name)->id, LF_CALL);
+    c->domain = CALLS;
+}
+
+/* mxnet::on_enter_api */
+void ls_mxnet_enter_api(const char *name) {
+    ls_mxnet_own_enter_api(name);
+    ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
+    if (!t)
+        return;
+    t->api_depth++;
+    if (ls_mxnet_records_calls)
+        begin_call(name);
+}
+
+/* mxnet::on_exit_api: whether the call returns or an exception ends it. */
+void ls_mxnet_exit_api(void) {
+    ls_thread *t = ls_this_thread;
+    if (ls.wiped && ls_thread_is_current(t) && t->api_depth) {
+        ls_mxnet_abandon(t);
+        if (ls_mxnet_records_calls)
+            ls_nested_end(CALLS);
+        t->api_depth--;
+    }
+    ls_mxnet_own_exit_api();
+}
+
+/* ThreadedEngine::Push: every operator of an engine with threads goes through it. */
+void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling) {
+    const ls_context *c = ls_mxnet_records_calls ? ls_mxnet_begin(ls_mxnet_name_of(operator), LF_SUBMIT) : NULL;
+    ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
+    uint64_t at = c && c->owner ? c->start : ls_ticks();
+    if (t && t->submitted)
+        at = t->submitted;
+    const ls_mxnet_submission what = {.at = at, .module = t ? t->module : 0};
+    const ls_ending ending = {.sequence = ls_mxnet_submit(operator, what)};
+    ls_mxnet_own_push(engine, operator, device, priority, profiling);
+    ls_operator_finish(c, &ending);
+}

@@ -1,0 +1,92 @@
+/* The operators of MXNet as its engine executes them: on the thread that does the work, each once, under the name that
+ * the engine has for it, whether MXNet's own profiler runs or not. The engine calls these functions instead of its own
+ * (start.c). No header of MXNet's: of its objects only the name of an operator is read, by the offsets of the build. */
+#define _GNU_SOURCE
+#include "mxnet.h"
+
+#define NO_NAME "(no name)"
+#define ENGINE 0xffffffffu /* the domain of the spans here: no program has as many of its own */
+
+uint32_t ls_mxnet_operator_in_block, ls_mxnet_name_in_operator;
+void (*ls_mxnet_own_execute)(void *, void *, ls_mxnet_stacked);
+void (*ls_mxnet_own_push_naive)(void *, void *, uint64_t, const void *, const void *, uint64_t, uint64_t, const char *,
+                                uint64_t);
+void (*ls_mxnet_own_push_cached_naive)(void *, void *, uint64_t, uint64_t, uint64_t);
+void (*ls_mxnet_own_delete_naive)(void *, void *, uint64_t, void *);
+
+static const ls_ending not_submitted = {.sequence = -1};
+
+static const char *at(const void *object, uint32_t offset) {
+    return *(const char *const *)((const char *)object + offset);
+}
+
+/* The engine's name of an operator: a std::string as GCC had it before version 5, which is a pointer. */
+const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_name_in_operator); }
+
+/* A span of the engine begins; what ls_operator_finish takes. */
+void *ls_mxnet_begin(const char *name, uint32_t kind) {
+    ls_beginning b;
+    void *silent = NULL;
+    if (!ls.wiped)
+        return NULL;
+    if (!ls_operator_slot(&b, name && *name ? name : NO_NAME, kind, &silent))
+        return silent;
+    ls_context *c = ls_operator_open(&b, 0);
+    c->domain = ENGINE;
+    b.thread->task_ids[c->depth] = b.thread->api_depth;
+    return c;
+}
+
+/* A call of the C interface ends. What an exception has left open in it is over: no function of ours hears of one. */
+void ls_mxnet_abandon(ls_thread *t) {
+    for (uint32_t depth = t->depth; depth-- > 0;) {
+        const ls_context *c = &t->contexts[depth];
+        if (c->domain != ENGINE || LS_LOAD(t->ring->h.open[depth].state) != c->serial << 1)
+            continue;
+        if (t->task_ids[depth] < t->api_depth)
+            break;
+        ls_operator_finish(c, &not_submitted);
+    }
+}
+
+/* ThreadedEngine::ExecuteOprBlock(RunContext, OprBlock *, ...): the structures among the arguments are on the stack. */
+void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
+    const void *operator = at(block, ls_mxnet_operator_in_block);
+    const ls_mxnet_submission submission = ls_mxnet_take(operator);
+    ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
+    uint32_t module = t ? t->module : 0;
+    if (t) { /* what the operator does, and submits itself, belongs to where it comes from */
+        t->module = submission.module;
+        t->submitted = submission.at;
+    }
+    const ls_context *c = ls_mxnet_begin(ls_mxnet_name_of(operator), LF_FUNCTION);
+    ls_mxnet_own_execute(engine, block, rest);
+    if (t && t == ls_this_thread) {
+        t->module = module;
+        t->submitted = 0;
+    }
+    const ls_ending ending = {.sequence = submission.number, .submitted = submission.at};
+    ls_operator_finish(c, &ending);
+}
+
+/* NaiveEngine::PushAsync: it executes the operator at once. */
+void ls_mxnet_push_naive(void *engine, void *function, uint64_t device, const void *reads, const void *writes,
+                         uint64_t property, uint64_t priority, const char *name, uint64_t wait) {
+    const ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
+    ls_mxnet_own_push_naive(engine, function, device, reads, writes, property, priority, name, wait);
+    ls_operator_finish(c, &not_submitted);
+}
+
+/* NaiveEngine::Push, of an operator that was made before. */
+void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling) {
+    const ls_context *c = ls_mxnet_begin(ls_mxnet_name_of(operator), LF_FUNCTION);
+    ls_mxnet_own_push_cached_naive(engine, operator, device, priority, profiling);
+    ls_operator_finish(c, &not_submitted);
+}
+
+/* NaiveEngine::DeleteVariable */
+void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable) {
+    const ls_context *c = ls_mxnet_begin("DeleteVariable", LF_FUNCTION);
+    ls_mxnet_own_delete_naive(engine, function, device, variable);
+    ls_operator_finish(c, &not_submitted);
+}

@@ -1,0 +1,45 @@
+/* What MXNet's storage holds of each device, as a counter: it tells its own profiler of each allocation and each release,
+ * whether that runs or not. */
+#define _GNU_SOURCE
+#include "mxnet.h"
+
+#include <stdio.h>
+
+enum { CPU = 1, GPU = 2, CPU_PINNED = 3, CPU_SHARED = 5, TYPES = 6, NUMBERS = 16 };
+
+/* The beginning of a Storage::Handle. */
+typedef struct {
+    void *memory;
+    uint64_t bytes;
+    int32_t device_type, device_number;
+} storage_handle;
+
+void (*ls_mxnet_own_allocated)(void *, const void *);
+void (*ls_mxnet_own_freed)(void *, const void *);
+
+static _Atomic int64_t held[TYPES][NUMBERS];
+
+static void count(const storage_handle *handle, int64_t sign) {
+    static const char *const NAMES[TYPES] = {[CPU] = "cpu", [GPU] = "gpu", [CPU_PINNED] = "cpu_pinned",
+                                             [CPU_SHARED] = "cpu_shared"};
+    uint32_t type = (uint32_t)handle->device_type, number = (uint32_t)handle->device_number;
+    if (!handle->bytes || type >= TYPES || number >= NUMBERS || !NAMES[type])
+        return;
+    int64_t change = sign * (int64_t)handle->bytes;
+    int64_t now = atomic_fetch_add(&held[type][number], change) + change;
+    char text[64];
+    snprintf(text, sizeof text, "memory_bytes of %s(%u)\nMXNet", NAMES[type], number);
+    if (ls.wiped)
+        ls_counter(text, now);
+}
+
+/* DeviceStorageProfiler::OnAlloc and OnFree(const Storage::Handle &) */
+void ls_mxnet_allocated(void *profiler, const void *handle) {
+    ls_mxnet_own_allocated(profiler, handle);
+    count(handle, 1);
+}
+
+void ls_mxnet_freed(void *profiler, const void *handle) {
+    count(handle, -1);
+    ls_mxnet_own_freed(profiler, handle);
+}

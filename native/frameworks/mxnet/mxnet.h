@@ -1,0 +1,74 @@
+/* What the files about MXNet share. */
+#ifndef LAYERSCOPE_MXNET_H
+#define LAYERSCOPE_MXNET_H
+
+#include "../../agent/operators.h"
+#include "../../agent/redirection.h"
+
+/* A build of MXNet. Where its engine keeps what is read of it: the operator of a block that is about to be executed,
+ * and in the operator its name. The rest are functions that execute operators, NULL: they do so by another one; and what
+ * is told of memory. */
+typedef struct {
+    const char *build_id;
+    uint32_t operator_in_block, name_in_operator;
+    const char *execute, *push_naive, *push_cached_naive, *delete_naive;
+    const char *allocated, *freed;
+} ls_mxnet_build;
+
+/* What lies on the stack behind the arguments in registers: at least all arguments of any function that has it, which
+ * differ in number and size between builds. */
+typedef struct {
+    uint64_t words[16];
+} ls_mxnet_stacked;
+
+/* builds.c */
+const ls_mxnet_build *ls_mxnet_build_of(const char *build_id);
+LS_EXPORT int ls_mxnet_knows(const char *build_id);
+
+/* submissions.c: operators that were handed to the engine and are not executed yet */
+typedef struct {
+    uint64_t at;     /* when, ticks */
+    uint32_t module; /* the name of the module that was open */
+    int32_t number;  /* -1: it is not known which submission it was */
+} ls_mxnet_submission;
+int ls_mxnet_submissions_begin(void);
+int32_t ls_mxnet_submit(const void *operator, ls_mxnet_submission what);
+ls_mxnet_submission ls_mxnet_take(const void *operator);
+
+/* calls.c */
+extern int ls_mxnet_records_calls;
+extern void (*ls_mxnet_own_enter_api)(const char *name);
+extern void (*ls_mxnet_own_exit_api)(void);
+extern void (*ls_mxnet_own_push)(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
+void ls_mxnet_enter_api(const char *name);
+void ls_mxnet_exit_api(void);
+void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
+
+/* memory.c */
+extern void (*ls_mxnet_own_allocated)(void *profiler, const void *handle);
+extern void (*ls_mxnet_own_freed)(void *profiler, const void *handle);
+void ls_mxnet_allocated(void *profiler, const void *handle);
+void ls_mxnet_freed(void *profiler, const void *handle);
+
+/* execution.c: what is called instead of MXNet's own functions, and where theirs are */
+extern uint32_t ls_mxnet_operator_in_block, ls_mxnet_name_in_operator;
+extern void (*ls_mxnet_own_execute)(void *engine, void *block, ls_mxnet_stacked rest);
+extern void (*ls_mxnet_own_push_cached_naive)(void *engine, void *operator, uint64_t device, uint64_t priority,
+                                              uint64_t profiling);
+extern void (*ls_mxnet_own_delete_naive)(void *engine, void *function, uint64_t device, void *variable);
+extern void (*ls_mxnet_own_push_naive)(void *engine, void *function, uint64_t device, const void *reads,
+                                       const void *writes, uint64_t property, uint64_t priority, const char *name,
+                                       uint64_t wait);
+const char *ls_mxnet_name_of(const void *operator);
+void *ls_mxnet_begin(const char *name, uint32_t kind);
+void ls_mxnet_abandon(ls_thread *t);
+void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest);
+void ls_mxnet_push_naive(void *engine, void *function, uint64_t device, const void *reads, const void *writes,
+                         uint64_t property, uint64_t priority, const char *name, uint64_t wait);
+void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
+void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable);
+
+/* start.c */
+LS_EXPORT int ls_mxnet_start(const char *path, int with_calls);
+
+#endif

@@ -1,0 +1,101 @@
+"""Inside the program, run by path beside hook.py: has the agent record the calls of blocks, the
+steps of optimizers, and the waits for batches. Standard library only.
+"""
+
+import sys
+
+MARK_PROBLEM = 4  # native/layout.h
+STEP, NEXT, ITER = range(3)  # ls_mxnet_method
+# Module, class and method, and what the agent takes it for.
+METHODS = (
+    ("mxnet.gluon.trainer", "Trainer", "step", STEP),
+    ("mxnet.module.module", "Module", "update", STEP),
+    ("mxnet.io.io", "DataIter", "__next__", NEXT),
+    ("mxnet.gluon.data.dataloader", "_MultiWorkerIter", "__next__", NEXT),
+    ("mxnet.gluon.data.dataloader", "_MultiWorkerIterV1", "__next__", NEXT),
+    ("mxnet.gluon.data.dataloader", "DataLoader", "__iter__", ITER),
+    ("mxnet.gluon.data.dataloader", "DataLoaderV1", "__iter__", ITER),
+)
+
+
+def children(block):
+    """(name, block) of what a block holds; a later version of MXNet keeps weak references."""
+    held = object.__getattribute__(block, "__dict__").get("_children") or {}
+    found = []
+    for name, child in list(held.items()):
+        child = child() if type(child).__name__ == "ReferenceType" else child
+        if child is not None:
+            found.append((str(name), child))
+    return found
+
+
+def watch_blocks(paths_of, library, mxnet):
+    """Have the agent record the calls of blocks; `paths_of`: what the file of all frameworks
+    defines. None: it cannot, and the recording says why.
+    """
+    agent = paths_of["recording"](library)
+    block = mxnet.gluon.block
+    functions = [kind.__dict__.get("__call__") for kind in (block.HybridBlock, block.Block)]
+    functions = [function for function in functions if function is not None]
+    reason = "".join(map(paths_of["why_not"], functions[:1]))
+    if not reason:
+        paths = paths_of["Paths"](
+            agent.ls_module_learn,
+            agent.ls_module_forget,
+            agent.ls_module_raised,
+            mxnet.__file__.rpartition("/")[0] + "/",
+            children,
+        )
+        watched = agent, functions, paths.resolve
+        if start_blocks(watched):
+            agent.ls_modules_tell_errors(paths.tell_error)
+            return watched
+        reason = "this build of Python does not keep functions as CPython does"
+    agent.ls_mark(f"modules_refused\n{reason}".encode(), MARK_PROBLEM, 0)
+    return None
+
+
+def start_blocks(watched):
+    """Whether calls of blocks are recorded from now on. Where HybridBlock has a function of its
+    own, that of Block is called by it, or by blocks that are none.
+    """
+    agent, functions, resolve = watched
+    if agent.ls_modules_start(functions[0], resolve):
+        return False
+    return len(functions) == 1 or agent.ls_base_modules_start(functions[1], resolve) == 0
+
+
+def stop_blocks(watched):
+    """They are not recorded any more."""
+    watched[0].ls_modules_stop()
+
+
+def watch_methods(library):
+    """Put callables of the agent in the place of the methods. Returns what was replaced."""
+    import ctypes
+
+    agent = ctypes.PyDLL(library)
+    agent.ls_mxnet_method.argtypes = [ctypes.py_object, ctypes.c_int]
+    agent.ls_mxnet_method.restype = ctypes.c_void_p
+    watched = []
+    for module, name, method, kind in METHODS:
+        owner = getattr(sys.modules.get(module), name, None)
+        function = getattr(owner, "__dict__", {}).get(method)
+        if type(function) is not type(watch_methods):
+            continue
+        address = agent.ls_mxnet_method(function, kind)
+        if address is None:
+            agent.ls_mark(b"methods_refused\nthis Python makes no methods in C", MARK_PROBLEM, 0)
+            break
+        ours = ctypes.cast(address, ctypes.py_object).value
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(ours))  # the new reference is ours by now
+        setattr(owner, method, ours)
+        watched.append((owner, method, function, ours))
+    return watched
+
+
+def unwatch_methods(watched):
+    """As it was before, where nobody else has put something there."""
+    for owner, method, function, ours in watched:
+        if owner.__dict__.get(method) is ours:
+            setattr(owner, method, function)

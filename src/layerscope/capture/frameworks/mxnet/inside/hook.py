@@ -1,0 +1,89 @@
+"""Inside the program, run by path when it imports MXNet: loads the agent and starts recording.
+
+Standard library only; MXNet imports ctypes itself.
+"""
+
+import sys
+import time
+
+state = {"agent": None, "calls": None, "blocks": None, "methods": None}
+
+
+def part_of(path):
+    """What the file at `path` defines, seen from the folder of this one."""
+    part = {"__name__": "layerscope_inside_" + path.rpartition("/")[2]}
+    path = folder + "/" + path + ".py"  # noqa: F821 - the door puts `folder` here
+    with open(path) as source:
+        exec(compile(source.read(), path, "exec"), part)
+    return part
+
+
+def prepare(module):
+    """Before MXNet is executed: load the agent, so that it is there when oneDNN is first used."""
+    import os
+
+    begin = time.process_time_ns()
+    library = os.path.join(os.path.dirname(module.__spec__.origin or ""), "libmxnet.so")
+    if not os.path.exists(library):
+        return  # somebody else's module of this name
+    beginning = part_of("../../../inside/beginning")
+    agent = beginning["load"](settings)  # noqa: F821 - the door puts `settings` here
+    if agent is None:
+        return
+    path = os.path.realpath(library).encode("utf-8", "surrogateescape")
+    if agent.ls_prepare(settings["socket"].encode(), path, settings["tsc"]):  # noqa: F821
+        beginning["tell_refusal"](agent, settings)  # noqa: F821
+        return
+    state["agent"] = agent
+    if "window" in settings:  # noqa: F821
+        beginning["ask_for_window"](agent, settings["window"])  # noqa: F821
+    if "stacks" in settings:  # noqa: F821
+        agent.ls_sampling_start(settings["stacks"]["hz"], settings["stacks"]["timers"])  # noqa: F821
+    agent.ls_note_cost(time.process_time_ns() - begin)
+
+
+def start():
+    """After MXNet is executed. False: there is no need to ask again."""
+    agent, mxnet = state["agent"], sys.modules.get("mxnet")
+    if agent is None or mxnet is None:
+        return False
+    begin = time.process_time_ns()
+    if agent.ls_mxnet_start(library_of(mxnet), int(settings.get("api", True))) == 0:  # noqa: F821
+        watch_calls(mxnet)
+    agent.ls_note_cost(time.process_time_ns() - begin)
+    return False
+
+
+def library_of(mxnet):
+    """The path of the library that this MXNet has loaded."""
+    import os
+
+    return os.fsencode(mxnet.base._LIB._name)
+
+
+def watch_calls(mxnet):
+    """Record the calls of blocks, steps of optimizers and waits for batches."""
+    if state["calls"] is None:
+        state["calls"] = part_of("calls")
+        if settings.get("modules", True):  # noqa: F821
+            paths_of = part_of("../../../inside/modules")
+            watch = state["calls"]["watch_blocks"]
+            state["blocks"] = watch(paths_of, settings["library"], mxnet)  # noqa: F821
+    if not state["methods"]:
+        state["methods"] = state["calls"]["watch_methods"](settings["library"])  # noqa: F821
+
+
+def pause():
+    """The program has stopped the profiler."""
+    if state["calls"] is None:
+        return
+    if state["blocks"] is not None:
+        state["calls"]["stop_blocks"](state["blocks"])
+    state["calls"]["unwatch_methods"](state["methods"])
+    state["methods"] = None
+
+
+def resume():
+    """It goes on; called after `start`."""
+    if state["blocks"] is not None:
+        state["calls"]["start_blocks"](state["blocks"])

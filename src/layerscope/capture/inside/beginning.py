@@ -1,0 +1,60 @@
+"""Inside the program, run by path by the hook of a framework: what all of them do where recording
+begins. Standard library only.
+"""
+
+import os
+
+
+def load(settings):
+    """The agent; None: nobody listens, or it was made for another system than this process sees."""
+    import ctypes
+
+    if not settings["socket"]:
+        return None
+    try:
+        return ctypes.CDLL(settings["library"])
+    except OSError:
+        return None
+
+
+def ask_for_window(agent, window):
+    """Record only `window`, as `RequestedWindow.for_agent` (rawfile/windows.py) gives it. Before
+    recording starts.
+    """
+    import ctypes
+
+    first, last, every, by_time, mark = window
+    agent.ls_window_set.argtypes = [
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_int,
+        ctypes.c_char_p,
+    ]
+    agent.ls_window_set.restype = agent.ls_window_forks.restype = agent.ls_window_forked.restype = (
+        None
+    )
+    agent.ls_window_expect_marks.restype = None
+    agent.ls_window_set(first, last, every, by_time, mark.encode("utf-8", "surrogateescape"))
+    if hasattr(os, "register_at_fork") and agent.ls_window_watch_forks():
+        os.register_at_fork(
+            before=agent.ls_window_forks,
+            after_in_parent=lambda: agent.ls_window_forked(0),
+            after_in_child=lambda: agent.ls_window_forked(1),
+        )
+
+
+def tell_refusal(agent, settings):
+    """Nobody else hears of a process that can hand nothing over. By a link: it takes no descriptor
+    and no space.
+    """
+    if "refusals" not in settings:
+        return
+    import contextlib
+    import ctypes
+
+    agent.ls_refusal.restype = ctypes.c_char_p
+    error = ctypes.c_int()
+    call = agent.ls_refusal(ctypes.byref(error)).decode()
+    with contextlib.suppress(OSError):  # another user, or another root
+        os.symlink(f"{call} {error.value}", f"{settings['refusals']}/refused-{os.getpid()}")

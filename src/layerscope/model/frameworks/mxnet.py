@@ -1,0 +1,37 @@
+"""MXNet: how it names its operators, and how the agent names its optimizers and loaders."""
+
+from __future__ import annotations
+
+from layerscope.model.framework import Anchor, Framework, PublicNames
+
+# Of a gluon.Trainer or a Module, and the optimizer that it has (native/frameworks/mxnet/methods.c).
+_STEP = "Optimizer.update#"
+_PUBLIC = PublicNames(
+    spans=(
+        r"Optimizer\.update#\w+\.\w+",
+        r"\w*(DataLoader|Iter|IterV1)\.__next__",
+        r"MX[A-Z]\w+",
+    ),
+    libraries=("libmxnet",),
+    packages=("mxnet",),
+)
+
+FRAMEWORK = Framework(
+    name="mxnet",
+    title="MXNet",
+    kinds=(
+        ("optimizer", f"{_STEP}*"),
+        ("loader", "*DataLoader.__next__"),
+        ("loader", "*Iter.__next__"),
+        ("loader", "*IterV1.__next__"),
+    ),
+    step_prefix=_STEP,
+    # The call of the C interface that runs a backward pass; its operators are like all others.
+    backward_prefix="MXAutogradBackward",
+    anchors=(
+        Anchor("native", r"mxnet::engine::ThreadedEngine::ExecuteOprBlock", "operators"),
+        Anchor("native", r"mxnet::engine::NaiveEngine::PushAsync", "operators"),
+    ),
+    environment=("MXNET_", "DMLC_"),
+    public=_PUBLIC,
+)

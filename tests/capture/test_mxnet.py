@@ -1,0 +1,138 @@
+"""Real programs of MXNet: its operators, each once, by MXNet's own count."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.recorded import Recorded, record
+
+NETWORKS = Path(__file__).resolve().parent.parent / "programs" / "mxnet_networks.py"
+# MXNet's profiler cuts names, and leaves out executions that have none.
+MXNET_NAME = 127
+UNNAMED = "(no name)"
+
+
+def counts(recorded: Recorded) -> Counter[str]:
+    """Executions by name until MXNet stopped counting."""
+    rows = recorded.rows(
+        "SELECT name, count(*)::INT AS count FROM spans WHERE kind = 'function' "
+        "AND start_ns < (SELECT at_ns FROM marks WHERE name = 'counted') GROUP BY name"
+    )
+    found: Counter[str] = Counter()
+    for row in rows:
+        found[row["name"][:MXNET_NAME]] += row["count"]
+    del found[UNNAMED]
+    return found
+
+
+@pytest.fixture(scope="module")
+def networks(
+    mxnet_python: str, native_agent: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Recorded:
+    """A CNN, an MLP, and the CNN hybridized and with static memory, with each version of MXNet."""
+    folder = tmp_path_factory.mktemp("networks")
+    kinds = ("cnn", "mlp", "hybrid", "static")
+    return record(mxnet_python, str(NETWORKS), folder, *kinds)
+
+
+def test_counts_by_operator_are_those_of_mxnet(networks: Recorded) -> None:
+    assert networks.status == 0, networks.stderr
+
+    assert counts(networks) == Counter(json.loads(networks.stdout))
+    assert not networks.rows("SELECT * FROM problems")
+    assert not networks.rows("SELECT * FROM gaps")
+
+
+def test_operators_run_on_threads_of_the_engine(networks: Recorded) -> None:
+    tids = networks.rows(
+        "SELECT DISTINCT tid, pid FROM spans JOIN tracks USING (track) "
+        "JOIN processes USING (process) WHERE spans.kind = 'function' AND spans.name = 'FullyConnected'"
+    )
+    assert tids
+    assert all(row["tid"] != row["pid"] for row in tids)
+
+
+def test_the_engine_without_threads_is_counted_too(
+    mxnet_python: str, native_agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MXNET_ENGINE_TYPE", "NaiveEngine")
+
+    recorded = record(mxnet_python, str(NETWORKS), tmp_path, "cnn", "hybrid")
+
+    assert recorded.status == 0, recorded.stderr
+    assert counts(recorded) == Counter(json.loads(recorded.stdout))
+
+
+def test_every_operator_is_linked_to_its_submission(networks: Recorded) -> None:
+    unlinked = networks.rows(
+        "SELECT name FROM spans WHERE layer = 'operators' AND kind = 'function' AND span NOT IN "
+        "(SELECT to_span FROM links WHERE kind = 'submit_execute')"
+    )
+    assert unlinked == []
+    names = networks.rows(
+        "SELECT DISTINCT s.name = e.name AND s.start_ns < e.start_ns AS agrees FROM links l "
+        "JOIN spans s ON s.span = l.from_span JOIN spans e ON e.span = l.to_span "
+        "WHERE l.kind = 'submit_execute'"
+    )
+    assert names == [{"agrees": True}]
+
+
+def test_operators_have_the_step_the_phase_and_the_module_of_their_submission(
+    networks: Recorded,
+) -> None:
+    rows = networks.rows(
+        "SELECT s.name, step, phase, path, class FROM spans s LEFT JOIN modules USING (module) "
+        "WHERE s.kind = 'function' AND step IS NOT NULL AND s.name IN ('Convolution', '_backward_Convolution') "
+        "ORDER BY s.start_ns"
+    )
+    found = [tuple(row.values()) for row in rows]
+    assert found == [
+        row
+        for step in range(3)
+        for row in (
+            ("Convolution", step, "forward", "HybridSequential.0", "Conv2D"),
+            ("_backward_Convolution", step, "backward", None, None),
+        )
+    ]
+    assert networks.value("SELECT count(*) FROM steps WHERE rule = 'optimizer'") == 3
+    updates = networks.rows(
+        "SELECT DISTINCT phase FROM spans WHERE kind = 'function' AND step IS NOT NULL "
+        "AND name LIKE '%sgd%update'"
+    )
+    assert updates == [{"phase": "optimizer"}]
+
+
+def test_steps_and_batches_are_spans(networks: Recorded) -> None:
+    rows = networks.rows(
+        "SELECT kind, name, count(*)::INT AS count FROM spans "
+        "WHERE kind IN ('loader', 'optimizer') GROUP BY ALL ORDER BY ALL"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("loader", "DataLoader.__next__", 4 * 4),
+        ("optimizer", "Optimizer.update#Trainer.SGD", 4 * 3),
+    ]
+
+
+def test_every_primitive_lies_in_an_operator(networks: Recorded) -> None:
+    assert networks.value("SELECT count(*) FROM primitives") > 100
+    assert networks.value("SELECT count(*) FROM primitives WHERE operator IS NULL") == 0
+
+
+def test_what_the_storage_holds_is_a_counter(networks: Recorded) -> None:
+    rows = networks.rows(
+        "SELECT max(value) AS most, count(*)::INT AS count FROM counters JOIN tracks USING (track) "
+        "WHERE tracks.name = 'MXNet' AND counters.name = 'memory_bytes of cpu(0)'"
+    )
+    # A batch of images has 50 kB, and the first product 37 kB of weights.
+    ((most, count),) = [row.values() for row in rows]
+    assert most > 100_000
+    assert count > 100
+
+
+def test_the_recording_names_the_versions(networks: Recorded) -> None:
+    assert networks.run.info.versions["mxnet"] in ("1.9.1", "2.0.0b1")
+    assert networks.run.info.versions["python"].startswith("3.")
