@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple
 
 CFLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden"]
+# Exceptions of C++ pass through functions that a framework calls instead of its own.
+CFLAGS += ["-fasynchronous-unwind-tables"]
 
 NO_COMPILER = (
     "no working C compiler (tried cc, gcc, clang, zig and the Python package ziglang), so only "

@@ -42,7 +42,10 @@ static bucket *bucket_of(const void *operator) {
 }
 _Static_assert(BUCKETS == 1u << (64 - 51), "buckets");
 
-/* Make the table, or empty the one that is there. 0: done. */
+/* Make the table, or empty the one that is there. 0: done.
+ *
+ * It is emptied where recording goes on after a pause. Of an operator that is made once and submitted again and again, an
+ * execution that was submitted in the pause is then taken for the first one after it; others are linked to none. */
 int ls_mxnet_submissions_begin(void) {
     for (uint32_t i = 0; all && i < BUCKETS; i++) {
         ls_lock(&all->buckets[i].lock);
