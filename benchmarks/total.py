@@ -37,7 +37,7 @@ class Start:
 
 
 WORKS = (
-    Work("CNN, 2 epochs", ("mnist_cnn.py", "--epochs", "2"), 1.05, 1.05),
+    Work("CNN, 6 epochs", ("mnist_cnn.py", "--epochs", "6"), 1.05, 1.05),
     Work("transformer, 600 steps", ("transformer.py", "--steps", "600"), 1.05, 1.05),
     Work("CNN, 2 loader workers", ("mnist_cnn.py", "--epochs", "1", "--workers", "2"), 1.08),
 )

@@ -48,7 +48,9 @@ def worst_first(found: Iterable[Check]) -> list[Check]:
     """
 
     def rank(check: Check) -> tuple[bool, int]:
-        return check.state == UNSEEN, -_BADNESS[check.state]
+        is_unseen = check.state == UNSEEN
+        badness = _BADNESS[check.state]
+        return is_unseen, -badness
 
     return sorted(found, key=rank)
 
