@@ -107,6 +107,22 @@ def test_time_of_other_threads_does_not_hide_that_the_thread_of_the_steps_is_idl
     )  # 8 ms in 8 measured steps
 
 
+def test_operators_that_an_engine_executes_are_the_work_of_the_thread_that_submits_them() -> None:
+    recording = training()
+    engine = recording.add_thread(recording.process, 101, "engine")
+    for number in range(10):
+        start_ns = S + number * 10 * MS
+        recording.add_span(
+            "multiply", start_ns + 4 * MS, MS, step=number, kind="submit", layer="api"
+        )
+        recording.add_span("multiply", start_ns + 5 * MS, 2 * MS, step=number, track=engine)
+
+    operators = summary_of(recording).operators
+
+    assert operators is not None
+    assert operators.idle_ns == 4 * MS
+
+
 def test_the_ten_operators_with_the_most_self_time_and_the_rest_in_one() -> None:
     recording = Recording()
     for number in range(13):

@@ -212,6 +212,8 @@ class _Sums:
     outside_ns: float = 0.0
     # What makes sums over the spans that were read those over all, by name.
     scale: Floats = field(default_factory=lambda: np.zeros(0))
+    # Whether threads submit operators, which an engine executes on others.
+    is_asynchronous: bool = False
 
 
 def _divisor(times: StepTimes | None) -> int:
@@ -234,6 +236,8 @@ def _operators(
         return _with_primitives(found, sums, everywhere, 1, 0.0, versions)
     count = _divisor(times)
     chosen = _step_tracks(sums, steps, times, tracks)
+    if sums.is_asynchronous:
+        chosen = np.asarray(sums.busy_by_track > 0)
     busy_ns = float(sums.busy_by_track[chosen].sum())
     idle_ns = max(0.0, times.mean_ns - busy_ns / count) if busy_ns else None
     found = _ranked(sums, count, times.mean_ns, idle_ns, sums.outside_ns / max(sums.whole_ns, 1))
@@ -389,6 +393,8 @@ def _add_groups(
         scope_codes = [code_of(columns["kind.names"], kind) for kind in scopes]
         is_scope = np.isin(columns["kind"], scope_codes)
         sums.scopes_by_track += _by(track[is_scope], groups.calls[is_scope], tracks)
+    is_submission = columns["kind"] == code_of(columns["kind.names"], "submit")
+    sums.is_asynchronous |= bool(is_submission.any())
     chosen = measured & ours
     sums.names = columns["name.names"]
     name, names = columns["name"][chosen], len(sums.names)
