@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.rawfile import layout
 from tests.native.building import build_driver, build_sanitized
 from tests.native.door import Door
 from tests.native.sampled import (
@@ -118,7 +119,7 @@ def test_an_area_says_whose_it_is(drive: Drive) -> None:
     driven = drive("blocked")
     driven.end()
     area = driven.area()
-    assert (area.number("magic"), area.number("version")) == (MAGIC, 5)
+    assert (area.number("magic"), area.number("version")) == (MAGIC, layout.VERSION)
     assert (area.number("pid"), area.number("python"), area.number("python_runtime")) == (
         driven.pid,
         0,

@@ -27,7 +27,7 @@ from tests.native_sampler.sampling import PATIENCE_S, Sampled, Sampling, check
 
 pytestmark = pytest.mark.alone
 
-MAGIC, VERSION = 0x5053534C, 5
+MAGIC, VERSION = 0x5053534C, layout.VERSION
 HEADER_BYTES, RING_BYTES = 32768, 64 << 10
 PAD, STACK, CODE = range(3)
 RESERVED_AT = 64
