@@ -47,6 +47,9 @@ int sm_session_receive(lf_message *m, int *fd) {
     struct msghdr h = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room,
                        .msg_controllen = sizeof control.room};
     ssize_t bytes = recvmsg(socket_to_session, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    /* Told once where the session has closed and left something of ours unread: what it sent before that is still there. */
+    if (bytes < 0 && errno == ECONNRESET)
+        bytes = recvmsg(socket_to_session, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (bytes <= 0)
         return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? SM_NOTHING : SM_CLOSED;
     *fd = only_one(&h);
