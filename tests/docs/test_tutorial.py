@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.attempts import once_in_three
 from tests.recorded import ROOT
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
@@ -48,10 +49,11 @@ class Shell:
 
 
 @pytest.mark.slow
+@once_in_three
 def test_the_tutorial_finds_the_line_and_proves_the_change(
-    program_python: str, tmp_path: Path
+    program_python: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    shell = Shell(tmp_path, program_python)
+    shell = Shell(tmp_path_factory.mktemp("tutorial"), program_python)
     commands = [line for fence in fences("sh") for line in fence.splitlines()]
     record, waits, change, again, diff = commands
     summary = shell.run(record).stderr
