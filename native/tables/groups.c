@@ -1,9 +1,6 @@
 /* Spans that a summary need not tell apart: what analyse/span_groups.py adds up. */
 #include "tables.h"
 
-/* Fibonacci hashing (Knuth): the high bits of the product. */
-#define SCATTER 0x9e3779b97f4a7c15ull
-
 typedef struct {
     const int32_t *track, *kind, *name, *module;
     const uint8_t *flags;
@@ -12,7 +9,7 @@ typedef struct {
 static uint64_t hash_of(const columns *c, int64_t row) {
     uint64_t where = (uint64_t)(uint32_t)c->track[row] << 32 | (uint32_t)c->module[row];
     uint64_t what = (uint64_t)(uint32_t)c->name[row] << 16 | (uint64_t)(uint32_t)c->kind[row] << 8 | c->flags[row];
-    return (where * SCATTER ^ what) * SCATTER;
+    return (where * LC_SCATTER ^ what) * LC_SCATTER;
 }
 
 static int is_same(const columns *c, int64_t a, int64_t b) {

@@ -1,9 +1,6 @@
 /* Which operator made the node of a backward function: what ingest/autograd_links.py defines. */
 #include "tables.h"
 
-/* Fibonacci hashing (Knuth): the high bits of the product. */
-#define SCATTER 0x9e3779b97f4a7c15ull
-
 /* The backward functions by what the framework calls their nodes. `places`: 2^bits, 1 + the place in `keys`, 0: free. */
 typedef struct {
     int32_t *places;
@@ -14,7 +11,7 @@ typedef struct {
 /* Where a key is in the table, or would be. */
 static uint64_t place_of(const node_table *nodes, int64_t key) {
     uint64_t last = ((uint64_t)1 << nodes->bits) - 1;
-    uint64_t place = (uint64_t)key * SCATTER >> (64 - nodes->bits);
+    uint64_t place = (uint64_t)key * LC_SCATTER >> (64 - nodes->bits);
     while (nodes->places[place] && nodes->keys[nodes->places[place] - 1] != key)
         place = (place + 1) & last;
     return place;

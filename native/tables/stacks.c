@@ -1,9 +1,6 @@
 /* Stacks as a tree, and sampled ones among the spans that were open: what ingest/stack_tree.py says. */
 #include "tables.h"
 
-/* Fibonacci hashing (Knuth): the high bits of the product. */
-#define SCATTER 0x9e3779b97f4a7c15ull
-
 /* `nodes`: parents, frames and depths of `room` stacks; `places`: 2^bits, 1 + a stack, 0: free. There are always free
  * ones: they are more than twice as many as there is room for stacks. */
 typedef struct {
@@ -18,7 +15,7 @@ static stack_tree tree_of(int32_t *nodes, int64_t room, int64_t used, int32_t *p
 /* The place of a stack that is this frame in that one, or a free one. */
 static int32_t *place_of(const stack_tree *tree, int32_t around, int32_t frame) {
     uint64_t last = ((uint64_t)1 << tree->bits) - 1, key = (uint64_t)(uint32_t)(around + 1) << 32 | (uint32_t)frame;
-    uint64_t place = key * SCATTER >> (64 - tree->bits);
+    uint64_t place = key * LC_SCATTER >> (64 - tree->bits);
     for (;; place = (place + 1) & last) {
         int32_t stack = tree->places[place] - 1;
         if (stack < 0 || (tree->parent[stack] == around && tree->frame[stack] == frame))

@@ -15,6 +15,8 @@
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
+/* Fibonacci hashing (Knuth): the high bits of the product. */
+#define LC_SCATTER 0x9e3779b97f4a7c15ull
 
 /* sources/process.py SPAN */
 typedef struct {
@@ -54,6 +56,8 @@ LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, i
 /* clock.c */
 LC_API void lc_to_run(uint8_t *moments, int64_t stride, int64_t count, const int64_t *ticks, const int64_t *run_ns,
                       int64_t readings);
+LC_API void lc_last_starts(const int64_t *moments, int64_t count, const int64_t *starts, int64_t known,
+                           int32_t *places);
 
 /* links.c */
 typedef struct {
@@ -80,9 +84,6 @@ typedef struct {
 } lc_sum;
 LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_t *self_ns, int64_t count,
                          int32_t *places, int64_t bits, int64_t *keys, lc_sum *sums);
-
-LC_API void lc_last_starts(const int64_t *moments, int64_t count, const int64_t *starts, int64_t known,
-                           int32_t *places);
 
 /* groups.c */
 typedef struct {

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-/* Fibonacci hashing (Knuth): the high bits of the product. */
-#define SCATTER 0x9e3779b97f4a7c15ull
-
 static void add(lc_sum *sum, int64_t dur_ns, int64_t self_ns) {
     sum->count++;
     sum->total_ns = (int64_t)((uint64_t)sum->total_ns + (uint64_t)dur_ns);
@@ -23,7 +20,7 @@ LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_
     int64_t used = 0, room = (int64_t)1 << bits >> 1;
     uint64_t last = ((uint64_t)1 << bits) - 1;
     for (int64_t i = 0; i < count; i++) {
-        uint64_t place = (uint64_t)key[i] * SCATTER >> (64 - bits);
+        uint64_t place = (uint64_t)key[i] * LC_SCATTER >> (64 - bits);
         while (places[place] && keys[places[place] - 1] != key[i])
             place = (place + 1) & last;
         if (!places[place]) {
