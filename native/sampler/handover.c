@@ -8,6 +8,7 @@
 #include "joined_stacks.h"
 #include "lifecycle.h"
 #include "output.h"
+#include "process_accounts.h"
 #include "recording.h"
 #include "scan.h"
 #include "signalled.h"
@@ -27,7 +28,7 @@ void sm_inherit(sm_process *p, const sm_process *parent) {
 /* A process has handed its area over: what it had forked before that was told. */
 static void follow_forks(const sm_process *parent) {
     for (sm_process *p = parent->has_events || parent->uses_timers ? sm_processes() : NULL; p; p = p->next) {
-        if (!p->is_a_fork || p->ppid != parent->pid || p->start_ns < parent->start_ns || p->end_ns || p->is_foreign
+        if (!sm_is_fork(p) || p->ppid != parent->pid || p->start_ns < parent->start_ns || p->end_ns || p->is_foreign
             || p->area || p->has_events || p->uses_timers)
             continue;
         sm_copies_stop(p);

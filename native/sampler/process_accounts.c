@@ -62,6 +62,8 @@ void sm_process_account_begin(sm_process *p) {
         p->whole.end_fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
 }
 
+void sm_process_account_found(sm_process *p) { p->whole.is_found_fork = p->ppid && has_command_of_parent(p); }
+
 /* Others read 0 in the place of the status. */
 static int may_read_status(const sm_process *p) {
     char path[32];
@@ -112,13 +114,13 @@ static void read_memory(sm_process *p) {
         p->whole.row.rss_peak_bytes = peak;
 }
 
-static int is_fork(const sm_process *p) { return p->is_a_fork || p->whole.is_found_fork; }
+int sm_is_fork(const sm_process *p) { return p->is_a_fork || p->whole.is_found_fork; }
 
 static void tell(sm_process *p) {
     lt_process_account *row = sm_row(LT_PROCESS_ACCOUNTS, sizeof *row);
     p->whole.told_ns = sm.now_ns;
     p->whole.row.at_ns = p->end_ns ? p->end_ns : sm.now_ns;
-    p->whole.row.flags = (p->whole.row.flags & ~(uint32_t)LT_FORKED) | (is_fork(p) ? LT_FORKED : 0u);
+    p->whole.row.flags = (p->whole.row.flags & ~(uint32_t)LT_FORKED) | (sm_is_fork(p) ? LT_FORKED : 0u);
     if (row)
         *row = p->whole.row;
 }
@@ -130,8 +132,6 @@ void sm_process_accounts_tick(void) {
     for (sm_process *p = sm_processes(); p; p = p->next) {
         if (p->end_ns || is_left_to_others(p) || sm.now_ns < p->whole.read_ns + READ_NS * (1 + living / READ_AT_ONCE))
             continue;
-        if (!p->whole.read_ns && !p->is_a_fork)
-            p->whole.is_found_fork = has_command_of_parent(p);
         p->whole.read_ns = sm.now_ns;
         read_stat(p, 0);
         read_memory(p);

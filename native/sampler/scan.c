@@ -79,8 +79,10 @@ void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns) {
         p = sm_process_begin(pid, ppid, sm.generation && pid != sm.main_pid ? sm_started_ns(pid, pid) : at_ns);
     if (!p)
         return;
-    if (is_new)
+    if (is_new) {
         sm_process_account_begin(p);
+        sm_process_account_found(p);
+    }
     p->is_followed = !has_failed;
     scan_threads(p);
     sm_each_task(pid, scan_children, NULL);

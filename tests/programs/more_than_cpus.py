@@ -17,7 +17,6 @@ def compute() -> None:
 
 if __name__ == "__main__":
     cpus = len(os.sched_getaffinity(0))
-    time.sleep(0.3)  # what is forked in the first moments is found too late to be followed as a fork
     children = []
     for _ in range(2 * cpus):
         child = os.fork()
