@@ -95,7 +95,7 @@ def test_operators_have_the_step_the_phase_and_the_module_of_their_submission(
         for step in range(3)
         for row in (
             ("Convolution", step, "forward", "HybridSequential.0", "Conv2D"),
-            ("_backward_Convolution", step, "backward", None, None),
+            ("_backward_Convolution", step, "backward", "HybridSequential.0", "Conv2D"),
         )
     ]
     assert networks.value("SELECT count(*) FROM steps WHERE rule = 'optimizer'") == 3
@@ -104,6 +104,35 @@ def test_operators_have_the_step_the_phase_and_the_module_of_their_submission(
         "AND name LIKE '%sgd%update'"
     )
     assert updates == [{"phase": "optimizer"}]
+
+
+def test_operators_have_the_line_of_the_program_that_submitted_them(networks: Recorded) -> None:
+    lines = NETWORKS.read_text().splitlines()
+    rows = networks.rows(
+        "SELECT DISTINCT name, line FROM spans WHERE kind = 'function' AND name IN "
+        "('Convolution', 'FullyConnected', '_backward_Convolution', '_backward_log_softmax')"
+    )
+    found = {(row["name"], row["line"].rpartition(":")[2]) for row in rows}
+    assert {(name, lines[int(line) - 1].strip()) for name, line in found} == {
+        ("Convolution", "loss = loss_of(net(image), label)"),
+        ("FullyConnected", "loss = loss_of(net(image), label)"),
+        ("_backward_Convolution", "loss.backward()"),
+        ("_backward_log_softmax", "loss.backward()"),
+    }
+    without = networks.rows(
+        "SELECT DISTINCT e.name, s.kind FROM spans e LEFT JOIN spans s ON s.span = e.parent "
+        "WHERE e.kind = 'function' AND e.line IS NULL"
+    )
+    # What is freed when Python ends has no line of the program.
+    assert {row["name"] for row in without} <= {"DeleteVariable", "DeleteOperator"}
+
+
+def test_a_wait_names_the_operator_that_it_waits_for(networks: Recorded) -> None:
+    rows = networks.rows(
+        "SELECT DISTINCT json FROM spans JOIN args USING (args) WHERE name = 'MXNDArraySyncCopyToCPU'"
+    )
+    awaited = {json.loads(row["json"])["awaited"] for row in rows}
+    assert awaited & {"mean", "_npi_mean"}
 
 
 def test_steps_and_batches_are_spans(networks: Recorded) -> None:
