@@ -10,7 +10,8 @@ import pytest
 
 from tests.recorded import Recorded, record
 
-NETWORKS = Path(__file__).resolve().parent.parent / "programs" / "mxnet_networks.py"
+PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
+NETWORKS, CUSTOM = PROGRAMS / "mxnet_networks.py", PROGRAMS / "mxnet_custom.py"
 # MXNet's profiler cuts names, and leaves out executions that have none.
 MXNET_NAME = 127
 UNNAMED = "(no name)"
@@ -160,6 +161,29 @@ def test_what_the_storage_holds_is_a_counter(networks: Recorded) -> None:
     ((most, count),) = [row.values() for row in rows]
     assert most > 100_000
     assert count > 100
+
+
+def test_operators_written_in_python_have_the_names_and_counts_of_mxnet(
+    mxnet_python: str, native_agent: Path, tmp_path: Path
+) -> None:
+    recorded = record(mxnet_python, str(CUSTOM), tmp_path)
+
+    assert recorded.status == 0, recorded.stderr
+    expected = Counter(json.loads(recorded.stdout)["Custom Operator"])
+    found = Counter({name: n for name, n in counts(recorded).items() if "::" in name})
+    for name in [*expected, *found]:
+        # What MXNet submits around the code of the operator is not counted as the code's.
+        if name.rpartition("::")[2] in ("DeleteVariable", "ResourceParallelRandomSetSeed"):
+            del expected[name], found[name]
+    assert found == expected
+    assert found["MyAddOne::pure_python"] == 4
+    assert found["_backward_MyAddOne::pure_python"] == 3
+    lines = recorded.rows(
+        "SELECT DISTINCT line FROM spans WHERE kind = 'function' AND name = 'MyAddOne::CopyCPU2CPU'"
+    )
+    (number,) = [int(row["line"].rpartition(":")[2]) for row in lines]
+    assert "in_data[0] + 1" in CUSTOM.read_text().splitlines()[number - 1]
+    assert not recorded.rows("SELECT * FROM problems")
 
 
 def test_the_recording_names_the_versions(networks: Recorded) -> None:

@@ -67,6 +67,7 @@ void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t prior
     if (t) {
         const ls_mxnet_uses uses = ls_mxnet_uses_of(operator);
         what.module = ls_mxnet_note_uses(t, ls_mxnet_name_of(operator), &uses);
+        what.custom = t->custom;
     }
     const ls_ending ending = {.sequence = ls_mxnet_submit(operator, what)};
     ls_mxnet_own_push(engine, operator, device, priority, profiling);

@@ -86,7 +86,9 @@ void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
     origin before = {0};
     if (t)
         before = go_to(t, (origin){submission.at, submission.module, submission.line});
-    ls_context *c = ls_mxnet_begin(ls_mxnet_name_of(operator), LF_FUNCTION);
+    char text[LF_NAME_LIMIT];
+    const char *name = ls_mxnet_custom_name(text, submission.custom, ls_mxnet_name_of(operator));
+    ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
     if (c && c->owner)
         c->line = submission.line;
     ls_mxnet_own_execute(engine, block, rest);
@@ -98,7 +100,9 @@ void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
 
 /* An operator that is executed where it is submitted. */
 static const ls_context *begin_here(const char *name) {
-    ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
+    char text[LF_NAME_LIMIT];
+    const ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
+    ls_context *c = ls_mxnet_begin(ls_mxnet_custom_name(text, t ? t->custom : NULL, name), LF_FUNCTION);
     if (c && c->owner)
         c->line = ls_python_line();
     return c;

@@ -5,6 +5,8 @@
 #include "../../agent/operators.h"
 #include "../../agent/redirection.h"
 
+#include <sys/types.h>
+
 /* A build of MXNet. Where its engine keeps what is read of it: the operator of a block that is about to be executed,
  * and in the operator its name and its variables. The rest are functions that execute operators, NULL: they do so by another one; and what
  * is told of memory. */
@@ -30,6 +32,7 @@ typedef struct {
     uint64_t at;     /* when, ticks */
     uint32_t module; /* the name of the module that was open */
     uint32_t line;   /* the Python line that did it; 0: not known */
+    const char *custom; /* the custom operator that did it; NULL: none */
     int32_t number;  /* -1: it is not known which submission it was */
 } ls_mxnet_submission;
 int ls_mxnet_submissions_begin(void);
@@ -85,7 +88,21 @@ void ls_mxnet_push_naive(void *engine, void *function, uint64_t device, const vo
 void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
 void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable);
 
+/* methods.c: with the GIL held */
+void *ls_mxnet_call(void *function, void *const *arguments, ssize_t count, void *keywords);
+void *ls_mxnet_type_of(const void *object);
+void ls_mxnet_release(void *object);
+
+/* custom_operators.c */
+LS_EXPORT int ls_mxnet_learn_custom(const void *class, const char *name);
+LS_EXPORT void ls_mxnet_watch_custom(void *learn);
+void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t count, void *keywords);
+void *ls_mxnet_custom_forward(void *function, void *const *arguments, ssize_t count, void *keywords);
+void *ls_mxnet_custom_backward(void *function, void *const *arguments, ssize_t count, void *keywords);
+const char *ls_mxnet_custom_name(char into[LF_NAME_LIMIT], const char *custom, const char *name);
+
 /* start.c */
+int ls_mxnet_is_recorded(void);
 LS_EXPORT int ls_mxnet_start(const char *path, int with_calls);
 
 #endif
