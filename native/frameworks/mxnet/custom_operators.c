@@ -87,10 +87,12 @@ void *ls_mxnet_custom_backward(void *function, void *const *arguments, ssize_t c
     return run(name, function, arguments, count, keywords);
 }
 
-/* What is executed under this name was submitted by the code of a custom operator, or NULL. */
+/* What is executed under this name was submitted by the code of a custom operator, or NULL. While MXNet's own profiler
+ * runs, it has that name already. */
 const char *ls_mxnet_custom_name(char into[LF_NAME_LIMIT], const char *custom, const char *name) {
-    if (!custom)
+    size_t length = custom ? strlen(custom) : 0;
+    if (!custom || !name || (!strncmp(name, custom, length) && !strncmp(name + length, "::", 2)))
         return name;
-    snprintf(into, LF_NAME_LIMIT, "%s::%s", custom, name ? name : "");
+    snprintf(into, LF_NAME_LIMIT, "%s::%s", custom, name);
     return into;
 }
