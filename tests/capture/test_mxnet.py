@@ -12,6 +12,7 @@ from tests.recorded import Recorded, record
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 NETWORKS, CUSTOM = PROGRAMS / "mxnet_networks.py", PROGRAMS / "mxnet_custom.py"
+MODULE = PROGRAMS / "mxnet_module.py"
 # MXNet's profiler cuts names, and leaves out executions that have none.
 MXNET_NAME = 127
 UNNAMED = "(no name)"
@@ -186,6 +187,29 @@ def test_operators_written_in_python_have_the_names_and_counts_of_mxnet(
     assert not recorded.rows("SELECT * FROM problems")
 
 
+def test_the_module_interface_has_steps_and_phases(
+    mxnet1_python: str, native_agent: Path, tmp_path: Path
+) -> None:
+    recorded = record(mxnet1_python, str(MODULE), tmp_path)
+
+    assert recorded.status == 0, recorded.stderr
+    assert counts(recorded) == Counter(json.loads(recorded.stdout))
+    rows = recorded.rows(
+        "SELECT name, phase, count(*)::INT AS count FROM spans WHERE kind = 'function' AND step = 2 "
+        "AND name IN ('FullyConnected', '_backward_FullyConnected', 'multi_sgd_update') GROUP BY ALL"
+    )
+    assert sorted(tuple(row.values()) for row in rows) == [
+        ("FullyConnected", "forward", 2),
+        ("_backward_FullyConnected", "backward", 2),
+        ("multi_sgd_update", "optimizer", 1),
+    ]
+    assert recorded.value("SELECT count(*) FROM steps WHERE rule = 'optimizer'") == 4
+
+
 def test_the_recording_names_the_versions(networks: Recorded) -> None:
     assert networks.run.info.versions["mxnet"] in ("1.9.1", "2.0.0b1")
     assert networks.run.info.versions["python"].startswith("3.")
+
+
+def test_the_summary_names_the_kernels_of_mxnet(networks: Recorded) -> None:
+    assert "MXNet kernels" in (networks.run.path / "summary.txt").read_text()

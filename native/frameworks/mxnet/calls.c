@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#define BACKWARD "MXAutogradBackward" /* how the calls begin that run a backward pass */
 #define CALLS 0xfffffffeu /* the domain of the spans of calls: no program has as many of its own */
 
 int ls_mxnet_records_calls;
@@ -28,6 +27,12 @@ static void begin_call(const char *name) {
     c->domain = CALLS;
 }
 
+/* Whether it runs a backward pass. */
+static int is_backward(const char *name) {
+    static const char autograd[] = "MXAutogradBackward", executor[] = "MXExecutorBackward";
+    return !strncmp(name, autograd, sizeof autograd - 1) || !strncmp(name, executor, sizeof executor - 1);
+}
+
 /* mxnet::on_enter_api */
 void ls_mxnet_enter_api(const char *name) {
     ls_mxnet_own_enter_api(name);
@@ -35,7 +40,7 @@ void ls_mxnet_enter_api(const char *name) {
     if (!t)
         return;
     t->api_depth++;
-    if (!t->backward_depth && !strncmp(name, BACKWARD, strlen(BACKWARD)))
+    if (!t->backward_depth && is_backward(name))
         t->backward_depth = t->api_depth;
     if (ls_mxnet_records_calls)
         begin_call(name);
