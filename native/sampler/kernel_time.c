@@ -49,6 +49,9 @@ struct sm_kernel_tick {
 /* To start and stop the clock at a switch costs about 2 us: up to so many in a second are 1 % of a CPU. */
 static sm_rate_limit limit = {.most = 4000};
 
+/* Another one than that of samples: a clock that ticks with theirs would see the kernel send their signals. */
+static uint64_t own_period(void) { return sm.period_ns - sm.period_ns / 14; }
+
 static int open_clock(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t period_ns, int is_inherited) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_CPU_CLOCK};
     a.sample_period = period_ns;
@@ -66,7 +69,7 @@ static int open_clock(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t perio
 
 /* The clock of a thread in the kernel, on one CPU; inherited by all that it begins. A descriptor, or minus an errno. */
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
-    return open_clock(tid, cpu, stack_bytes, sm.period_ns, 1);
+    return open_clock(tid, cpu, stack_bytes, own_period(), 1);
 }
 
 /* Another one of this thread alone. */
@@ -80,7 +83,7 @@ int sm_kernel_keep(int fd) {
 
 /* The clocks that threads have inherited keep theirs: more ticks share the same time. */
 void sm_kernel_new_rate(void) {
-    sm_rate_limit_new_period(&limit, sm.period_ns);
+    sm_rate_limit_new_period(&limit, own_period());
 }
 
 void sm_kernel_tick(void) {
@@ -438,9 +441,9 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
  * ended, what lies between two ticks and behind the last one, too. */
 static uint64_t period_of_rest(const sm_thread *t, uint64_t all_ns) {
     uint64_t ticks = t->kernel.count;
-    uint64_t ticked_ns = ticks * sm.period_ns;
-    int is_part_of_period = t->end_ns && all_ns > ticked_ns && 2 * all_ns < 2 * ticked_ns + sm.period_ns;
-    return ticks && is_part_of_period ? all_ns / ticks + 1 : sm.period_ns;
+    uint64_t ticked_ns = ticks * own_period();
+    int is_part_of_period = t->end_ns && all_ns > ticked_ns && 2 * all_ns < 2 * ticked_ns + own_period();
+    return ticks && is_part_of_period ? all_ns / ticks + 1 : own_period();
 }
 
 /* No sample comes any more. */

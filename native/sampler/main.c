@@ -120,6 +120,7 @@ static void round_of(int is_last, int epoll_fd) {
     if (sm_copies_tick())
         sm_copies_poll(epoll_fd);
     if (!is_last) {
+        sm_rate_tick();
         sm_wakeups_tick();
         sm_kernel_tick();
         sm_first_ticks_tick();

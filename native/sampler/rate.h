@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 void sm_rate_set(uint32_t hz);
+void sm_rate_tick(void);
 void sm_rate_each_second(void);
 
 #endif

@@ -114,12 +114,27 @@ uint64_t sm_lost_samples(const sm_thread *t) {
     return p->copied.is_on || t->copied.fds || !p->area ? sm.lost_copies : sm_area_lost(p->area);
 }
 
+/* Whether the sample before is of the period before. */
+static int is_first_of_period(const sm_thread *t, uint64_t at_ns) {
+    return at_ns >= sm.rate_since_ns && t->sampled.last_ns < sm.rate_since_ns && t->start_ns < sm.rate_since_ns;
+}
+
 /* The longest time from the sample before to this one in which no tick was due. */
 static uint64_t period_of(const sm_thread *t, uint64_t at_ns) {
     if (at_ns < sm.rate_since_ns)
         return sm.period_before_ns;
-    int is_first = t->sampled.last_ns < sm.rate_since_ns && t->start_ns < sm.rate_since_ns;
-    return sm.period_ns + (is_first ? sm.period_before_ns : 0);
+    return sm.period_ns + (is_first_of_period(t, at_ns) ? sm.period_before_ns : 0);
+}
+
+static uint64_t rounded(uint64_t ns, uint64_t period_ns) { return (ns + period_ns / 2) / period_ns; }
+
+/* How many ticks were due since the sample before, in `passed` of CPU time: this one, and those in the kernel. */
+static uint64_t ticks_in(sm_thread *t, const lf_sample *sample, uint64_t passed) {
+    uint64_t from_ns = sample->cpu_ns - passed, changed_ns = t->sampled.changed_ns, due = t->sampled.due_before;
+    t->sampled.due_before = 0;
+    if (!is_first_of_period(t, sample->at_ns) || changed_ns < from_ns || changed_ns > sample->cpu_ns)
+        return rounded(passed, period_of(t, sample->at_ns));
+    return due + rounded(sample->cpu_ns - changed_ns, sm.period_ns);
 }
 
 /* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
@@ -151,9 +166,9 @@ static void weigh(sm_thread *t, const lf_sample *sample, lt_sample *row) {
         passed = period_ns;
     }
     t->sampled.lost_before = lost;
+    uint64_t ticks = ticks_in(t, sample, passed);
     t->sampled.last_ns = sample->at_ns;
     t->sampled.last_stack = row->stack;
-    uint64_t ticks = (passed + period_ns / 2) / period_ns;
     row->weight_ns = passed;
     if (sample->event == SM_COPIED(SM_CPU))
         row->kernel_ns = left_by_copies(t, passed, period_ns);

@@ -61,6 +61,8 @@ struct sm_thread {
         uint64_t lost_before; /* samples of its process, when its last one came */
         int64_t over_ns;      /* CPU time that copies leave for the kernel */
         uint64_t last_ns;     /* when the last one of its clock was made */
+        uint64_t changed_ns;  /* CPU time when all clocks got another period (rate.c); 0: not known */
+        uint32_t due_before;  /* ticks that were due from the last sample until then, with no sample: in the kernel */
         uint32_t last_stack;
         int has_first_period; /* its clock ticks at its first period, which is shorter: events.c */
     } sampled;                /* samples.c */

@@ -41,9 +41,10 @@ def test_cpu_time_of_two_functions(known, sampling: Callable[..., Sampling], use
     share = measured["sixty_ns"] / (measured["sixty_ns"] + measured["forty_ns"])
     count = sixty + forty
     total_ns = measured["sixty_ns"] + measured["forty_ns"]
-    # One at each period of CPU time but those in the kernel, which the weights say.
+    # One at each period of CPU time but those in the kernel, which the weights say. The period is
+    # another one each second, by up to a quarter.
     in_kernel = int(np.round(rows["kernel_ns"] / PERIOD_NS).sum())
-    assert abs(count + in_kernel - total_ns / PERIOD_NS) <= 0.05 * total_ns / PERIOD_NS + 2
+    assert abs(count + in_kernel - total_ns / PERIOD_NS) <= 0.15 * total_ns / PERIOD_NS + 2
     assert abs(sixty / count - share) <= allowed(share, count)
     assert abs(sixty_ns / (sixty_ns + forty_ns) - share) <= 2 * allowed(share, count)
     assert found.file.quality["to_root"] == found.file.quality["samples"]

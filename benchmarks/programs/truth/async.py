@@ -11,15 +11,17 @@ import planted
 
 async def worker() -> None:
     """Works."""
-    for _ in range(planted.BATCH // 4):
-        planted.work()  # line: work
+    with planted.Cpu(function="worker", line="work"):
+        for _ in range(planted.BATCH // 4):
+            planted.work()  # line: work
 
 
 async def outer() -> None:
     """Awaits it, and gives way."""
-    for _ in range(4):
-        await worker()
-        await asyncio.sleep(0)
+    with planted.Cpu(function_total="outer"):
+        for _ in range(4):
+            await worker()
+            await asyncio.sleep(0)
 
 
 def after() -> None:
@@ -31,8 +33,7 @@ def after() -> None:
 def main() -> None:
     """All of it in turns."""
     while planted.going():
-        with planted.Cpu(function="worker", line="work", function_total="outer"):
-            asyncio.run(outer())
+        asyncio.run(outer())
         with planted.Cpu(function="after"):
             after()
     planted.finish()
