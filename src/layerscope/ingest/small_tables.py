@@ -48,6 +48,10 @@ REFUSALS = {
         "use a build that layerscope doctor says is known, or update layerscope",
         "operators, modules and steps of this framework",
     ),
+    "begun_late": (
+        "start the program itself by layerscope run, not by a script: layerscope run -- ./program",
+        "operators, and calls of the framework's C interface, before that",
+    ),
     "shapes_refused": (
         "name the Python that the program runs under: layerscope run --shapes -- /path/to/python "
         "train.py",
