@@ -13,7 +13,7 @@
 void ls_mxnet_program_find(char *path) { ls_loaded_library("libmxnet.so", path); }
 
 /* Its code and reason: ingest/small_tables.py. */
-static const char LATE[] = "begun_late\nthe agent came into a program that uses MXNet when that first used oneDNN";
+static const char LATE[] = "begun_late\nit may have used MXNet before the agent came, with its first use of oneDNN";
 
 /* Record its operators from now on. */
 void ls_mxnet_program_begins(const ls_framework_request *request) {

@@ -50,7 +50,7 @@ REFUSALS = {
     ),
     "begun_late": (
         "start the program itself by layerscope run, not by a script: layerscope run -- ./program",
-        "operators, and calls of the framework's C interface, before that",
+        "operators, and calls of the framework's C interface, until then",
     ),
     "shapes_refused": (
         "name the Python that the program runs under: layerscope run --shapes -- /path/to/python "
