@@ -7,8 +7,8 @@
 They need g++ (or another C++ compiler, named in the variable CXX) and oneDNN with its headers:
 libdnnl-dev on Debian and Ubuntu. `mlp` needs layerscope's C interface, which `python3 dev.py
 native` makes; `mlp_nvtx` the headers of NVTX, which come from the package index unless the variable
-NVTX_INCLUDE names a folder that has them. `mxnet_mlp` is compiled where the variable MXNET names the
-folder of an installed package of MXNet, or this Python has one.
+NVTX_INCLUDE names a folder that has them. `mxnet_mlp` is compiled where the variable MXNET names
+the folder of an installed package of MXNet, or this Python has one.
 """
 
 from __future__ import annotations

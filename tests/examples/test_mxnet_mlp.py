@@ -283,3 +283,23 @@ def child_called(parent: int, program: Path) -> int:
         if Path(f"/proc/{child}/cmdline").read_bytes().startswith(os.fsencode(program) + b"\0")
     ]
     return found
+
+
+def test_a_script_that_starts_it_is_told_what_is_missing(program: Path, tmp_path: Path) -> None:
+    command = f"{program} {' '.join(EACH_OPERATOR)}; exit 3"
+    words = ("run", "-o", "recording", *NO_STACKS, "--", "/bin/sh", "-c", command)
+    done = layerscope(*words, cwd=tmp_path, env=NO_BULKS)
+    recording = Recorded(
+        open_run(tmp_path / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
+
+    assert recording.status == 3
+    (problem,) = recording.rows("SELECT code, remedy FROM problems")
+    assert problem["code"] == "begun_late"
+    assert "layerscope run -- ./program" in problem["remedy"]
+    operators = counts(recording, "layer = 'operators'")
+    # Its first product is the first that oneDNN computes; by then some copies are over.
+    submitted = expected(EPOCHS * BATCHES, EPOCHS * UNSEEN)
+    assert operators["sgd_update"] == submitted["sgd_update"]
+    assert operators["_backward_FullyConnected"] == submitted["_backward_FullyConnected"]
+    assert operators["(no name)"] < submitted["(no name)"]
