@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <sys/auxv.h>
 
 /* Named by the code below. */
@@ -15,8 +16,9 @@ __attribute__((visibility("hidden"))) void *(*ls_later_own_dlsym)(void *, const 
 __attribute__((visibility("hidden"))) void ls_later_look(void);
 __attribute__((visibility("hidden"))) void *ls_later_dlsym(void *library, const char *name);
 
+#define PATIENCE_NS 1000000000u
+
 static int (*has_arrived)(void);
-static _Atomic int is_looking;
 
 __asm__(".text\n"
         ".p2align 4\n"
@@ -45,15 +47,27 @@ __asm__(".text\n"
 /* An address in the file of the program itself. */
 static const void *in_program(void) { return (const void *)(uintptr_t)getauxval(AT_PHDR); }
 
+/* Whether this thread is the one that looks. Another one that does may have begun too early, so it is waited for; not
+ * for ever: it may need a lock of the dynamic linker that this thread has. */
+static int may_look(void) {
+    uint64_t since = ls_monotonic_ns();
+    while (atomic_exchange(&ls.wiped->libraries_lock, 1)) {
+        if (ls_monotonic_ns() - since > PATIENCE_NS)
+            return 0;
+        sched_yield();
+    }
+    return 1;
+}
+
 /* Once it has arrived the program calls dlsym itself again. */
 void ls_later_look(void) {
     int error = errno;
-    if (!atomic_exchange(&is_looking, 1)) {
+    if (may_look()) {
         if (has_arrived && has_arrived()) {
             has_arrived = NULL;
             ls_import_replace(in_program(), "dlsym", (void *)ls_later_dlsym, (void *)ls_later_own_dlsym);
         }
-        atomic_store(&is_looking, 0);
+        ls_unlock(&ls.wiped->libraries_lock);
     }
     errno = error;
 }

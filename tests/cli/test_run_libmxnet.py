@@ -14,7 +14,8 @@ from tests.recorded import NO_STACKS, Recorded, layerscope, open_run
 
 pytestmark = pytest.mark.slow
 
-# Loads libmxnet.so of a folder, and has it make arrays of ones. It sees what dlsym and dlerror say.
+# Loads libmxnet.so of a folder, and has it make arrays of ones; with a third argument a forked child
+# makes two more. It sees what dlsym and dlerror say.
 LOADS = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,6 +23,8 @@ LOADS = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void *mxnet;
 
@@ -35,7 +38,7 @@ static void *function(const char *name) {
 
 int main(int count, char **words) {
     char path[4096];
-    if (dlsym(RTLD_DEFAULT, "there_is_no_such_function") || count != 3)
+    if (dlsym(RTLD_DEFAULT, "there_is_no_such_function") || count < 3)
         return 8;
     puts(dlerror());
     snprintf(path, sizeof path, "%s/libmxnet.so", words[1]);
@@ -57,7 +60,8 @@ int main(int count, char **words) {
         if (!name_of(all[i], &name) && !strcmp(name, "_ones"))
             ones = all[i];
     }
-    for (int i = 0; i < atoi(words[2]); i++) {
+    int is_child = count > 3 && !fork(), status = 0;
+    for (int i = 0; i < atoi(words[2]) + 2 * is_child; i++) {
         const char *keys[] = {"shape", "dtype"}, *values[] = {"(64, 64)", "float32"};
         int made = 0;
         void **arrays = NULL;
@@ -65,7 +69,47 @@ int main(int count, char **words) {
         if (invoke(ones, 0, NULL, &made, &arrays, 2, keys, values, &types))
             return 6;
     }
-    return wait();
+    int failed = wait();
+    if (is_child)
+        _exit(failed);
+    if (count > 3)
+        waitpid(-1, &status, 0);
+    return failed || status;
+}
+"""
+
+# While one thread loads it, others look functions up all the time.
+THREADS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static volatile int goes_on = 1;
+
+static void *look(void *unused) {
+    while (goes_on) {
+        if (!dlsym(RTLD_DEFAULT, "strlen") || dlsym(RTLD_DEFAULT, "there_is_no_such_function") || !dlerror())
+            abort();
+    }
+    return unused;
+}
+
+int main(int count, char **words) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, look, NULL);
+    char path[4096];
+    int version, (*get)(int *);
+    snprintf(path, sizeof path, "%s/libmxnet.so", words[count - 1]);
+    void *mxnet = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    *(void **)&get = mxnet ? dlsym(mxnet, "MXGetVersion") : NULL;
+    int failed = get ? get(&version) : 1;
+    goes_on = 0;
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    return failed;
 }
 """
 
@@ -112,6 +156,32 @@ def test_a_program_that_loads_mxnet_is_recorded_from_its_first_operator_on(
     ]
     assert recording.rows("SELECT * FROM problems") == []
     assert recording.run.info.versions["mxnet"] in ("1.9.1", "2.0.0b1")
+
+
+def test_it_is_found_while_other_threads_look_for_functions(
+    package: Path, native_agent: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "threads.c").write_text(THREADS)
+    program = build(tmp_path / "threads", [tmp_path / "threads.c"], "-O1")
+    recording = recorded(tmp_path, str(program), str(package))
+
+    assert recording.status == 0, recording.stderr
+    assert recording.rows("SELECT name, kind FROM spans") == [
+        {"name": "MXGetVersion", "kind": "call"}
+    ]
+
+
+def test_a_forked_child_goes_on(
+    loads: Path, package: Path, native_agent: Path, tmp_path: Path
+) -> None:
+    recording = recorded(tmp_path, str(loads), str(package), "5", "forks")
+
+    assert recording.status == 0, recording.stderr
+    rows = recording.rows(
+        "SELECT process, count(*)::INT AS count FROM spans JOIN tracks USING (track) "
+        "WHERE layer = 'operators' AND spans.name = '_ones' GROUP BY process ORDER BY process"
+    )
+    assert [row["count"] for row in rows] == [5, 7]
 
 
 def test_what_it_loads_is_recorded_as_it_is_asked_for(
