@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.building import build
-from tests.native.test_mxnet_of_the_agent import FAKE_MXNET, KNOWN
+from tests.native.test_mxnet_of_the_agent import FAKE_MXNET, KNOWN, UNKNOWN
 from tests.recorded import NO_STACKS, Recorded, layerscope, open_run
 
 FAKE_PROFILER = FAKE_MXNET.with_name("fake_mxnet_profiler.c")
@@ -61,15 +61,23 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(folder / "libmxnet.so", sources, "-O2", "-shared", "-fPIC", *linking)
 
 
-def recorded(library: Path, cwd: Path, lines: str, *flags: str) -> Recorded:
-    """The recording of a program in C that does this."""
-    source = cwd / "program.c"
+def linked(library: Path, folder: Path, lines: str, *flags: str) -> Path:
+    """A program in C that is linked with this library and does this."""
+    source = folder / "program.c"
     source.write_text(BEGIN + lines + END)
     where = f"-Wl,-rpath,{library.parent}"
-    program = build(cwd / "program", [source, library], "-O1", "-Wall", "-Werror", *flags, where)
+    return build(folder / "program", [source, library], "-O1", "-Wall", "-Werror", *flags, where)
+
+
+def run_recorded(program: Path, cwd: Path) -> Recorded:
     done = layerscope("run", "-o", "recording", *NO_STACKS, "--", str(program), cwd=cwd)
     run = open_run(cwd / "recording.layerscope")
-    found = Recorded(run, done.returncode, done.stdout, done.stderr)
+    return Recorded(run, done.returncode, done.stdout, done.stderr)
+
+
+def recorded(library: Path, cwd: Path, lines: str, *flags: str) -> Recorded:
+    """The recording of a program in C that does this, of which nothing is missing."""
+    found = run_recorded(linked(library, cwd, lines, *flags), cwd)
     assert found.status == 0, found.stderr
     assert found.rows("SELECT * FROM problems") == []
     return found
@@ -280,3 +288,22 @@ def test_a_forked_child_ends_nothing_of_its_parent(
     )
     assert [tuple(row.values()) for row in rows] == [("of the child", 1, 1), ("task", 1, 1)]
     assert recording.value("SELECT count(*) FROM processes") == 2
+
+
+def test_a_build_that_nobody_has_looked_at_is_left_alone(
+    native_agent: Path, tmp_path: Path
+) -> None:
+    linking = ("-Wl,-z,lazy", f"-Wl,--build-id=0x{UNKNOWN}")
+    sources = [FAKE_MXNET, FAKE_PROFILER]
+    (tmp_path / "unknown").mkdir()
+    library = tmp_path / "unknown" / "libmxnet.so"
+    build(library, sources, "-O2", "-shared", "-fPIC", *linking)
+    program = linked(library, tmp_path, "    MXSetProfilerState(1);\n")
+
+    recording = run_recorded(program, tmp_path)
+
+    assert recording.status == 0
+    (problem,) = recording.rows("SELECT code, what FROM problems")
+    assert problem["code"] == "build_refused"
+    assert UNKNOWN in problem["what"]
+    assert marks(recording) == []
