@@ -88,6 +88,12 @@ def mxnet_python(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
+def mxnet1_python() -> str:
+    """The Python of an environment with MXNet 1.9.1."""
+    return _mxnet_python("1")
+
+
+@pytest.fixture(scope="session")
 def mxnet2_python() -> str:
     """The Python of an environment with MXNet 2.0.0b1."""
     return _mxnet_python("2")

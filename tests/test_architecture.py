@@ -286,7 +286,7 @@ def names_of_frameworks() -> re.Pattern[str]:
     words = [r"pytorch", r"PYTORCH"]
     for framework in frameworks():
         words += [rf"\b{framework.name}\b", rf"\b{framework.title}\b", rf"\blib{framework.name}"]
-        words += [framework.step_prefix, framework.backward_prefix, framework.backends.prefix]
+        words += [framework.step_prefix, *framework.backward_prefixes, framework.backends.prefix]
     return re.compile("|".join(filter(None, words)))
 
 

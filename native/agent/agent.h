@@ -85,7 +85,10 @@ struct ls_thread {
     uint32_t steps_open, step_in, loaders_open; /* step_in: the rule by which a step of the window is open */
     uint32_t optimizers_open, optimizer_names[4];
     uint64_t submitted; /* when what runs here was submitted on another thread, 0: it was not */
+    uint32_t submitted_line; /* and the Python line that did so, 0: not known */
     uint32_t api_depth; /* calls of a framework's C interface that are open */
+    const char *custom;      /* the operator written in Python whose code runs here, NULL: none does */
+    uint32_t backward_depth; /* how many of them were when a backward pass began in one, 0: none does */
     int line_is_step; /* `line` is what --step-mark names */
     ls_known_shapes *shapes; /* made when the first ones come */
     char *arguments;         /* of spans that are open, LF_NAME_LIMIT bytes each; made when the first ones come */

@@ -10,7 +10,9 @@ import pytest
 
 from tests.recorded import Recorded, record
 
-NETWORKS = Path(__file__).resolve().parent.parent / "programs" / "mxnet_networks.py"
+PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
+NETWORKS, CUSTOM = PROGRAMS / "mxnet_networks.py", PROGRAMS / "mxnet_custom.py"
+MODULE = PROGRAMS / "mxnet_module.py"
 # MXNet's profiler cuts names, and leaves out executions that have none.
 MXNET_NAME = 127
 UNNAMED = "(no name)"
@@ -95,7 +97,7 @@ def test_operators_have_the_step_the_phase_and_the_module_of_their_submission(
         for step in range(3)
         for row in (
             ("Convolution", step, "forward", "HybridSequential.0", "Conv2D"),
-            ("_backward_Convolution", step, "backward", None, None),
+            ("_backward_Convolution", step, "backward", "HybridSequential.0", "Conv2D"),
         )
     ]
     assert networks.value("SELECT count(*) FROM steps WHERE rule = 'optimizer'") == 3
@@ -104,6 +106,35 @@ def test_operators_have_the_step_the_phase_and_the_module_of_their_submission(
         "AND name LIKE '%sgd%update'"
     )
     assert updates == [{"phase": "optimizer"}]
+
+
+def test_operators_have_the_line_of_the_program_that_submitted_them(networks: Recorded) -> None:
+    lines = NETWORKS.read_text().splitlines()
+    rows = networks.rows(
+        "SELECT DISTINCT name, line FROM spans WHERE kind = 'function' AND name IN "
+        "('Convolution', 'FullyConnected', '_backward_Convolution', '_backward_log_softmax')"
+    )
+    found = {(row["name"], row["line"].rpartition(":")[2]) for row in rows}
+    assert {(name, lines[int(line) - 1].strip()) for name, line in found} == {
+        ("Convolution", "loss = loss_of(net(image), label)"),
+        ("FullyConnected", "loss = loss_of(net(image), label)"),
+        ("_backward_Convolution", "loss.backward()"),
+        ("_backward_log_softmax", "loss.backward()"),
+    }
+    without = networks.rows(
+        "SELECT DISTINCT e.name, s.kind FROM spans e LEFT JOIN spans s ON s.span = e.parent "
+        "WHERE e.kind = 'function' AND e.line IS NULL"
+    )
+    # What is freed when Python ends has no line of the program.
+    assert {row["name"] for row in without} <= {"DeleteVariable", "DeleteOperator"}
+
+
+def test_a_wait_names_the_operator_that_it_waits_for(networks: Recorded) -> None:
+    rows = networks.rows(
+        "SELECT DISTINCT json FROM spans JOIN args USING (args) WHERE name = 'MXNDArraySyncCopyToCPU'"
+    )
+    awaited = {json.loads(row["json"])["awaited"] for row in rows}
+    assert awaited & {"mean", "_npi_mean"}
 
 
 def test_steps_and_batches_are_spans(networks: Recorded) -> None:
@@ -133,6 +164,52 @@ def test_what_the_storage_holds_is_a_counter(networks: Recorded) -> None:
     assert count > 100
 
 
+def test_operators_written_in_python_have_the_names_and_counts_of_mxnet(
+    mxnet_python: str, native_agent: Path, tmp_path: Path
+) -> None:
+    recorded = record(mxnet_python, str(CUSTOM), tmp_path)
+
+    assert recorded.status == 0, recorded.stderr
+    expected = Counter(json.loads(recorded.stdout)["Custom Operator"])
+    found = Counter({name: n for name, n in counts(recorded).items() if "::" in name})
+    for name in [*expected, *found]:
+        # What MXNet submits around the code of the operator is not counted as the code's.
+        if name.rpartition("::")[2] in ("DeleteVariable", "ResourceParallelRandomSetSeed"):
+            del expected[name], found[name]
+    assert found == expected
+    assert found["MyAddOne::pure_python"] == 4
+    assert found["_backward_MyAddOne::pure_python"] == 3
+    lines = recorded.rows(
+        "SELECT DISTINCT line FROM spans WHERE kind = 'function' AND name = 'MyAddOne::CopyCPU2CPU'"
+    )
+    (number,) = [int(row["line"].rpartition(":")[2]) for row in lines]
+    assert "in_data[0] + 1" in CUSTOM.read_text().splitlines()[number - 1]
+    assert not recorded.rows("SELECT * FROM problems")
+
+
+def test_the_module_interface_has_steps_and_phases(
+    mxnet1_python: str, native_agent: Path, tmp_path: Path
+) -> None:
+    recorded = record(mxnet1_python, str(MODULE), tmp_path)
+
+    assert recorded.status == 0, recorded.stderr
+    assert counts(recorded) == Counter(json.loads(recorded.stdout))
+    rows = recorded.rows(
+        "SELECT name, phase, count(*)::INT AS count FROM spans WHERE kind = 'function' AND step = 2 "
+        "AND name IN ('FullyConnected', '_backward_FullyConnected', 'multi_sgd_update') GROUP BY ALL"
+    )
+    assert sorted(tuple(row.values()) for row in rows) == [
+        ("FullyConnected", "forward", 2),
+        ("_backward_FullyConnected", "backward", 2),
+        ("multi_sgd_update", "optimizer", 1),
+    ]
+    assert recorded.value("SELECT count(*) FROM steps WHERE rule = 'optimizer'") == 4
+
+
 def test_the_recording_names_the_versions(networks: Recorded) -> None:
     assert networks.run.info.versions["mxnet"] in ("1.9.1", "2.0.0b1")
     assert networks.run.info.versions["python"].startswith("3.")
+
+
+def test_the_summary_names_the_kernels_of_mxnet(networks: Recorded) -> None:
+    assert "MXNet kernels" in (networks.run.path / "summary.txt").read_text()

@@ -24,10 +24,17 @@ typedef struct {
 typedef struct {
     uint64_t words[3];
 } callback;
+/* A std::vector of the addresses of variables. */
 typedef struct {
-    char before[88];
+    void **first, **last, **room;
+} list;
+typedef struct {
+    char before[32];
+    list read, written;
+    uint64_t property;
     const char *name;
 } operator;
+_Static_assert(sizeof(operator) == 96, "operator");
 typedef struct {
     uint64_t wait;
     operator *it;
@@ -66,6 +73,9 @@ void push(void *engine, operator *it, uint64_t device, int priority, _Bool profi
     fake_arrived = (uint64_t)(uintptr_t)engine + (uint64_t)(uintptr_t)it + device + (uint64_t)priority + profiling;
 }
 
+EXPORT void wait_for(void *engine, void *variable) __asm__("_ZN5mxnet6engine14ThreadedEngine10WaitForVarEPNS0_3VarE");
+void wait_for(void *engine, void *variable) { fake_arrived = (uint64_t)(uintptr_t)engine + (uint64_t)(uintptr_t)variable; }
+
 EXPORT void on_enter_api(const char *name) __asm__("_ZN5mxnet12on_enter_apiEPKc");
 void on_enter_api(const char *name) { fake_arrived = (uint64_t)(uintptr_t)name; }
 EXPORT void on_exit_api(void) __asm__("_ZN5mxnet11on_exit_apiEv");
@@ -88,7 +98,8 @@ EXPORT int MXGetVersion(int *version) {
 }
 
 /* The vtables of the engines, as far as they matter. */
-EXPORT void *fake_vtable[4] = {(void *)push_naive, (void *)push_cached, (void *)delete_variable, (void *)push};
+EXPORT void *fake_vtable[5] = {(void *)push_naive, (void *)push_cached, (void *)delete_variable, (void *)push,
+                               (void *)wait_for};
 
 /* Execute an operator called `name` as a worker of the engine does; what has to arrive. */
 EXPORT uint64_t fake_execute(const char *name) {
@@ -131,6 +142,25 @@ EXPORT operator *fake_operator(const char *name) {
     static int used;
     operators[used % 64].name = name;
     return &operators[used++ % 64];
+}
+/* It reads the first variables, up to a zero, and writes the others; each is a number. */
+EXPORT void fake_uses(operator *it, const uint8_t *variables) {
+    static void *room[64][16];
+    static int used;
+    void **at = room[used++ % 64];
+    it->read.first = at;
+    for (; *variables; variables++)
+        *at++ = (void *)(uintptr_t)(*variables * 64ul);
+    it->read.last = it->written.first = at;
+    for (variables++; *variables; variables++)
+        *at++ = (void *)(uintptr_t)(*variables * 64ul);
+    it->written.last = at;
+}
+EXPORT uint64_t fake_wait(uint8_t variable) {
+    void (*wait)(void *, void *);
+    *(void **)&wait = fake_vtable[4];
+    wait((void *)1, (void *)(uintptr_t)(variable * 64ul));
+    return 1 + variable * 64ul;
 }
 EXPORT uint64_t fake_submit(operator *it) {
     void (*submit)(void *, void *, uint64_t, int, _Bool);

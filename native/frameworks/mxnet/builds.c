@@ -14,11 +14,11 @@
 /* NaiveEngine::Push and DeleteVariable call PushAsync, but in 2.0.0b1 a copy of it that the compiler made. */
 static const ls_mxnet_build KNOWN[] = {
     /* 1.9.1, the wheel for Linux on x86-64 */
-    {"472988f6268780302be9ee15d6c53d9a07b534f5", 8, 88, EXECUTE,
+    {"472988f6268780302be9ee15d6c53d9a07b534f5", 8, 88, 32, 56, EXECUTE,
      PUSH_NAIVE "18CallbackOnCompleteEEENS_7ContextERKSt6vectorIPNS0_3VarESaISA_EESE_NS_10FnPropertyEiPKcb", NULL, NULL,
      "_ZN5mxnet7storage" ALLOCATED, "_ZN5mxnet7storage" FREED},
     /* 2.0.0b1, the wheel for Linux on x86-64 */
-    {"253f6e82c9aa7c1924a1309ab42b273c9afc0816", 8, 88,
+    {"253f6e82c9aa7c1924a1309ab42b273c9afc0816", 8, 88, 32, 56,
      "_ZN5mxnet6engine14ThreadedEngine15ExecuteOprBlockENS_10RunContextEPNS0_8OprBlockENS0_15CallbackOnStartENS0_"
      "18CallbackOnCompleteE",
      PUSH_NAIVE "15CallbackOnStartENS0_18CallbackOnCompleteEEENS_7ContextERKSt6vectorIPNS0_3VarESaISB_EESF_NS_"

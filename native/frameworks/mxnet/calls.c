@@ -3,12 +3,16 @@
 #include "mxnet.h"
 
 #include "../../agent/client.h"
+#include "../../agent/python_line.h"
+
+#include <string.h>
 
 #define CALLS 0xfffffffeu /* the domain of the spans of calls: no program has as many of its own */
 
 int ls_mxnet_records_calls;
 void (*ls_mxnet_own_enter_api)(const char *);
 void (*ls_mxnet_own_exit_api)(void);
+void (*ls_mxnet_own_wait)(void *, void *);
 void (*ls_mxnet_own_push)(void *, void *, uint64_t, uint64_t, uint64_t);
 
 static void begin_call(const char *name) {
@@ -23,6 +27,12 @@ static void begin_call(const char *name) {
     c->domain = CALLS;
 }
 
+/* Whether it runs a backward pass. */
+static int is_backward(const char *name) {
+    static const char autograd[] = "MXAutogradBackward", executor[] = "MXExecutorBackward";
+    return !strncmp(name, autograd, sizeof autograd - 1) || !strncmp(name, executor, sizeof executor - 1);
+}
+
 /* mxnet::on_enter_api */
 void ls_mxnet_enter_api(const char *name) {
     ls_mxnet_own_enter_api(name);
@@ -30,6 +40,8 @@ void ls_mxnet_enter_api(const char *name) {
     if (!t)
         return;
     t->api_depth++;
+    if (!t->backward_depth && is_backward(name))
+        t->backward_depth = t->api_depth;
     if (ls_mxnet_records_calls)
         begin_call(name);
 }
@@ -41,6 +53,8 @@ void ls_mxnet_exit_api(void) {
         ls_mxnet_abandon(t);
         if (ls_mxnet_records_calls)
             ls_nested_end(CALLS);
+        if (t->backward_depth == t->api_depth)
+            t->backward_depth = 0;
         t->api_depth--;
     }
     ls_mxnet_own_exit_api();
@@ -53,8 +67,37 @@ void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t prior
     uint64_t at = c && c->owner ? c->start : ls_ticks();
     if (t && t->submitted)
         at = t->submitted;
-    const ls_mxnet_submission what = {.at = at, .module = t ? t->module : 0};
+    uint32_t line = t && t->submitted ? t->submitted_line : ls_python_line();
+    ls_mxnet_submission what = {.at = at, .line = line};
+    if (t) {
+        const ls_mxnet_uses uses = ls_mxnet_uses_of(operator);
+        what.module = ls_mxnet_note_uses(t, ls_mxnet_name_of(operator), &uses);
+        what.custom = t->custom;
+    }
     const ls_ending ending = {.sequence = ls_mxnet_submit(operator, what)};
     ls_mxnet_own_push(engine, operator, device, priority, profiling);
     ls_operator_finish(c, &ending);
+}
+
+/* The innermost call of the C interface that is open; NULL: none is recorded. */
+static ls_context *open_call(ls_thread *t) {
+    for (uint32_t depth = t->depth; depth-- > 0;) {
+        ls_context *c = &t->contexts[depth];
+        if (c->domain == CALLS && LS_LOAD(t->ring->h.open[depth].state) == c->serial << 1)
+            return c;
+    }
+    return NULL;
+}
+
+/* ThreadedEngine::WaitForVar: until the operators are done that write this variable. The call says which is the last. */
+void ls_mxnet_wait(void *engine, void *variable) {
+    ls_thread *t = ls.wiped && ls_mxnet_records_calls ? ls_thread_here() : NULL;
+    ls_context *c = t ? open_call(t) : NULL;
+    const char *awaited = c && !c->args ? ls_mxnet_writer_of(variable) : NULL;
+    if (awaited) {
+        char json[LF_NAME_LIMIT] = "";
+        ls_arguments_text(json, "awaited", awaited, strlen(awaited));
+        c->args = ls_arguments_id(json);
+    }
+    ls_mxnet_own_wait(engine, variable);
 }

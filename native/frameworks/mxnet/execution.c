@@ -4,10 +4,12 @@
 #define _GNU_SOURCE
 #include "mxnet.h"
 
+#include "../../agent/python_line.h"
+
 #define NO_NAME "(no name)"
 #define ENGINE 0xffffffffu /* the domain of the spans here: no program has as many of its own */
 
-uint32_t ls_mxnet_operator_in_block, ls_mxnet_name_in_operator;
+ls_mxnet_build ls_mxnet_build_here;
 void (*ls_mxnet_own_execute)(void *, void *, ls_mxnet_stacked);
 void (*ls_mxnet_own_push_naive)(void *, void *, uint64_t, const void *, const void *, uint64_t, uint64_t, const char *,
                                 uint64_t);
@@ -16,12 +18,30 @@ void (*ls_mxnet_own_delete_naive)(void *, void *, uint64_t, void *);
 
 static const ls_ending not_submitted = {.sequence = -1};
 
+/* Where what a thread does was submitted. */
+typedef struct {
+    uint64_t submitted; /* when; 0: it was not */
+    uint32_t module, line;
+} origin;
+
 static const char *at(const void *object, uint32_t offset) {
     return *(const char *const *)((const char *)object + offset);
 }
 
 /* The engine's name of an operator: a std::string as GCC had it before version 5, which is a pointer. */
-const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_name_in_operator); }
+const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_build_here.name_in_operator); }
+
+/* A std::vector of pointers. */
+ls_mxnet_list ls_mxnet_list_at(const void *vector) {
+    const void *const *first = (const void *)at(vector, 0), *const *last = (const void *)at(vector, sizeof first);
+    return (ls_mxnet_list){first, (uint32_t)(last - first)};
+}
+
+ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
+    const char *in = operator;
+    return (ls_mxnet_uses){.read = ls_mxnet_list_at(in + ls_mxnet_build_here.read_in_operator),
+                           .written = ls_mxnet_list_at(in + ls_mxnet_build_here.written_in_operator)};
+}
 
 /* A span of the engine begins; what ls_operator_finish takes. */
 void *ls_mxnet_begin(const char *name, uint32_t kind) {
@@ -49,44 +69,63 @@ void ls_mxnet_abandon(ls_thread *t) {
     }
 }
 
+/* What an operator does, and submits itself, belongs to where it comes from. */
+static origin go_to(ls_thread *t, origin to) {
+    origin before = {t->submitted, t->module, t->submitted_line};
+    t->submitted = to.submitted;
+    t->module = to.module;
+    t->submitted_line = to.line;
+    return before;
+}
+
 /* ThreadedEngine::ExecuteOprBlock(RunContext, OprBlock *, ...): the structures among the arguments are on the stack. */
 void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
-    const void *operator = at(block, ls_mxnet_operator_in_block);
+    const void *operator = at(block, ls_mxnet_build_here.operator_in_block);
     const ls_mxnet_submission submission = ls_mxnet_take(operator);
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
-    uint32_t module = t ? t->module : 0;
-    if (t) { /* what the operator does, and submits itself, belongs to where it comes from */
-        t->module = submission.module;
-        t->submitted = submission.at;
-    }
-    const ls_context *c = ls_mxnet_begin(ls_mxnet_name_of(operator), LF_FUNCTION);
+    origin before = {0};
+    if (t)
+        before = go_to(t, (origin){submission.at, submission.module, submission.line});
+    char text[LF_NAME_LIMIT];
+    const char *name = ls_mxnet_custom_name(text, submission.custom, ls_mxnet_name_of(operator));
+    ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
+    if (c && c->owner)
+        c->line = submission.line;
     ls_mxnet_own_execute(engine, block, rest);
-    if (t && t == ls_this_thread) {
-        t->module = module;
-        t->submitted = 0;
-    }
+    if (t && t == ls_this_thread)
+        go_to(t, before);
     const ls_ending ending = {.sequence = submission.number, .submitted = submission.at};
     ls_operator_finish(c, &ending);
+}
+
+/* An operator that is executed where it is submitted. */
+static const ls_context *begin_here(const char *name) {
+    char text[LF_NAME_LIMIT];
+    const ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
+    ls_context *c = ls_mxnet_begin(ls_mxnet_custom_name(text, t ? t->custom : NULL, name), LF_FUNCTION);
+    if (c && c->owner)
+        c->line = ls_python_line();
+    return c;
 }
 
 /* NaiveEngine::PushAsync: it executes the operator at once. */
 void ls_mxnet_push_naive(void *engine, void *function, uint64_t device, const void *reads, const void *writes,
                          uint64_t property, uint64_t priority, const char *name, uint64_t wait) {
-    const ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
+    const ls_context *c = begin_here(name);
     ls_mxnet_own_push_naive(engine, function, device, reads, writes, property, priority, name, wait);
     ls_operator_finish(c, &not_submitted);
 }
 
 /* NaiveEngine::Push, of an operator that was made before. */
 void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling) {
-    const ls_context *c = ls_mxnet_begin(ls_mxnet_name_of(operator), LF_FUNCTION);
+    const ls_context *c = begin_here(ls_mxnet_name_of(operator));
     ls_mxnet_own_push_cached_naive(engine, operator, device, priority, profiling);
     ls_operator_finish(c, &not_submitted);
 }
 
 /* NaiveEngine::DeleteVariable */
 void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable) {
-    const ls_context *c = ls_mxnet_begin("DeleteVariable", LF_FUNCTION);
+    const ls_context *c = begin_here("DeleteVariable");
     ls_mxnet_own_delete_naive(engine, function, device, variable);
     ls_operator_finish(c, &not_submitted);
 }

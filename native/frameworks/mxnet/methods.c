@@ -64,10 +64,16 @@ static int look_up(void) {
     return 0;
 }
 
-static void *type_of(const void *object) { return ((void *const *)object)[1]; }
+void *ls_mxnet_type_of(const void *object) { return ((void *const *)object)[1]; }
+
+void *ls_mxnet_call(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    return call(function, arguments, (size_t)count, keywords);
+}
+
+void ls_mxnet_release(void *object) { decrease(object); }
 
 static const char *class_of(const void *object) {
-    return *(const char *const *)((const char *)type_of(object) + OFFSET_OF_TYPE_NAME);
+    return *(const char *const *)((const char *)ls_mxnet_type_of(object) + OFFSET_OF_TYPE_NAME);
 }
 
 /* --- Steps of optimizers ----------------------------------------------------------------------------------------- */
@@ -87,7 +93,7 @@ static uint32_t number_of(const void *object) {
 /* A Trainer or a Module, which holds its optimizer as `_optimizer`, has it make a step. */
 static void *call_step(void *function, void *const *arguments, ssize_t count, void *keywords) {
     if (count < 1)
-        return call(function, arguments, (size_t)count, keywords);
+        return ls_mxnet_call(function, arguments, count, keywords);
     char text[256];
     void *optimizer = attribute_called(arguments[0], "_optimizer");
     if (!optimizer)
@@ -97,7 +103,7 @@ static void *call_step(void *function, void *const *arguments, ssize_t count, vo
     if (optimizer)
         decrease(optimizer);
     void *span = ls_operator_begins(text, LF_RANGE);
-    void *result = call(function, arguments, (size_t)count, keywords);
+    void *result = ls_mxnet_call(function, arguments, count, keywords);
     ls_note_optimizer(number_of(arguments[0]));
     ls_operator_ends(span, -1, 0);
     return result;
@@ -109,7 +115,7 @@ static void *call_next(void *function, void *const *arguments, ssize_t count, vo
     char text[256];
     snprintf(text, sizeof text, "%.200s.__next__", count > 0 ? class_of(arguments[0]) : "");
     void *span = ls_operator_begins(text, LF_LOADER);
-    void *result = call(function, arguments, (size_t)count, keywords);
+    void *result = ls_mxnet_call(function, arguments, count, keywords);
     ls_operator_ends(span, -1, 0);
     return result;
 }
@@ -133,8 +139,8 @@ static void end_iterator(watched_iterator *self) {
 /* A loader is iterated. What its generator does between two batches is a wait: an iterator in C that has all attributes
  * of the generator, its class among them, stands for it. */
 static void *call_iter(void *function, void *const *arguments, ssize_t count, void *keywords) {
-    void *iterator = call(function, arguments, (size_t)count, keywords);
-    if (!iterator || type_of(iterator) != generator_type)
+    void *iterator = ls_mxnet_call(function, arguments, count, keywords);
+    if (!iterator || ls_mxnet_type_of(iterator) != generator_type)
         return iterator;
     watched_iterator *self = make_object(iterator_type, 0);
     if (!self) {
@@ -154,10 +160,13 @@ static method methods[] = {
     {"step", (void *)call_step, FAST_WITH_KEYWORDS, NULL},
     {"__next__", (void *)call_next, FAST_WITH_KEYWORDS, NULL},
     {"__iter__", (void *)call_iter, FAST_WITH_KEYWORDS, NULL},
+    {"forward", (void *)ls_mxnet_custom_forward, FAST_WITH_KEYWORDS, NULL},
+    {"backward", (void *)ls_mxnet_custom_backward, FAST_WITH_KEYWORDS, NULL},
+    {"create_operator", (void *)ls_mxnet_custom_create, FAST_WITH_KEYWORDS, NULL},
 };
 
 /* What takes the place of the method `function` in its class: `which` is 0 for a step of an optimizer, 1 for __next__
- * and 2 for __iter__ of what makes batches. A new reference; NULL without an exception: this Python is not
+ * and 2 for __iter__ of what makes batches, 3 for forward and 4 for backward of a custom operator, 5 for what makes one. A new reference; NULL without an exception: this Python is not
  * understood. */
 LS_EXPORT void *ls_mxnet_method(void *function, int which) {
     if (!call && look_up()) {

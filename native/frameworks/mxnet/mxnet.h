@@ -5,12 +5,14 @@
 #include "../../agent/operators.h"
 #include "../../agent/redirection.h"
 
+#include <sys/types.h>
+
 /* A build of MXNet. Where its engine keeps what is read of it: the operator of a block that is about to be executed,
- * and in the operator its name. The rest are functions that execute operators, NULL: they do so by another one; and what
+ * and in the operator its name and its variables. The rest are functions that execute operators, NULL: they do so by another one; and what
  * is told of memory. */
 typedef struct {
     const char *build_id;
-    uint32_t operator_in_block, name_in_operator;
+    uint32_t operator_in_block, name_in_operator, read_in_operator, written_in_operator;
     const char *execute, *push_naive, *push_cached_naive, *delete_naive;
     const char *allocated, *freed;
 } ls_mxnet_build;
@@ -29,13 +31,29 @@ LS_EXPORT int ls_mxnet_knows(const char *build_id);
 typedef struct {
     uint64_t at;     /* when, ticks */
     uint32_t module; /* the name of the module that was open */
+    uint32_t line;   /* the Python line that did it; 0: not known */
+    const char *custom; /* the custom operator that did it; NULL: none */
     int32_t number;  /* -1: it is not known which submission it was */
 } ls_mxnet_submission;
 int ls_mxnet_submissions_begin(void);
 int32_t ls_mxnet_submit(const void *operator, ls_mxnet_submission what);
 ls_mxnet_submission ls_mxnet_take(const void *operator);
 
+/* variables.c */
+typedef struct {
+    const void *const *all;
+    uint32_t count;
+} ls_mxnet_list;
+typedef struct {
+    ls_mxnet_list read, written;
+} ls_mxnet_uses;
+int ls_mxnet_variables_begin(void);
+uint32_t ls_mxnet_note_uses(ls_thread *t, const char *text, const ls_mxnet_uses *uses);
+const char *ls_mxnet_writer_of(const void *variable);
+
 /* calls.c */
+extern void (*ls_mxnet_own_wait)(void *engine, void *variable);
+void ls_mxnet_wait(void *engine, void *variable);
 extern int ls_mxnet_records_calls;
 extern void (*ls_mxnet_own_enter_api)(const char *name);
 extern void (*ls_mxnet_own_exit_api)(void);
@@ -51,7 +69,7 @@ void ls_mxnet_allocated(void *profiler, const void *handle);
 void ls_mxnet_freed(void *profiler, const void *handle);
 
 /* execution.c: what is called instead of MXNet's own functions, and where theirs are */
-extern uint32_t ls_mxnet_operator_in_block, ls_mxnet_name_in_operator;
+extern ls_mxnet_build ls_mxnet_build_here;
 extern void (*ls_mxnet_own_execute)(void *engine, void *block, ls_mxnet_stacked rest);
 extern void (*ls_mxnet_own_push_cached_naive)(void *engine, void *operator, uint64_t device, uint64_t priority,
                                               uint64_t profiling);
@@ -60,6 +78,8 @@ extern void (*ls_mxnet_own_push_naive)(void *engine, void *function, uint64_t de
                                        const void *writes, uint64_t property, uint64_t priority, const char *name,
                                        uint64_t wait);
 const char *ls_mxnet_name_of(const void *operator);
+ls_mxnet_uses ls_mxnet_uses_of(const void *operator);
+ls_mxnet_list ls_mxnet_list_at(const void *vector);
 void *ls_mxnet_begin(const char *name, uint32_t kind);
 void ls_mxnet_abandon(ls_thread *t);
 void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest);
@@ -68,7 +88,21 @@ void ls_mxnet_push_naive(void *engine, void *function, uint64_t device, const vo
 void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
 void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable);
 
+/* methods.c: with the GIL held */
+void *ls_mxnet_call(void *function, void *const *arguments, ssize_t count, void *keywords);
+void *ls_mxnet_type_of(const void *object);
+void ls_mxnet_release(void *object);
+
+/* custom_operators.c */
+LS_EXPORT int ls_mxnet_learn_custom(const void *class, const char *name);
+LS_EXPORT void ls_mxnet_watch_custom(void *learn);
+void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t count, void *keywords);
+void *ls_mxnet_custom_forward(void *function, void *const *arguments, ssize_t count, void *keywords);
+void *ls_mxnet_custom_backward(void *function, void *const *arguments, ssize_t count, void *keywords);
+const char *ls_mxnet_custom_name(char into[LF_NAME_LIMIT], const char *custom, const char *name);
+
 /* start.c */
+int ls_mxnet_is_recorded(void);
 LS_EXPORT int ls_mxnet_start(const char *path, int with_calls);
 
 #endif

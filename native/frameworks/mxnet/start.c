@@ -4,8 +4,10 @@
 #include "mxnet.h"
 
 #include "../../agent/loaded_file.h"
+#include "../../agent/python_line.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +19,9 @@ static ls_redirections redirections = {.wanted = wanted};
 static void attend(int which) { (void)which; }
 
 static void leave(void) { ls_redirect_back(&redirections); }
+
+/* Its calls lead to us now. */
+int ls_mxnet_is_recorded(void) { return redirections.used != 0; }
 
 static const ls_announcer announcer = {attend, leave};
 
@@ -42,6 +47,7 @@ static void want_those_of(const ls_mxnet_build *build) {
     want(build->push_cached_naive, (void *)ls_mxnet_push_cached_naive, (void **)&ls_mxnet_own_push_cached_naive);
     want("_ZN5mxnet6engine14ThreadedEngine4PushEPNS0_3OprENS_7ContextEib", (void *)ls_mxnet_push,
          (void **)&ls_mxnet_own_push);
+    want("_ZN5mxnet6engine14ThreadedEngine10WaitForVarEPNS0_3VarE", (void *)ls_mxnet_wait, (void **)&ls_mxnet_own_wait);
     want("_ZN5mxnet12on_enter_apiEPKc", (void *)ls_mxnet_enter_api, (void **)&ls_mxnet_own_enter_api);
     want("_ZN5mxnet11on_exit_apiEv", (void *)ls_mxnet_exit_api, (void **)&ls_mxnet_own_exit_api);
     want(build->allocated, (void *)ls_mxnet_allocated, (void **)&ls_mxnet_own_allocated);
@@ -57,14 +63,25 @@ static int redirect(void *library) {
     const ls_mxnet_build *build = ls_mxnet_build_of(build_id);
     if (!build)
         return refuse("nobody has looked at the one with build-id", *build_id ? build_id : "(none)");
-    ls_mxnet_operator_in_block = build->operator_in_block;
-    ls_mxnet_name_in_operator = build->name_in_operator;
+    ls_mxnet_build_here = *build;
     want_those_of(build);
-    if (ls_mxnet_submissions_begin())
+    if (ls_mxnet_submissions_begin() || ls_mxnet_variables_begin())
         return refuse("there is no memory for", "its submissions");
     if (ls_redirect(&redirections, library))
         return refuse(redirections.why_not, redirections.which);
     return 0;
+}
+
+/* Below the folder of the library is MXNet's own Python code. */
+static void begin_lines(const char *path) {
+    char folder[PATH_MAX];
+    size_t length = strlen(path);
+    const char *end = memrchr(path, '/', length);
+    if (!end || length >= sizeof folder)
+        return;
+    memcpy(folder, path, length);
+    folder[end + 1 - path] = 0;
+    ls_python_line_begin(folder);
 }
 
 static int start(const char *path) {
@@ -79,6 +96,7 @@ static int start(const char *path) {
     dlclose(library); /* the program has its own reference */
     if (failed)
         return failed;
+    begin_lines(path);
     ls_operators_announce(&announcer);
     return 0;
 }

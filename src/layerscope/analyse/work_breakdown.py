@@ -22,7 +22,7 @@ So the kinds add up to the steps.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,7 +45,7 @@ from layerscope.analyse.primitive_calls import (
 from layerscope.analyse.span_groups import SpanGroups
 from layerscope.analyse.step_times import Array, Arrays, Bools
 from layerscope.model.distinct import distinct
-from layerscope.model.frameworks import backends_of, products
+from layerscope.model.frameworks import backends_of, frameworks, products
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.recording.reader import Reader
 
@@ -340,8 +340,9 @@ class WorkSums:
         names = list(_NAMES)
         if self.layer != OPERATORS or not has_python:
             names[REST] = _PROGRAM
-        if self._framework:
-            names[KERNEL] = f"{self._framework} kernels"
+        framework = self._framework or _framework_of(self._reader.run.info.versions)
+        if framework:
+            names[KERNEL] = f"{framework} kernels"
         whole = max(float(spent_ns.sum()), 1.0)
         kinds = []
         for at in np.argsort(-spent_ns, kind="stable").tolist():
@@ -376,6 +377,14 @@ def _most_first(times: dict[str, float]) -> list[PrimitiveTime]:
     found = [PrimitiveTime(what, ns) for what, ns in times.items()]
     found.sort(key=lambda time: -time.ns)
     return found
+
+
+def _framework_of(versions: Mapping[str, str]) -> str:
+    """The framework whose operators a recording has, by what the program has loaded; empty: none,
+    or operators say themselves whose they are.
+    """
+    found = (one for one in frameworks() if one.name in versions and not one.backends.prefix)
+    return next((one.title for one in found), "")
 
 
 def _folder(file: Path) -> Path:

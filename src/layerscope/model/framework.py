@@ -70,7 +70,8 @@ class Framework:
     `name`: how a program imports it; `title`: how people write it.
     `kinds`: the kind of a span by its name, first fit; `*` stands for any text.
     `step_prefix`: how spans begin that are one step of an optimizer.
-    `backward_prefix`: how the framework's own span around each backward function begins.
+    `backward_prefixes`: how the framework's own spans around backward functions, or around all of
+    them, begin.
     `gradient_seed`: the operator that makes the first gradient of a backward pass.
     `gradient_sum`: a part of the names of backward functions that add a gradient to a parameter's.
     `iterator_seed`: the operator that a loader runs when it is iterated anew.
@@ -85,7 +86,7 @@ class Framework:
     title: str
     kinds: tuple[tuple[str, str], ...] = ()
     step_prefix: str = ""
-    backward_prefix: str = ""
+    backward_prefixes: tuple[str, ...] = ()
     gradient_seed: str = ""
     gradient_sum: str = ""
     iterator_seed: str = ""

@@ -114,7 +114,7 @@ SPANS = Table(
         Column(
             "line",
             "name",
-            "file:line that opened a range; of a module see its first call",
+            "file:line that opened a range or submitted an operator; a module has its first call",
             nullable=True,
         ),
         Column(

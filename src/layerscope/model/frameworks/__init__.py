@@ -48,7 +48,7 @@ def step_prefixes() -> tuple[str, ...]:
 def backward_prefixes() -> tuple[str, ...]:
     """How the names of spans begin that frameworks open around backward functions."""
     every = frameworks()
-    return _texts(one.backward_prefix for one in every)
+    return _texts(prefix for one in every for prefix in one.backward_prefixes)
 
 
 def gradient_seeds() -> tuple[str, ...]:

@@ -26,8 +26,8 @@ FRAMEWORK = Framework(
         ("loader", "*IterV1.__next__"),
     ),
     step_prefix=_STEP,
-    # The call of the C interface that runs a backward pass; its operators are like all others.
-    backward_prefix="MXAutogradBackward",
+    # The calls of the C interface that run a backward pass; its operators are like all others.
+    backward_prefixes=("MXAutogradBackward", "MXExecutorBackward"),
     anchors=(
         Anchor("native", r"mxnet::engine::ThreadedEngine::ExecuteOprBlock", "operators"),
         Anchor("native", r"mxnet::engine::NaiveEngine::PushAsync", "operators"),

@@ -78,7 +78,7 @@ FRAMEWORK = Framework(
         ("loader", _NEXT_BATCH),
     ),
     step_prefix=_STEP,
-    backward_prefix=_ENGINE,
+    backward_prefixes=(_ENGINE,),
     gradient_seed="aten::ones_like",
     gradient_sum="AccumulateGrad",
     iterator_seed="aten::random_",

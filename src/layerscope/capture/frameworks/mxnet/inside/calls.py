@@ -5,7 +5,7 @@ steps of optimizers, and the waits for batches. Standard library only.
 import sys
 
 MARK_PROBLEM = 4  # native/layout.h
-STEP, NEXT, ITER = range(3)  # ls_mxnet_method
+STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE = range(6)  # ls_mxnet_method
 # Module, class and method, and what the agent takes it for.
 METHODS = (
     ("mxnet.gluon.trainer", "Trainer", "step", STEP),
@@ -75,23 +75,33 @@ def watch_methods(library):
     import ctypes
 
     agent = ctypes.PyDLL(library)
-    agent.ls_mxnet_method.argtypes = [ctypes.py_object, ctypes.c_int]
-    agent.ls_mxnet_method.restype = ctypes.c_void_p
     watched = []
     for module, name, method, kind in METHODS:
         owner = getattr(sys.modules.get(module), name, None)
         function = getattr(owner, "__dict__", {}).get(method)
         if type(function) is not type(watch_methods):
             continue
-        address = agent.ls_mxnet_method(function, kind)
-        if address is None:
+        ours = method_in_c(agent, function, kind)
+        if ours is None:
             agent.ls_mark(b"methods_refused\nthis Python makes no methods in C", MARK_PROBLEM, 0)
             break
-        ours = ctypes.cast(address, ctypes.py_object).value
-        ctypes.pythonapi.Py_DecRef(ctypes.py_object(ours))  # the new reference is ours by now
         setattr(owner, method, ours)
         watched.append((owner, method, function, ours))
     return watched
+
+
+def method_in_c(agent, function, kind):
+    """A callable of the agent that stands for `function`; None: this Python is not understood."""
+    import ctypes
+
+    agent.ls_mxnet_method.argtypes = [ctypes.py_object, ctypes.c_int]
+    agent.ls_mxnet_method.restype = ctypes.c_void_p
+    address = agent.ls_mxnet_method(function, kind)
+    if address is None:
+        return None
+    ours = ctypes.cast(address, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(ours))  # the new reference is ours by now
+    return ours
 
 
 def unwatch_methods(watched):
@@ -99,3 +109,49 @@ def unwatch_methods(watched):
     for owner, method, function, ours in watched:
         if owner.__dict__.get(method) is ours:
             setattr(owner, method, function)
+
+
+def watch_custom(library, mxnet):
+    """Record the code of the operators that the program registers from now on. The classes of
+    their properties make them by `create_operator`, and the first one that is made tells its class.
+    """
+    import ctypes
+    import functools
+
+    agent = ctypes.PyDLL(library)
+    agent.ls_mxnet_learn_custom.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    agent.ls_mxnet_watch_custom.argtypes = [ctypes.py_object]
+    original = mxnet.operator.register
+    names = {}  # of classes of properties
+
+    def watch(owner, method, kind):
+        function = owner.__dict__.get(method)
+        if type(function) is type(watch):
+            setattr(owner, method, method_in_c(agent, function, kind) or function)
+
+    def learn(made, properties):
+        """`properties`, an object of a registered class, has made an operator."""
+        name = names.get(type(properties))
+        if name is not None and isinstance(made, mxnet.operator.CustomOp):
+            agent.ls_mxnet_learn_custom(type(made), name.encode("utf-8", "backslashreplace"))
+            for owner in type(made).__mro__:
+                if owner not in (object, mxnet.operator.CustomOp):
+                    watch(owner, "forward", FORWARD)
+                    watch(owner, "backward", BACKWARD)
+
+    @functools.wraps(original)
+    def register(reg_name):
+        decorate = original(reg_name)
+
+        @functools.wraps(decorate)
+        def decorated(prop_cls):
+            names[prop_cls] = str(reg_name)
+            for owner in prop_cls.__mro__:
+                if owner not in (object, mxnet.operator.CustomOpProp):
+                    watch(owner, "create_operator", CREATE)
+            return decorate(prop_cls)
+
+        return decorated
+
+    agent.ls_mxnet_watch_custom(learn)
+    mxnet.operator.register = register

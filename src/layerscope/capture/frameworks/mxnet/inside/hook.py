@@ -69,6 +69,7 @@ def watch_calls(mxnet):
             paths_of = part_of("../../../inside/modules")
             watch = state["calls"]["watch_blocks"]
             state["blocks"] = watch(paths_of, settings["library"], mxnet)  # noqa: F821
+        state["calls"]["watch_custom"](settings["library"], mxnet)  # noqa: F821
     if not state["methods"]:
         state["methods"] = state["calls"]["watch_methods"](settings["library"])  # noqa: F821
 

@@ -1,0 +1,78 @@
+"""Runs an operator of MXNet that is written in Python, imperatively and in a symbol, while MXNet's
+own profiler counts, and prints what it counted: {category: {name: executions}}.
+"""
+
+import json
+
+import mxnet as mx
+from mxnet import autograd
+
+from layerscope import profiler
+
+STEPS = 3
+
+
+class AddOne(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] + 1)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0])
+
+
+@mx.operator.register("MyAddOne")
+class AddOneProperties(mx.operator.CustomOpProp):
+    def __init__(self):
+        super().__init__(need_top_grad=True)
+
+    def list_arguments(self):
+        return ["data"]
+
+    def list_outputs(self):
+        return ["output"]
+
+    def infer_shape(self, in_shape):
+        return [in_shape[0]], [in_shape[0]], []
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return AddOne()
+
+
+def imperative(x):
+    for _ in range(STEPS):
+        with autograd.record():
+            doubled = mx.nd.Custom(x, op_type="MyAddOne") * 2
+        doubled.backward()
+    mx.nd.waitall()
+    return x.grad.asnumpy()
+
+
+def symbolic(x):
+    added = mx.sym.Custom(data=mx.sym.Variable("data"), op_type="MyAddOne")
+    bind = getattr(added, "bind", None) or added._bind
+    return bind(mx.cpu(), {"data": x}).forward()[0].asnumpy()
+
+
+def main():
+    marks = profiler.Domain("custom")
+    mx.profiler.set_config(
+        profile_symbolic=True,
+        profile_imperative=True,
+        profile_memory=False,
+        profile_api=False,
+        aggregate_stats=True,
+        filename="mxnet.json",
+    )
+    mx.profiler.set_state("run")
+    x = mx.nd.zeros((50, 50))
+    x.attach_grad()
+    assert (imperative(x) == 2).all()
+    assert (symbolic(x) == 1).all()
+    mx.nd.waitall()
+    mx.profiler.set_state("stop")
+    marks.new_marker("counted").mark()
+    counted = json.loads(mx.profiler.dumps(format="json"))["Time"]
+    print(json.dumps({kind: {k: v["Count"] for k, v in of.items()} for kind, of in counted.items()}))
+
+
+main()
