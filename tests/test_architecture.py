@@ -350,7 +350,7 @@ def test_circles_are_found() -> None:
 
 
 PARTS = {
-    "agent": ["agent", "frameworks", "frameworks/mxnet", "frameworks/torch"],
+    "agent": ["agent", "frameworks", "frameworks/torch"],
     "stacks": ["stacks"],
     "sampler": ["sampler"],
 }
