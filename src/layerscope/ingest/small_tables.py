@@ -49,7 +49,8 @@ REFUSALS = {
         "operators, modules and steps of this framework",
     ),
     "begun_late": (
-        "start the program itself by layerscope run, not by a script: layerscope run -- ./program",
+        "link the program itself with the framework, and start it by layerscope run, not by a "
+        "script: layerscope run -- ./program",
         "operators, and calls of the framework's C interface, until then",
     ),
     "shapes_refused": (
