@@ -113,6 +113,7 @@ typedef struct {
     _Atomic uint32_t windows_lock;
     _Atomic uint32_t labels_lock;
     _Atomic uint32_t async_lock;
+    _Atomic uint32_t libraries_lock;
     _Atomic uint64_t start; /* of the process, CLOCK_MONOTONIC ns */
 } ls_wiped;
 

@@ -1,7 +1,7 @@
 /* The door into a process without Python, or with a Python that came to nothing of ours: the first library that uses
  * ITT or NVTX loads us, and LAYERSCOPE_AGENT (capture/agent.py writes it) says how the recorder is reached.
  *
- *     socket=NAME;tsc=0|1;ranks=0,3;window=first:last:every:by_time:mark;stacks=hz:timers;refusals=FOLDER
+ *     socket=NAME;tsc=0|1;ranks=0,3;window=first:last:every:by_time:mark;stacks=hz:timers;api=0;refusals=FOLDER
  *
  * All but the socket may be missing, and what has another meaning there is percent-encoded. Whoever comes first
  * prepares, this door or that of Python; the other one finds it done. Where stacks are recorded Python itself comes in
@@ -97,10 +97,32 @@ static uint64_t cpu_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static ls_framework_request request = {.with_calls = 1, .is_late = 1};
+static _Atomic int has_framework;
+
+static void begin(const ls_framework *framework) {
+    if (framework && !atomic_exchange(&has_framework, 1))
+        framework->begin(&request);
+}
+
+/* Whether a framework is here by now; from then on it is recorded. */
+static int framework_arrives(void) {
+    char library[PATH_MAX];
+    const ls_framework *framework = atomic_load(&has_framework) ? NULL : ls_framework_find(library);
+    if (framework && !ls_prepare("", library, 0)) {
+        uint64_t before = cpu_ns();
+        begin(framework);
+        ls_note_cost(cpu_ns() - before);
+    }
+    return atomic_load(&has_framework);
+}
+
 /* Something in this process begins to use ITT, NVTX or layerscope.h. 0: it is recorded; 1: its rank is left out. */
 LS_EXPORT int ls_door_open(void) {
-    if (ls.wiped)
+    if (ls.wiped) {
+        framework_arrives();
         return 0;
+    }
     const char *settings = secure_getenv("LAYERSCOPE_AGENT");
     char text[4096];
     if (!settings)
@@ -128,10 +150,18 @@ LS_EXPORT int ls_door_open(void) {
     set_window(text);
     value_of(settings, "stacks", text, sizeof text);
     start_sampling(text);
-    if (framework)
-        framework->begin();
+    value_of(settings, "api", text, sizeof text);
+    request.with_calls = *text != '0';
+    begin(framework);
     ls_note_cost(cpu_ns() - before);
     return 0;
+}
+
+/* We are loaded before the program begins: it has used no framework yet, and is seen to load one. */
+LS_EXPORT void ls_door_preloaded(void) {
+    request.is_late = 0;
+    if (!ls_door_open() && !framework_arrives())
+        ls_later_libraries(framework_arrives);
 }
 
 /* Python loads us as a module, for which it needs no other: ctypes would cost more than all that we do here, and would

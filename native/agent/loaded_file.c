@@ -62,6 +62,21 @@ int ls_file_around(const void *inside, ls_look_at_file look, void *of) {
     return dl_iterate_phdr(look_at, &q);
 }
 
+static int look_at_each(struct dl_phdr_info *info, size_t size, void *of) {
+    const question *q = of;
+    ls_loaded_file f;
+    (void)size;
+    describe(info, &f);
+    q->look(&f, q->of);
+    return 0;
+}
+
+/* Look at all files that are loaded; nothing is unloaded meanwhile. */
+void ls_each_file(ls_look_at_file look, void *of) {
+    question q = {0, look, of};
+    dl_iterate_phdr(look_at_each, &q);
+}
+
 static void relocations_of(const ls_loaded_file *f, int64_t table, int64_t bytes, ls_look_at_relocation look,
                            void *of) {
     const Elf64_Sym *symbols = (const Elf64_Sym *)(uintptr_t)address_of(f, dynamic_value(f, DT_SYMTAB));

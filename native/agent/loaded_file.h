@@ -21,6 +21,7 @@ typedef void (*ls_look_at_relocation)(const ls_loaded_file *file, const Elf64_Re
                                       const Elf64_Sym *symbol, const char *name, void *of);
 
 int ls_file_around(const void *inside, ls_look_at_file look, void *of);
+void ls_each_file(ls_look_at_file look, void *of);
 void ls_relocations(const ls_loaded_file *file, ls_look_at_relocation look, void *of);
 int ls_file_write(const ls_loaded_file *file, void **word, void *value);
 

@@ -2,9 +2,10 @@
 #define _GNU_SOURCE
 #include "frameworks.h"
 
+#include "mxnet/program.h"
 #include "torch/torch.h"
 
-static const ls_framework KNOWN[] = {{ls_torch_find, ls_torch_begin}};
+static const ls_framework KNOWN[] = {{ls_torch_find, ls_torch_begin}, {ls_mxnet_program_find, ls_mxnet_program_begins}};
 
 const ls_framework *ls_framework_find(char *path) {
     for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {

@@ -1,6 +1,6 @@
-/* Preloaded into a program in C++ that is linked with a framework (capture/preloading.py): loads the agent, which lies
- * beside this file, and opens its door. The agent itself is never preloaded: what is shows its functions to every
- * library of the program, and names such as `Initialize` may be theirs. This file shows none. */
+/* Preloaded into a program that is linked with a framework, or names one in its file (capture/preloading.py): loads the
+ * agent, which lies beside this file, and opens its door. The agent itself is never preloaded: what is shows its
+ * functions to every library of the program, and names such as `Initialize` may be theirs. This file shows none. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -37,9 +37,9 @@ __attribute__((constructor)) static void begin(void) {
     if (snprintf(path, sizeof path, "%.*s%s", length, us.dli_fname, AGENT) >= (int)sizeof path)
         return;
     void *agent = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    int (*open)(void) = NULL;
+    void (*open)(void) = NULL;
     if (agent)
-        *(void **)&open = dlsym(agent, "ls_door_open");
+        *(void **)&open = dlsym(agent, "ls_door_preloaded");
     if (open)
         open();
 }

@@ -213,6 +213,17 @@ def test_what_a_program_holds_itself(tmp_path: Path, word: str, door: str, flag:
     assert elf.facts(built(tmp_path, flag, code=code)).doors() == {door}
 
 
+def test_names_of_libraries_that_a_program_may_load(main: Path, tmp_path: Path) -> None:
+    names = re.compile(rb"libsome(_more)?\.so")
+    code = '#include <stdio.h>\nint main(void) { return puts("%s/libsome.so.2"); }\n'
+
+    assert elf.facts(built(tmp_path, code=code)).names(names)
+    assert not elf.facts(main).names(names)
+    (tmp_path / "script").write_text("#!/bin/sh\nexec program libsome.so\n")
+    assert not elf.facts(tmp_path / "script").names(names)
+    assert not elf.Executable(tmp_path / "gone", kind="elf").names(names)
+
+
 def test_programs_of_the_system_as_readelf_has_them() -> None:
     if not shutil.which("readelf"):
         pytest.skip("readelf (binutils) is not here to compare with")

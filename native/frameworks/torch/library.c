@@ -7,34 +7,18 @@
 #define _GNU_SOURCE
 #include "torch.h"
 
-#include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../loaded_library.h"
 
 #define PATIENCE_MS 3000
-static const char NAME[] = "/libtorch_cpu.so";
-
-static int is_torch(struct dl_phdr_info *info, size_t size, void *of) {
-    (void)size;
-    size_t length = info->dlpi_name ? strlen(info->dlpi_name) : 0;
-    if (length < sizeof NAME - 1 || strcmp(info->dlpi_name + length - (sizeof NAME - 1), NAME))
-        return 0;
-    return realpath(info->dlpi_name, of) != NULL;
-}
 
 /* The path of the libtorch_cpu.so of a process without Python into `path` (PATH_MAX bytes); empty: there is none, or
  * Python's own door sees to it. */
-void ls_torch_find(char *path) {
-    *path = 0;
-    if (!dlsym(RTLD_DEFAULT, "Py_IsInitialized") && !dl_iterate_phdr(is_torch, path))
-        *path = 0;
-}
+void ls_torch_find(char *path) { ls_loaded_library("libtorch_cpu.so", path); }
 
 /* Record its operators, if the probe says that they can be. */
-void ls_torch_begin(void) {
+void ls_torch_begin(const ls_framework_request *request) {
     const struct timespec moment = {.tv_nsec = 1000000};
+    (void)request;
     for (int i = 0; i < PATIENCE_MS && ls.page; i++) {
         if (__atomic_load_n(&ls.page->probe, __ATOMIC_ACQUIRE) != LF_PROBE_PENDING)
             break;

@@ -3,6 +3,7 @@
 #define LAYERSCOPE_TORCH_H
 
 #include "../../agent/operators.h"
+#include "../frameworks.h"
 
 /* operators.c */
 LS_EXPORT int ls_torch_start(void);
@@ -12,7 +13,7 @@ void ls_onednn_find(void *torch);
 
 /* library.c */
 void ls_torch_find(char *path);
-void ls_torch_begin(void);
+void ls_torch_begin(const ls_framework_request *request);
 
 /* shapes.c */
 extern int ls_shapes_are_on; /* when recording starts; then the function is there */

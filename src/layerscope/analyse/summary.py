@@ -153,7 +153,7 @@ def summarise(reader: Reader) -> Summary:
     sums = _sum_up(reader, steps, times, tracks)
     makes_steps = _step_tracks(sums, steps, times, tracks) if sums and times else None
     ranks = rank_times(reader)
-    operators = _operators(sums, steps, times, tracks, info.versions)
+    operators = _operators(sums, steps, times, tracks, info)
     return Summary(
         info=info,
         folder=reader.run.path.name,
@@ -226,14 +226,14 @@ def _operators(
     steps: MeasuredSteps,
     times: StepTimes | None,
     tracks: Arrays,
-    versions: dict[str, str],
+    info: RunInfo,
 ) -> OperatorTimes | None:
     if sums is None:
         return None
     everywhere = np.ones(len(sums.busy_by_track), np.bool_)
     if times is None:
         found = _ranked(sums, 1, sums.whole_ns, None, 0.0)
-        return _with_primitives(found, sums, everywhere, 1, 0.0, versions)
+        return _with_primitives(found, sums, everywhere, 1, 0.0, info)
     count = _divisor(times)
     chosen = _step_tracks(sums, steps, times, tracks)
     if sums.is_asynchronous:
@@ -241,7 +241,7 @@ def _operators(
     busy_ns = float(sums.busy_by_track[chosen].sum())
     idle_ns = max(0.0, times.mean_ns - busy_ns / count) if busy_ns else None
     found = _ranked(sums, count, times.mean_ns, idle_ns, sums.outside_ns / max(sums.whole_ns, 1))
-    return _with_primitives(found, sums, chosen, count, times.mean_ns, versions)
+    return _with_primitives(found, sums, chosen, count, times.mean_ns, info)
 
 
 def _with_primitives(
@@ -250,15 +250,15 @@ def _with_primitives(
     tracks: Bools,
     divisor: int,
     whole_ns: float,
-    versions: dict[str, str],
+    info: RunInfo,
 ) -> OperatorTimes:
     """The same with the primitives of the operators; `whole_ns` is the time that the kinds of work
     add up to.
     """
     found.layer = sums.layer
     if sums.work is not None:
-        is_mkl = sums.work.is_mkl or "mkl" in versions
-        found.kinds = sums.work.kinds(tracks, divisor, whole_ns, is_mkl)
+        is_mkl = sums.work.is_mkl or "mkl" in info.versions
+        found.kinds = sums.work.kinds(tracks, divisor, whole_ns, is_mkl, info.has_python)
         found.primitives = _primitives(sums.work.primitives(divisor), whole_ns)
         if found.kinds and sums.layer == OPERATORS:
             for row in found.rows:

@@ -13,8 +13,8 @@ Definitions, for the threads that make the steps:
   primitives; operators of other libraries are among them.
 - Data loader: self time of loader waits.
 - Python and dispatch is the rest: no operator is open, or only a range, a backward function or an
-  optimizer step, which do no work of their own. Of a program without operators the rest is called
-  the program itself.
+  optimizer step, which do no work of their own. Of a program without operators or without Python
+  the rest is called the program itself.
 
 So the kinds add up to the steps.
 """
@@ -320,7 +320,9 @@ class WorkSums:
         libraries = {primitive.library for primitive in self._numbers}
         return "MKL" in libraries
 
-    def kinds(self, tracks: Bools, divisor: float, whole_ns: float, is_mkl: bool) -> list[KindTime]:
+    def kinds(
+        self, tracks: Bools, divisor: float, whole_ns: float, is_mkl: bool, has_python: bool = True
+    ) -> list[KindTime]:
         """The kinds of work on these tracks, most time first; without any primitive none.
 
         `whole_ns` is what they add up to; where more was spent, because threads worked at the same
@@ -336,7 +338,7 @@ class WorkSums:
             spent_ns[MKL_PRODUCT] += spent_ns[BLAS]
             spent_ns[BLAS] = 0
         names = list(_NAMES)
-        if self.layer != OPERATORS:
+        if self.layer != OPERATORS or not has_python:
             names[REST] = _PROGRAM
         framework = self._framework or _framework_of(self._reader.run.info.versions)
         if framework:

@@ -1,5 +1,5 @@
-"""Programs in C++ that are linked with a framework: no import tells of it there, so a small
-library is preloaded into them that loads the agent.
+"""Programs in C and C++ that are linked with a framework, or may load its library: no import tells
+of it there, so a small library is preloaded into them that loads the agent.
 
 It takes itself out of LD_PRELOAD again before the program begins (native/preload/preload.c). It is
 never preloaded into Python, nor into a program that cannot bear it (`unreached.closed`).
@@ -17,11 +17,12 @@ from layerscope.model.frameworks import matching
 
 VARIABLE = "LD_PRELOAD"
 _LIBRARIES = matching(lambda framework: framework.library)
+_NAMES = re.compile(_LIBRARIES.pattern.encode())
 
 
 def preload(command: list[str], environment: MutableMapping[str, str]) -> None:
-    """Have the agent loaded into the program of `command`, if that is linked with a framework and
-    not Python.
+    """Have the agent loaded into the program of `command`, if that is linked with a framework or
+    names its library, and is not Python.
     """
     if agent.SETTINGS not in environment:
         return  # there is nobody to hand anything to
@@ -30,9 +31,9 @@ def preload(command: list[str], environment: MutableMapping[str, str]) -> None:
         return
     library = str(agent.PRELOAD)
     # The loader takes both of these for the end of a path.
-    if not any(map(_LIBRARIES.match, executable.needed)) or re.search(r"[\s:]", library):
+    if re.search(r"[\s:]", library) or not agent.PRELOAD.exists():
         return
-    if not agent.PRELOAD.exists():
+    if not any(map(_LIBRARIES.match, executable.needed)) and not executable.names(_NAMES):
         return
     others = environment.get(VARIABLE)
     environment[VARIABLE] = f"{others}:{library}" if others else library

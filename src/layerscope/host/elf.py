@@ -25,6 +25,8 @@ _HEADERS_BYTES = 1 << 16  # of one table of an ELF file, at most: whole ones hav
 _NAMES_BYTES = (
     1 << 24
 )  # of the names of dynamic symbols, at most: those of frameworks have some megabytes
+# Of a program that is searched for names of libraries, at most: some milliseconds.
+_SEARCHED_BYTES = 1 << 24
 _LINKS = 4  # scripts whose interpreter is a script, and so on; Linux allows as many
 _SHEBANG_BYTES = 256
 
@@ -120,6 +122,12 @@ class Executable:
         if self.kind == "elf":
             found |= {door for word, door in _WORDS.items() if _contains(self.path, word)}
         return found
+
+    def names(self, library: re.Pattern[bytes]) -> bool:
+        """Whether the name of such a library stands in it, as of one that it may load. Reads the
+        whole file; not one of more than some megabytes.
+        """
+        return self.kind == "elf" and _holds(self.path, library)
 
 
 def find(command: str, search_path: str | None = None) -> Executable | None:
@@ -287,6 +295,19 @@ def _contains(path: Path, word: bytes) -> bool:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
             return content.find(word) >= 0
+    except (OSError, ValueError):
+        return False
+
+
+def _holds(path: Path, pattern: re.Pattern[bytes]) -> bool:
+    """Whether the bytes of a file, which is not too large to be read, fit `pattern`."""
+    try:
+        with path.open("rb") as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            if not 0 < size_bytes <= _SEARCHED_BYTES:
+                return False
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+                return pattern.search(content) is not None
     except (OSError, ValueError):
         return False
 

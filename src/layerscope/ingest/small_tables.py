@@ -48,6 +48,11 @@ REFUSALS = {
         "use a build that layerscope doctor says is known, or update layerscope",
         "operators, modules and steps of this framework",
     ),
+    "begun_late": (
+        "link the program itself with the framework, and start it by layerscope run, not by a "
+        "script: layerscope run -- ./program",
+        "operators, and calls of the framework's C interface, until then",
+    ),
     "shapes_refused": (
         "name the Python that the program runs under: layerscope run --shapes -- /path/to/python "
         "train.py",

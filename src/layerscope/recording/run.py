@@ -115,6 +115,13 @@ class RunInfo(msgspec.Struct):
     versions: dict[str, str] = {}
     imported_from: str = ""  # the file of another program that this was made from
 
+    @property
+    def has_python(self) -> bool:
+        """Whether the program is Python, as far as is known: of a program in C or C++ the version
+        of its framework is noted alone.
+        """
+        return not self.versions or "python" in self.versions
+
     def host_fact(self, *names: str) -> Any:
         """What `host` says under these names, one inside the other; None where it does not."""
         found: Any = self.host

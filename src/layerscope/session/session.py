@@ -110,6 +110,7 @@ class Session(Recorder):
                 self.window,
                 door,
                 stacks,
+                bool(self.layers.get("api", True)),
             )
             environment |= added
             self.problems += taken

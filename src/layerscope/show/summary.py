@@ -60,7 +60,7 @@ _MOST_THREADS = 8
 _MOST_FAILURES = 3
 _SHARE_OF_A_LONG_RUN = 1.0
 _HEADING = "Operator (self time)"
-_IDLE = "no operator running: Python"
+_IDLE, _IDLE_WITHOUT_PYTHON = "no operator running: Python", "no operator running"
 
 
 def text(summary: Summary, run: str = "") -> str:
@@ -272,7 +272,8 @@ def _operators(summary: Summary) -> list[str]:
     if times.rest_names:
         rows.append(replace(times.rest, name=f"{times.rest_names:,} more"))
     if steps and times.idle_ns is not None:
-        rows.append(OperatorRow(_IDLE, times.idle_ns, times.idle_ns / max(steps.mean_ns, 1), 0))
+        idle = _IDLE if summary.info.has_python else _IDLE_WITHOUT_PYTHON
+        rows.append(OperatorRow(idle, times.idle_ns, times.idle_ns / max(steps.mean_ns, 1), 0))
     lines = _ranking(_HEADING, rows, steps, has_primitives=bool(times.kinds))
     if times.rest_names:
         lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"

@@ -33,5 +33,6 @@ FRAMEWORK = Framework(
         Anchor("native", r"mxnet::engine::NaiveEngine::PushAsync", "operators"),
     ),
     environment=("MXNET_", "DMLC_"),
+    library=r"libmxnet\.so",
     public=_PUBLIC,
 )
