@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layerscope import cli
+from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
@@ -197,6 +199,23 @@ def test_a_byte_that_is_another_one_costs_what_is_around_it(
     assert len(content.start_ns) >= SPANS - 2
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 6000), st.integers(0, 300), st.binary(max_size=20)), max_size=4
+    )
+)
+def test_a_file_that_was_changed_anywhere_is_read(
+    folder: Path, changes: list[tuple[int, int, bytes]]
+) -> None:
+    """Pieces are gone, or others stand there: there is never more than was written."""
+    text = trace(*EVENTS).encode()
+    for at, length, instead in changes:
+        text = text[:at] + instead + text[at + length :]
+    content = mxnet_trace.read(write(folder, text))
+    assert len(content.start_ns) <= SPANS + 3  # of operators both may be left, as two
+
+
 def test_what_several_processes_wrote_at_once_is_read_as_far_as_it_is_whole(folder: Path) -> None:
     """Each writes some thousand bytes at a time, wherever an event ends."""
     chance = random.Random(3)
@@ -293,3 +312,35 @@ def test_any_spans_are_read_as_they_were_written(
     assert len(content.depth) == len(spans)
     if spans:
         assert content.depth.min() == 0
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(_WRITERS)), _NAMES, _TIDS, _STARTS, _LENGTHS), max_size=30
+    ),
+    st.integers(1, 5),
+)
+def test_spans_that_cross_come_into_the_tables_in_pieces_of_any_size(
+    folder: Path, spans: list[tuple[str, str, int, int, int]], piece: int
+) -> None:
+    pairs = [_WRITERS[kind](name, tid, start, start + dur) for kind, name, tid, start, dur in spans]
+    path = write(
+        folder, trace(*(one for both in pairs for one in both)), f"{len(os.listdir(folder))}.json"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("layerscope.sources.foreign._PIECE_SPANS", piece)
+        patch.setattr(
+            "layerscope.ingest.conversion.limits_of", lambda *_: IngestLimits(epoch_spans=piece)
+        )
+        run = open_run(path)
+    with Reader(run) as reader:
+        found = reader.query("SELECT kind, name, dur_ns // 1000 AS dur FROM spans").to_pylist()
+        outside = reader.query(
+            "SELECT count(*) AS n FROM spans s JOIN spans p ON s.parent = p.span "
+            "WHERE s.start_ns < p.start_ns OR s.start_ns > p.start_ns + p.dur_ns OR s.track != p.track"
+        ).to_pylist()
+    assert Counter((row["kind"], row["name"], row["dur"]) for row in found) == Counter(
+        (kind, name, dur) for kind, name, _, _, dur in spans
+    )
+    assert outside == [{"n": 0}]

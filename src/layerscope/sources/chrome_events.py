@@ -38,6 +38,10 @@ _BETWEEN = b" \t\r\n,\0"
 _TAIL_BYTES = 1 << 12
 # Something this long without a border between events is no event.
 _MOST_BYTES = 1 << 24
+# An event is shorter: in more than this texts are not searched for what is not escaped.
+_MOST_EVENT_BYTES = 1 << 12
+# What is shown of the first damaged event.
+_EXAMPLE_BYTES = 200
 # How many beginnings of events are tried in something damaged.
 _MOST_TRIES = 4
 # A century after 1970, in microseconds.
@@ -150,7 +154,8 @@ class ChromeEvents:
             if is_last and number == len(pieces) and not self.has_end:
                 self.is_cut = True
             else:
-                self._reject(piece.decode("utf-8", "replace"))
+                beginning = piece[:_EXAMPLE_BYTES]
+                self._reject(beginning.decode("utf-8", "replace"))
         return events
 
     def _reject(self, example: str) -> None:
@@ -282,6 +287,8 @@ def _one(piece: bytes) -> _ChromeEvent | None:
         return _EVENT.decode(piece)
     except _WRONG:
         pass
+    if len(piece) > _MOST_EVENT_BYTES:
+        return None
     for raw in _RAW_TEXTS:
         piece = raw.sub(_escaped, piece)
     text = piece.decode("utf-8", "replace")
