@@ -58,6 +58,10 @@ def fragments() -> dict[str, tuple[str, set[str]]]:
         "no end": (written.HEADER + written.DEVICES + written.BETWEEN + body, {"trace_unended"}),
         "no header": (written.BETWEEN + body + written.END, {"trace_headless"}),
         "neither": (written.BETWEEN + body + "\n", {"trace_headless", "trace_unended"}),
+        "begins within an event": (
+            trace(*EVENTS)[len(written.HEADER) + 30 :],
+            {"trace_headless", "events_rejected"},
+        ),
         "an array": (f"[{body}]", set()),
         "end cut": (trace(*EVENTS)[:-12], set()),
         "zeros behind it": (trace(*EVENTS) + "\0" * 512, set()),
@@ -143,6 +147,9 @@ def test_a_file_that_is_not_there_is_an_error(folder: Path) -> None:
         b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "tid": 1}]}',
         b'{"traceEvents": [{"name": "a", "cat": "b", "ph": "B", "ts": 1, "pid": 1, "tid": 4711}]}',
         b'{"traceEvents": [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "x"}}]}',
+        # A line of a megabyte is searched once, not once for each event.
+        b'{"traceEvents": ['
+        + b'{"name": "a", "cat": "b", "ph": "X", "ts": 1, "tid": 4}, ' * 18_000,
     ],
 )
 def test_traces_of_others_are_not_taken_for_it(head: bytes) -> None:

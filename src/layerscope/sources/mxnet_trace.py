@@ -49,8 +49,8 @@ _DOMAIN = "MXNet"
 # its thread; or the process that the category of all operators or calls is.
 _RECOGNISED = re.compile(
     rb'"traceEvents":\s*\[\s*\{\s*"ph":\s*"M",\s*"args":\s*\{\s*"name":\s*"cpu/0|'
-    rb'"name":\s*"[^\n]*",\s*"cat":\s*"[^\n]*",\s*"ph":\s*"[BEbenC()]",\s*"ts":\s*[0-9]+,\s*'
-    rb'(?:"id":\s*[0-9]+,\s*|"args":\s*\{[^{}]*\},\s*|"s":\s*"[a-z]",\s*)?'
+    rb'"name":\s*"[^\n"]*",\s*"cat":\s*"[^\n"]*",\s*"ph":\s*"[BEbenC()]",\s*"ts":\s*[0-9]+,\s*'
+    rb'(?:"id":\s*[0-9]+,\s*|"args":\s*\{[^{}\n]*\},\s*|"s":\s*"[a-z]",\s*)?'
     rb'"pid":\s*[0-9]+,\s*"tid":\s*[0-9]{15,20}\s*\}|'
     rb'"pid":\s*(?:849786139768988538|3060606181218273969)\b'
 )
@@ -61,8 +61,6 @@ _EMPTY = re.compile(rb'\{\n    "traceEvents": \[\s*\],\n    "displayTimeUnit": "
 def recognises(head: bytes) -> bool:
     """Whether a file that begins so is such a trace, or a fragment of one."""
     text = unpacked(head)
-    if text.lstrip()[:1] not in (b"{", b"[", b","):
-        return False
     return bool(_RECOGNISED.search(text) or _EMPTY.fullmatch(text))
 
 
