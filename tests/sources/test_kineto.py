@@ -22,6 +22,7 @@ from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
 from layerscope.recording.reader import Reader
 from layerscope.sources import kineto
+from layerscope.sources.span_depths import depths
 
 NAMES = [
     'quote " in',
@@ -207,7 +208,7 @@ def test_the_depth_is_the_number_of_spans_that_are_open(spans: list[tuple[int, i
     rows = sorted((tid, start, -duration) for tid, start, duration in spans)
     tid, start = (np.array([row[of] for row in rows], np.int64) for of in (0, 1))
     end = start - np.array([row[2] for row in rows], np.int64)
-    found = kineto.depths(tid, start, end)
+    found = depths(tid, start, end)
     for at in range(len(rows)):
         assert found[at] == sum(
             tid[before] == tid[at] and end[before] > start[at] for before in range(at)

@@ -24,6 +24,7 @@ from tests.stress.mutating import (
 )
 
 PERF = ROOT / "tests" / "golden" / "perf"
+MXNET = ROOT / "tests" / "golden" / "mxnet_trace"
 RECORDED, FOREIGN, PACKED = times((500, 300, 60), (16, 12, 3))
 MOST_BYTES = 4 << 20
 
@@ -89,12 +90,13 @@ def test_damaged_packed_recordings(seed: int, converted: dict[str, Path], tmp_pa
 
 
 def foreign() -> list[Path]:
-    """Files of perf that are here; where there is a corpus, its logs and recordings of perf that
-    are small.
+    """Files of perf and MXNet that are here; where there is a corpus, its logs, traces and
+    recordings of perf that are small.
     """
     files = [PERF / name for name in ("file.data", "pipe.data", "file.txt", "pipe.txt")]
+    files += sorted(MXNET.glob("*/*.json.gz"))
     if corpus := os.environ.get("LAYERSCOPE_CORPUS"):
-        for folder in ("onednn", "perf", "perf_script"):
+        for folder in ("mxnet", "onednn", "perf", "perf_script"):
             files += [path for path in sorted((Path(corpus) / folder).rglob("*")) if path.is_file()]
     return [path for path in files if 0 < path.stat().st_size <= MOST_BYTES]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.model.events import Problem
+from layerscope.rawfile import dtypes, layout
 from layerscope.rawfile.raw_file import FULL
 from layerscope.sources.imported import (
     Imported,
@@ -17,7 +18,14 @@ from layerscope.sources.imported import (
     ImportedStacks,
     ImportedTrack,
 )
-from layerscope.sources.process import SPAN, Loss, ProcessEvents, SourceProcess, SourceTrack
+from layerscope.sources.process import (
+    SPAN,
+    Loss,
+    Marks,
+    ProcessEvents,
+    SourceProcess,
+    SourceTrack,
+)
 
 # Spans that are given out at a time.
 _PIECE_SPANS = 200_000
@@ -42,8 +50,17 @@ class ForeignFile:
             ForeignProcess(self, number, names, spans[process == number])
             for number in range(len(content.processes))
         ]
+        self._share_moments(owner)
         self._is_new = True
         self._stacks = content.stacks
+
+    def _share_moments(self, owner: np.ndarray) -> None:
+        """Give each process what it counted and marked; `owner`: the process of each track."""
+        tracks, records = _moments(self.content)
+        process = owner[tracks]
+        for number, one in enumerate(self._processes):
+            is_own = process == number
+            one.set_moments((tracks[is_own], records.compress(is_own)))
 
     def new_processes(self) -> list[SourceProcess]:
         """All processes of the file, once."""
@@ -99,6 +116,10 @@ class ForeignProcess(SourceProcess):
             ]
             self._foreign.readings = _readings(file.content)
 
+    def set_moments(self, marks: Marks) -> None:
+        """What it counted and marked."""
+        self._foreign.set_moments(marks)
+
     def pieces(self) -> Iterator[None]:
         """Some spans at a time, in the order of their ends."""
         while self._foreign.advance():
@@ -125,6 +146,15 @@ class ForeignEvents(ProcessEvents):
             earliest, np.iinfo(np.int64).max
         )  # start of all from there on
         self._given = 0
+        self._moments = super().moments()
+
+    def set_moments(self, marks: Marks) -> None:
+        """What the process counted and marked."""
+        self._moments = marks
+
+    def moments(self) -> Marks:
+        """What the process counted and marked."""
+        return self._moments
 
     def advance(self) -> bool:
         """Make more spans ready for `batches`; False: there are no more."""
@@ -181,6 +211,21 @@ def _spans(content: Imported) -> np.ndarray:
     return spans
 
 
+def _moments(content: Imported) -> Marks:
+    """Counters and marks in the order of time, as our own raw files have them."""
+    moments = content.moments
+    records = np.zeros(len(moments.at_ns), dtypes.RECORD)
+    value = moments.value.astype(np.int64)
+    records["start"] = moments.at_ns
+    records["end"] = value.view(np.uint64)
+    records["name"] = moments.name + 1
+    records["kind"] = np.where(moments.is_mark, layout.MARK, layout.COUNTER)
+    records["module"] = layout.MARK_MARKER
+    order = np.argsort(moments.at_ns, kind="stable")
+    track = moments.track.astype(np.int32)
+    return track[order], records.take(order)
+
+
 def _about(process: ImportedProcess, file: ForeignFile) -> dict[str, Any]:
     return {
         "pid": process.pid,
@@ -208,11 +253,12 @@ def _readings(content: Imported) -> list[tuple[int, int, int, int]]:
 
 
 def extent(content: Imported) -> tuple[int, int]:
-    """When the first of all spans and samples began, or a thread before it, and when the last of
-    them ended.
+    """When the first of all spans, samples, counters and marks began, or a thread before it, and
+    when the last of them ended.
     """
-    start_ns = content.start_ns
-    end_ns = start_ns + content.dur_ns
+    moments_ns = content.moments.at_ns
+    start_ns = np.append(content.start_ns, moments_ns)
+    end_ns = np.append(content.start_ns + content.dur_ns, moments_ns)
     if content.stacks is not None:
         samples = content.stacks.samples
         at_ns = samples["at_ns"]

@@ -64,8 +64,21 @@ def _none() -> np.ndarray:
 
 
 @dataclass(slots=True)
+class ImportedMoments:
+    """Values of counters and marks as columns. `name`: index into `Imported.names`, whose texts
+    have the domain in a second line. `value`: of a counter. `is_mark`: a mark, which has none.
+    """
+
+    at_ns: np.ndarray = field(default_factory=_none)
+    track: np.ndarray = field(default_factory=_none)
+    name: np.ndarray = field(default_factory=_none)
+    value: np.ndarray = field(default_factory=_none)
+    is_mark: np.ndarray = field(default_factory=_none)
+
+
+@dataclass(slots=True)
 class Imported:
-    """The spans or the samples of one file.
+    """The spans or the samples of one file, and its counters and marks.
 
     `start_ns` of spans counts from the first one, at `realtime_ns` of CLOCK_REALTIME (None: the
     file does not tell times). `track`: index into `tracks`. `depth`: how many spans were open on
@@ -90,6 +103,7 @@ class Imported:
     tracks: list[ImportedTrack] = field(default_factory=list)
     processes: list[ImportedProcess] = field(default_factory=list)
     stacks: ImportedStacks | None = None
+    moments: ImportedMoments = field(default_factory=ImportedMoments)
     realtime_ns: int | None = None
     realtime_at_ns: int = 0
     lost: list[tuple[int, int]] = field(default_factory=list)

@@ -15,7 +15,6 @@ import re
 import zlib
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from layerscope.model.frameworks import kind_of
 from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedTrack
+from layerscope.sources.span_depths import depths
 
 FUNCTION, BACKWARD, RANGE = (KINDS.index(kind) for kind in ("function", "backward", "range"))
 OPTIMIZER, LOADER = KINDS.index("optimizer"), KINDS.index("loader")
@@ -422,31 +422,6 @@ def _kind_of(text: str) -> int:
     """By a name that the framework itself gives."""
     kind = kind_of(text)
     return KINDS.index(kind) if kind else RANGE
-
-
-def depths(tid: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """How many spans of the thread come before each one and have not ended; in the order of a
-    `KinetoTrace`.
-    """
-    depth = np.zeros(len(tid), np.int32)
-    is_border = tid[1:] != tid[:-1]
-    borders = np.flatnonzero(is_border) + 1
-    for first, last in pairwise([0, *borders.tolist(), len(tid)]):
-        of_thread = slice(first, last)
-        depth[of_thread] = _depths_of_thread(start[of_thread], end[of_thread])
-    return depth
-
-
-def _depths_of_thread(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    before = np.arange(len(start))
-    ended = np.searchsorted(np.sort(end), start, side="right")
-    # Spans without a duration, which end where they start, count there even if they come
-    # behind.
-    empty = np.append(0, np.cumsum(start == end))
-    behind_start = np.searchsorted(start, start, side="right")
-    empty_behind = empty[behind_start] - empty[:-1]
-    depth: np.ndarray = before - ended + empty_behind
-    return depth
 
 
 def _number(tid: int | str) -> int:

@@ -48,6 +48,11 @@ def chunks(path: Path, behind: bytes = b"\n") -> Iterator[tuple[bytes, int]]:
         yield rest, position
 
 
+def parts(path: Path) -> Iterator[bytes]:
+    """The text `path` in parts that end anywhere; otherwise as `chunks`."""
+    return _converted(_pieces(path))
+
+
 def unpacked(head: bytes) -> bytes:
     """The beginning of a text as UTF-8."""
     return b"".join(_converted(iter([head])))
