@@ -27,6 +27,11 @@ def threads(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return replay("threads", tmp_path_factory.mktemp("threads"))
 
 
+@pytest.fixture(scope="module")
+def mxnet(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return replay("mxnet", tmp_path_factory.mktemp("mxnet"))
+
+
 def test_each_batch_is_a_step_with_all_phases(train: Recorded) -> None:
     rows = train.rows("SELECT * FROM steps ORDER BY step")
 
@@ -157,3 +162,52 @@ def test_it_names_nothing_of_the_machine_that_made_it(
             texts.append(str(reader.query(f"SELECT * FROM {table}").to_pylist()))
 
     assert [found[0] for text in texts if (found := PRIVATE.search(text))] == []
+
+
+MXNET_STEPS = 4
+OF_A_STEP = """SELECT s.name, phase, path, s.line, count(*)::INT AS n FROM spans s LEFT JOIN modules USING (module)
+    WHERE kind = 'function' AND step IS NOT NULL AND s.name IN ('Convolution', 'FullyConnected',
+    '_backward_Convolution', '_backward_FullyConnected', 'sgd_update') GROUP BY ALL"""
+
+
+def test_operators_of_mxnet_have_the_place_where_they_were_submitted(mxnet: Recorded) -> None:
+    found = {
+        (row["name"], row["phase"], row["path"], row["n"] // MXNET_STEPS): row["line"]
+        for row in mxnet.rows(OF_A_STEP)
+    }
+
+    assert set(found) == {
+        ("Convolution", "forward", "Net.conv", 1),
+        ("FullyConnected", "forward", "Net.hidden", 1),
+        ("FullyConnected", "forward", "Net.out", 1),
+        ("_backward_Convolution", "backward", "Net.conv", 1),
+        ("_backward_FullyConnected", "backward", "Net.hidden", 1),
+        ("_backward_FullyConnected", "backward", "Net.out", 1),
+        ("sgd_update", "optimizer", None, 6),
+    }
+    program = (RECORDINGS / "mxnet" / "program.py").read_text().splitlines()
+    lines = {name[0]: program[int(line.rpartition(":")[2]) - 1] for name, line in found.items()}
+    assert "self.conv(x)" in lines["Convolution"]
+    assert "loss.backward()" in lines["_backward_Convolution"]
+    assert "trainer.step" in lines["sgd_update"]
+
+
+def test_an_operator_of_mxnet_written_in_python_has_its_code_and_what_it_runs(
+    mxnet: Recorded,
+) -> None:
+    rows = mxnet.rows(
+        "SELECT name, count(*)::INT AS n FROM spans WHERE kind = 'function' GROUP BY 1"
+    )
+
+    found = {row["name"]: row["n"] for row in rows}
+    assert found["Custom"] == found["AddOne::pure_python"] == found["AddOne::_npi_add_scalar"] == 4
+    awaited = mxnet.rows("SELECT json FROM spans JOIN args USING (args) WHERE kind = 'call'")
+    assert json.loads(awaited[-1]["json"]) == {"awaited": "Custom"}
+
+
+def test_every_operator_of_mxnet_is_linked_to_its_submission(mxnet: Recorded) -> None:
+    linked = mxnet.value("SELECT count(*) FROM links WHERE kind = 'submit_execute'")
+
+    assert linked == mxnet.value("SELECT count(*) FROM spans WHERE kind = 'submit'")
+    assert mxnet.value("SELECT count(*) FROM primitives WHERE operator IS NULL") == 0
+    assert mxnet.rows("SELECT * FROM problems") == []

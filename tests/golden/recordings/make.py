@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-OPTIONS = {"train": ["--without", "stacks"], "threads": []}
+OPTIONS = {"train": ["--without", "stacks"], "threads": [], "mxnet": ["--without", "stacks"]}
+PYTHONS = {"mxnet": "LAYERSCOPE_TEST_MXNET2_PYTHON"}  # of the others LAYERSCOPE_TEST_PYTHON
 # What a reader needs of a recording: the raw files, but not the door into the program or the logs of our processes.
 NEEDLESS = ("door", "converter.log", "drainer.log")
 SCRIPT = """
@@ -64,7 +65,7 @@ def record(name: str, python: str) -> None:
 def main() -> None:
     """Records them all, or those that are named."""
     for name in sys.argv[1:] or OPTIONS:
-        record(name, os.environ["LAYERSCOPE_TEST_PYTHON"])
+        record(name, os.environ[PYTHONS.get(name, "LAYERSCOPE_TEST_PYTHON")])
 
 
 if __name__ == "__main__":
