@@ -86,6 +86,7 @@ struct ls_thread {
     uint32_t optimizers_open, optimizer_names[4];
     uint64_t submitted; /* when what runs here was submitted on another thread, 0: it was not */
     uint32_t submitted_line; /* and the Python line that did so, 0: not known */
+    uint32_t submitted_in;   /* and whether a window was open then: LS_IN_WINDOW, LS_OUTSIDE, 0: none was asked for */
     uint32_t api_depth; /* calls of a framework's C interface that are open */
     const char *custom;      /* the operator written in Python whose code runs here, NULL: none does */
     uint32_t backward_depth; /* how many of them were when a backward pass began in one, 0: none does */
@@ -262,7 +263,9 @@ void ls_sampling_thread_begins(void);
 
 /* windows.c: only where `ls.watching` */
 enum { LS_CALLS_UNSEEN = 0, LS_CALLS_RECORDED = 1, LS_CALLS_COUNTED = 2 };
+enum { LS_IN_WINDOW = 1, LS_OUTSIDE = 2 };
 int ls_window_is_open(void);
+int ls_window_records(const ls_thread *t);
 void ls_window_listens(void);
 int ls_window_admits(const char *text, uint32_t kind, void **result);
 void ls_window_ended(ls_thread *t, int what);

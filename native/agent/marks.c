@@ -1,6 +1,7 @@
 /* What a program records by itself, through `layerscope.profiler`: ranges, counters and marks. */
 #define _GNU_SOURCE
 #include "stack.h"
+#include "windows.h"
 
 /* Whether a range called `text` is recorded, where only windows are: its thread, else NULL. `around`: whether it is a
  * step. */
@@ -9,7 +10,9 @@ ls_thread *ls_range_watched(const char *text, uint16_t *around) {
         *around = LS_IS_STEP;
         ls_window_step_begins();
     }
-    return ls_window_is_open() ? ls_thread_here() : NULL;
+    ls_window_hear();
+    const ls_thread *t = ls_thread_is_current(ls_this_thread) ? ls_this_thread : NULL;
+    return ls_window_records(t) ? ls_thread_here() : NULL;
 }
 
 /* Open a range (LF_TASK, LF_FRAME or LF_EVENT) called `text`: its name, and in a second line its domain. It may

@@ -26,13 +26,16 @@ typedef struct {
 /* Exceptions of C++ on this thread; NULL: not known. */
 extern int (*ls_uncaught_exceptions)(void);
 
+/* Whether what runs on this thread was submitted on another one while windows were looked for. */
+static inline uint32_t ls_was_submitted(void) { return ls_this_thread ? ls_this_thread->submitted_in : 0; }
+
 /* Find the slot of a span called `text` of this kind; a span of kind LF_RANGE is what its name says. 0: it is not
  * recorded, and `*silent` is the context to end it with, NULL: none. */
 static inline int ls_operator_slot(ls_beginning *b, const char *text, uint32_t kind, void **silent) {
     *silent = NULL;
     uint32_t asks = LS_LOAD(ls.watching);
     if (LS_UNLIKELY(asks) && kind != LF_RANGE)
-        asks = LS_LOAD(ls.attention) | (LS_LOAD(*ls.said) ^ LS_LOAD(ls.heard));
+        asks = LS_LOAD(ls.attention) | (LS_LOAD(*ls.said) ^ LS_LOAD(ls.heard)) | ls_was_submitted();
     b->around = LS_IS_NO_STEP;
     if (LS_UNLIKELY(asks)) {
         if (!ls_window_admits(text, kind, silent))

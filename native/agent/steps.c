@@ -279,7 +279,7 @@ int ls_window_admits(const char *text, uint32_t kind, void **result) {
     int is_ending = LS_LOAD(w->backward) != -1; /* a step, with the backward pass that goes on */
     if (kind != LF_RANGE && !is_ending && !ls_window_names_operators()) {
         ls_window_worked();
-        return LS_LOAD(w->is_open);
+        return ls_window_records(t);
     }
     uint32_t named = ls_name_kind(text);
     if (kind == LF_RANGE || named == LF_BACKWARD)
@@ -295,7 +295,7 @@ int ls_window_admits(const char *text, uint32_t kind, void **result) {
     }
     if (t && what)
         *result = &t->silent[what];
-    if (LS_LOAD(w->is_open))
+    if (ls_window_records(t))
         return 1;
     if (t) {
         t->line = 0;

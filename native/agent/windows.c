@@ -173,6 +173,12 @@ int ls_window_is_open(void) {
     return LS_LOAD(w->is_open);
 }
 
+/* Whether what runs on this thread is recorded: what was submitted on another one is if a window was open then, whether
+ * one is now or not. */
+int ls_window_records(const ls_thread *t) {
+    return t && t->submitted_in ? t->submitted_in == LS_IN_WINDOW : LS_LOAD(w->is_open);
+}
+
 /* --- Beginnings -------------------------------------------------------------------------------------------------- */
 
 static int is_line_like(const char *text) {

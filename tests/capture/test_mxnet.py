@@ -187,6 +187,28 @@ def test_operators_written_in_python_have_the_names_and_counts_of_mxnet(
     assert not recorded.rows("SELECT * FROM problems")
 
 
+def test_a_window_has_what_was_submitted_in_it_however_late_that_is_executed(
+    mxnet_python: str, native_agent: Path, tmp_path: Path
+) -> None:
+    recorded = record(mxnet_python, str(NETWORKS), tmp_path, "mlp", options=("--steps", "1:3"))
+
+    assert recorded.status == 0, recorded.stderr
+    rows = recorded.rows(
+        "SELECT step, name, count(*)::INT AS count FROM spans WHERE kind = 'function' "
+        "AND name IN ('FullyConnected', '_backward_FullyConnected') GROUP BY ALL ORDER BY ALL"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        (step, name, 2)
+        for step in (1, 2)
+        for name in ("FullyConnected", "_backward_FullyConnected")
+    ]
+    unlinked = recorded.value("SELECT count(*) FROM spans WHERE kind = 'submit'") - recorded.value(
+        "SELECT count(*) FROM links WHERE kind = 'submit_execute'"
+    )
+    assert unlinked == 0
+    assert recorded.value("SELECT count(*) FROM primitives WHERE operator IS NULL") == 0
+
+
 def test_the_module_interface_has_steps_and_phases(
     mxnet1_python: str, native_agent: Path, tmp_path: Path
 ) -> None:

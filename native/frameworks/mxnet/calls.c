@@ -60,6 +60,14 @@ void ls_mxnet_exit_api(void) {
     ls_mxnet_own_exit_api();
 }
 
+/* Whether what this thread submits is recorded, where only windows are. */
+static uint32_t window_of(const ls_thread *t) {
+    if (!LS_LOAD(ls.watching))
+        return 0;
+    ls_window_is_open(); /* by what was said last */
+    return ls_window_records(t) ? LS_IN_WINDOW : LS_OUTSIDE;
+}
+
 /* ThreadedEngine::Push: every operator of an engine with threads goes through it. */
 void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling) {
     const ls_context *c = ls_mxnet_records_calls ? ls_mxnet_begin(ls_mxnet_name_of(operator), LF_SUBMIT) : NULL;
@@ -73,6 +81,7 @@ void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t prior
         const ls_mxnet_uses uses = ls_mxnet_uses_of(operator);
         what.module = ls_mxnet_note_uses(t, ls_mxnet_name_of(operator), &uses);
         what.custom = t->custom;
+        what.in = window_of(t);
     }
     const ls_ending ending = {.sequence = ls_mxnet_submit(operator, what)};
     ls_mxnet_own_push(engine, operator, device, priority, profiling);

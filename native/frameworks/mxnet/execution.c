@@ -21,7 +21,7 @@ static const ls_ending not_submitted = {.sequence = -1};
 /* Where what a thread does was submitted. */
 typedef struct {
     uint64_t submitted; /* when; 0: it was not */
-    uint32_t module, line;
+    uint32_t module, line, in;
 } origin;
 
 static const char *at(const void *object, uint32_t offset) {
@@ -71,10 +71,11 @@ void ls_mxnet_abandon(ls_thread *t) {
 
 /* What an operator does, and submits itself, belongs to where it comes from. */
 static origin go_to(ls_thread *t, origin to) {
-    origin before = {t->submitted, t->module, t->submitted_line};
+    origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in};
     t->submitted = to.submitted;
     t->module = to.module;
     t->submitted_line = to.line;
+    t->submitted_in = to.in;
     return before;
 }
 
@@ -85,7 +86,7 @@ void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     origin before = {0};
     if (t)
-        before = go_to(t, (origin){submission.at, submission.module, submission.line});
+        before = go_to(t, (origin){submission.at, submission.module, submission.line, submission.in});
     char text[LF_NAME_LIMIT];
     const char *name = ls_mxnet_custom_name(text, submission.custom, ls_mxnet_name_of(operator));
     ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);

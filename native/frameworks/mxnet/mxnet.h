@@ -33,6 +33,7 @@ typedef struct {
     uint32_t module; /* the name of the module that was open */
     uint32_t line;   /* the Python line that did it; 0: not known */
     const char *custom; /* the custom operator that did it; NULL: none */
+    uint32_t in;     /* whether a window was open, as ls_thread has it */
     int32_t number;  /* -1: it is not known which submission it was */
 } ls_mxnet_submission;
 int ls_mxnet_submissions_begin(void);

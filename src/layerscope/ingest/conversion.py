@@ -25,6 +25,7 @@ from layerscope.ingest.small_tables import SmallTables
 from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE, Columns, nullable
 from layerscope.ingest.stacks import StackIngest
 from layerscope.ingest.string_table import ProcessStrings, StringTable
+from layerscope.ingest.submissions import asked_ns
 from layerscope.ingest.totals import SpanTotals
 from layerscope.ingest.windows import problems as missed_windows
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
@@ -197,7 +198,7 @@ class RunConversion:
     def _take_track(self, process: IngestedProcess, track: int, rows: np.ndarray) -> None:
         window = process.windows.known(process.events.window_marks)
         if window.known:
-            rows = rows.compress(window.holds(rows["start"]))
+            rows = rows.compress(window.holds(asked_ns(rows)))
             if not len(rows):
                 return
         spans = by_field(rows)

@@ -17,6 +17,21 @@ from layerscope.ingest.spans import FUNCTION, SUBMIT
 MOST_ALONE = 2_000_000
 
 
+def asked_ns(rows: np.ndarray) -> np.ndarray:
+    """When each of these spans of a track was asked for: its start, but of an operator that was
+    submitted, and of what ran in it, the time of the submission.
+    """
+    start_ns = rows["start"]
+    submitted = np.flatnonzero((rows["kind"] == FUNCTION) & (rows["origin"] != 0))
+    if not len(submitted):
+        return start_ns
+    operators = rows[submitted[np.argsort(start_ns[submitted], kind="stable")]]
+    before = np.searchsorted(operators["start"], start_ns, side="right") - 1
+    around = operators[np.maximum(before, 0)]
+    is_inside = (before >= 0) & (rows["end"] <= around["end"])
+    return np.where(is_inside, around["origin"], start_ns)
+
+
 def _none() -> np.ndarray:
     return np.zeros((0, 2), np.int64)
 
