@@ -6,6 +6,7 @@ over the measured steps, which are all but the warm-up; without steps they are s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,12 +114,13 @@ class OpenOperators:
 @dataclass(slots=True)
 class Summary:
     """Everything the summary says. `steps`, `resources` and `memory` are None where nothing is
-    known.
+    known. `roles`: how many processes are a server, or the scheduler, of the ranks.
     """
 
     info: RunInfo
     folder: str
     processes: int
+    roles: dict[str, int]
     steps: StepTimes | None
     resources: Resources | None
     switches: Switches | None
@@ -145,7 +147,7 @@ class Summary:
 def summarise(reader: Reader) -> Summary:
     """The summary of `reader`'s recording."""
     info = reader.run.info
-    processes = reader.arrays("processes", ["process", "pid", "ppid", "start_ns"])
+    processes = reader.arrays("processes", ["process", "pid", "ppid", "role", "start_ns"])
     tracks = reader.arrays("tracks", ["track", "process", "name"])
     steps = MeasuredSteps(reader)
     counters = Counters(reader, tracks, processes)
@@ -158,6 +160,7 @@ def summarise(reader: Reader) -> Summary:
         info=info,
         folder=reader.run.path.name,
         processes=len(processes["process"]),
+        roles=dict(Counter(filter(None, processes["role"].tolist()))),
         steps=times,
         resources=resources(counters, steps, times, info),
         switches=switches(counters, steps, times, info),

@@ -95,7 +95,9 @@ def _header(summary: Summary) -> list[str]:
         what.append(units.duration(info.program.wall_ns))
     if summary.ranks > 1:
         what.append(f"{summary.ranks} ranks")
-    if summary.processes > max(summary.ranks, 1):
+    for role, count in sorted(summary.roles.items()):
+        what.append(f"{count} {plural(printable(role), count)}")
+    if summary.processes > max(summary.ranks + sum(summary.roles.values()), 1):
         what.append(f"{summary.processes} processes")
     left = f"layerscope: {', '.join(what)}."
     if steps:
