@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.bulks import bulk_note
 from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation, generation
@@ -142,6 +143,7 @@ class Summary:
     generation: Generation | None = None
     # The part of all CPU time in which threads waited on their CPU; None: not sampled.
     spinning_share: float | None = None
+    bulks: str = ""  # what is to be said of operators that were executed as one
 
 
 def summarise(reader: Reader) -> Summary:
@@ -185,6 +187,7 @@ def summarise(reader: Reader) -> Summary:
         failures=steps.failures,
         generation=generation(reader, steps),
         spinning_share=spinning_share(reader),
+        bulks=bulk_note(reader) if sums else "",
     )
 
 

@@ -279,7 +279,8 @@ def _operators(summary: Summary) -> list[str]:
     lines = _ranking(_HEADING, rows, steps, has_primitives=bool(times.kinds))
     if times.rest_names:
         lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"
-    return [*lines, *_remarks(times, rows)]
+    bulks = _wrapped(summary.bulks) if summary.bulks else []
+    return [*lines, *_remarks(times, rows), *bulks]
 
 
 def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[str]:
