@@ -80,6 +80,8 @@ def watch_methods(library):
     for module, name, method, kind in METHODS:
         owner = getattr(sys.modules.get(module), name, None)
         function = getattr(owner, "__dict__", {}).get(method)
+        if kind == STORE and not workers():
+            continue
         if type(function) is not type(watch_methods):
             continue
         ours = method_in_c(agent, function, kind)
@@ -112,18 +114,24 @@ def unwatch_methods(watched):
             setattr(owner, method, function)
 
 
-def note_rank(agent, store):
-    """The rank that a worker has by its distributed store."""
+def workers():
+    """How many workers a distributed store has of which this process is one; 0: it is the only
+    one, or none.
+    """
     import os
 
-    try:
-        if os.environ.get("DMLC_ROLE") == "worker":
-            size = int(os.environ["DMLC_NUM_WORKER"])
-            if size > 1:
-                agent.ls_note_rank(store.rank, size)
+    count = os.environ.get("DMLC_NUM_WORKER", "")
+    is_worker = os.environ.get("DMLC_ROLE") == "worker" and count.isdecimal()
+    return int(count) if is_worker and int(count) > 1 else 0
+
+
+def note_rank(agent, store):
+    """The rank that a worker has by its distributed store."""
+    from contextlib import suppress
+
     # It is the program's store that would fail.
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
-        pass
+    with suppress(AttributeError, RuntimeError, TypeError, ValueError):
+        agent.ls_note_rank(store.rank, workers())
 
 
 def watch_custom(library, mxnet):
@@ -146,7 +154,7 @@ def watch_custom(library, mxnet):
 
     def learn(made, properties):
         """`properties`, an object of a registered class, has made an operator; or it is a store."""
-        if isinstance(properties, mxnet.kvstore.KVStore):
+        if isinstance(properties, mxnet.kvstore.KVStore) and workers():
             note_rank(agent, properties)
         name = names.get(type(properties))
         if name is not None and isinstance(made, mxnet.operator.CustomOp):
