@@ -145,7 +145,8 @@ typedef struct {
     uint64_t window_opened_ns; /* CLOCK_MONOTONIC; 0: its first step has not come */
     char onednn_cap[32];       /* what ONEDNN_MAX_CPU_ISA is set to in the process, "": nothing */
     uint64_t window_steps;     /* how many have begun, where a window is asked for */
-    uint8_t pad[4096 - 160];
+    char role[32];             /* in a distributed job, of a process that is no rank: "server"; "": none */
+    uint8_t pad[4096 - 192];
     char library[4096]; /* of the framework */
     char command_line[8192];
 } lf_page;

@@ -158,6 +158,7 @@ int ls_try_to_lock_beginning(void);
 void ls_lock_beginning(void);
 void ls_unlock_beginning(void);
 int ls_rank(int32_t *rank, int32_t *world_size);
+void ls_note_role(const char *role);
 void *ls_new_shared(const char *name, size_t bytes, lf_message message, void (*fill)(void *memory, size_t bytes));
 uint64_t ls_process_start(void);
 void ls_ring_account(ls_thread *t);

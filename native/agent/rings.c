@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -470,6 +471,12 @@ LS_EXPORT void ls_note_rank(int32_t rank, int32_t world_size) {
         LS_STORE(ls.page->rank, rank);
         LS_STORE(ls.page->world_size, world_size);
     }
+}
+
+/* What a process that is no rank does in a distributed job. */
+void ls_note_role(const char *role) {
+    if (ls.page)
+        snprintf(ls.page->role, sizeof ls.page->role, "%s", role);
 }
 
 /* What our own Python code inside the program has cost so far. */

@@ -195,6 +195,8 @@ void li_add_process(li_text *text, const lf_page *page) {
            page->ppid, (unsigned long long)page->process_start, page->clock_is_tsc ? "tsc" : "monotonic");
     if (page->rank >= 0 && page->world_size > 0)
         li_add(text, "\"rank\": %d, \"world_size\": %d, ", page->rank, page->world_size);
+    if (page->role[0])
+        li_add(text, "\"role\": \"%s\", ", page->role);
     li_add(text, "\"kinds\": [" LF_SPAN_KINDS(KIND_AS_JSON) "[\"\", \"\"]], \"monotonic_clock\": ");
     add_monotonic_clock(text);
     li_add(text, ", \"argv\": ");

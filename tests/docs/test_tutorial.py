@@ -69,6 +69,6 @@ def test_the_tutorial_finds_the_line_and_proves_the_change(
 
 
 def test_the_pages_link_to_each_other() -> None:
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in (ROOT / "docs").rglob("*.md"):
         for link in re.findall(r"\]\(([\w./-]+\.md)(?:#[\w-]+)?\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"

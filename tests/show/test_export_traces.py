@@ -139,6 +139,17 @@ def recording() -> Recording:
 
 
 @BOTH
+def test_a_server_of_the_ranks_is_called_so(tmp_path: Path, suffix: str) -> None:
+    recording = Recording()
+    recording.add_process(7, argv="serve", role="server")
+    recording.add_span("op", 0, 10, track=recording.add_thread(1, 7, "python"))
+
+    trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
+
+    assert "server: serve" in trace.processes.values()
+
+
+@BOTH
 def test_processes_and_threads_have_numbers_of_their_own(
     recording: Recording, tmp_path: Path, suffix: str
 ) -> None:

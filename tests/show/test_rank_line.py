@@ -20,7 +20,13 @@ MS = 1_000_000
         ),
         (
             SlowestRank(0, 2, 8.2 * MS, 0.2, None),
-            "rank 0 of 2 is the slowest: 8.20 ms of its own work in a step, 20 % more than the other",
+            "rank 0 of 2 is the slowest: 8.20 ms a step, 20 % more than the other; how much of it is "
+            "waiting for other ranks is not known",
+        ),
+        (
+            SlowestRank(0, 2, 5 * MS, 0.02, None),
+            "steps of 2 ranks take alike: rank 0 is the slowest, with 5.00 ms; how much of it is "
+            "waiting for other ranks is not known",
         ),
         (
             SlowestRank(3, 8, 5 * MS, 0.02, 0.1 * MS),

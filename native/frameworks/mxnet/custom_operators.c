@@ -60,13 +60,13 @@ static void *run(const char *name, void *function, void *const *arguments, ssize
     return result;
 }
 
-/* Operators that are made are shown to `learn`, a function of Python that is kept for good. */
+/* Operators that are made, and stores, are shown to `learn`, a function of Python that is kept for good. */
 LS_EXPORT void ls_mxnet_watch_custom(void *learn) {
     ls_python_keep(learn);
     learner = learn;
 }
 
-/* CustomOpProp.create_operator, of classes of the program. */
+/* CustomOpProp.create_operator, of classes of the program, and KVStore.__init__. */
 void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t count, void *keywords) {
     void *made = ls_mxnet_call(function, arguments, count, keywords);
     if (made && learner && count > 0 && !ls_python_call(learner, made, arguments[0])) {

@@ -163,11 +163,12 @@ static method methods[] = {
     {"forward", (void *)ls_mxnet_custom_forward, FAST_WITH_KEYWORDS, NULL},
     {"backward", (void *)ls_mxnet_custom_backward, FAST_WITH_KEYWORDS, NULL},
     {"create_operator", (void *)ls_mxnet_custom_create, FAST_WITH_KEYWORDS, NULL},
+    {"__init__", (void *)ls_mxnet_custom_create, FAST_WITH_KEYWORDS, NULL},
 };
 
 /* What takes the place of the method `function` in its class: `which` is 0 for a step of an optimizer, 1 for __next__
- * and 2 for __iter__ of what makes batches, 3 for forward and 4 for backward of a custom operator, 5 for what makes one. A new reference; NULL without an exception: this Python is not
- * understood. */
+ * and 2 for __iter__ of what makes batches, 3 for forward and 4 for backward of a custom operator, 5 for what makes one,
+ * 6 for __init__ of a store. A new reference; NULL without an exception: this Python is not understood. */
 LS_EXPORT void *ls_mxnet_method(void *function, int which) {
     if (!call && look_up()) {
         call = NULL;

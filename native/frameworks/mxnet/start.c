@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_FUNCTIONS 16u
@@ -84,6 +85,13 @@ static void begin_lines(const char *path) {
     ls_python_line_begin(folder);
 }
 
+/* A server or the scheduler of a distributed store; a worker has a rank. */
+static void note_role(void) {
+    const char *role = getenv("DMLC_ROLE");
+    if (role && (!strcmp(role, "server") || !strcmp(role, "scheduler")))
+        ls_note_role(role);
+}
+
 static int start(const char *path) {
     if (!ls.page || !ls.wiped)
         return -3;
@@ -97,6 +105,7 @@ static int start(const char *path) {
     if (failed)
         return failed;
     begin_lines(path);
+    note_role();
     ls_operators_announce(&announcer);
     return 0;
 }

@@ -6,6 +6,7 @@ over the measured steps, which are all but the warm-up; without steps they are s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.bulks import bulk_note
 from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation, generation
@@ -113,12 +115,13 @@ class OpenOperators:
 @dataclass(slots=True)
 class Summary:
     """Everything the summary says. `steps`, `resources` and `memory` are None where nothing is
-    known.
+    known. `roles`: how many processes are a server, or the scheduler, of the ranks.
     """
 
     info: RunInfo
     folder: str
     processes: int
+    roles: dict[str, int]
     steps: StepTimes | None
     resources: Resources | None
     switches: Switches | None
@@ -140,12 +143,13 @@ class Summary:
     generation: Generation | None = None
     # The part of all CPU time in which threads waited on their CPU; None: not sampled.
     spinning_share: float | None = None
+    bulks: str = ""  # what is to be said of operators that were executed as one
 
 
 def summarise(reader: Reader) -> Summary:
     """The summary of `reader`'s recording."""
     info = reader.run.info
-    processes = reader.arrays("processes", ["process", "pid", "ppid", "start_ns"])
+    processes = reader.arrays("processes", ["process", "pid", "ppid", "role", "start_ns"])
     tracks = reader.arrays("tracks", ["track", "process", "name"])
     steps = MeasuredSteps(reader)
     counters = Counters(reader, tracks, processes)
@@ -158,6 +162,7 @@ def summarise(reader: Reader) -> Summary:
         info=info,
         folder=reader.run.path.name,
         processes=len(processes["process"]),
+        roles=dict(Counter(filter(None, processes["role"].tolist()))),
         steps=times,
         resources=resources(counters, steps, times, info),
         switches=switches(counters, steps, times, info),
@@ -182,6 +187,7 @@ def summarise(reader: Reader) -> Summary:
         failures=steps.failures,
         generation=generation(reader, steps),
         spinning_share=spinning_share(reader),
+        bulks=bulk_note(reader) if sums else "",
     )
 
 

@@ -11,8 +11,8 @@ The package itself has an `ADAPTER`: what is done outside of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from layerscope.model.events import Problem
@@ -82,8 +82,10 @@ PrepareShapes = Callable[[list[str], Callable[[str], None] | None], Shapes]
 class Adapter:
     """What is done outside of the program. `prober`: makes one for a recording whose clock is the
     TSC or not; None: any build can be recorded. `prepare_shapes`: raises CannotRead; None: the
-    framework has nothing that reads shapes.
+    framework has nothing that reads shapes. `per_operator`: of a framework that executes several
+    operators as one, the environment variables with which it executes each alone.
     """
 
     prober: Callable[[bool], Prober] | None = None
     prepare_shapes: PrepareShapes | None = None
+    per_operator: Mapping[str, str] = field(default_factory=dict)

@@ -41,7 +41,7 @@ class DrainedProcess:
         self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
         self.counters = counters.CounterSource(pid)
         self.group = counters.GroupSource(pid)
-        self.has_reported_rank = False
+        self.reported: dict[str, Any] = {}
         self._pidfd = -1
         with contextlib.suppress(OSError):
             self._pidfd = os.pidfd_open(pid)
@@ -64,26 +64,25 @@ class DrainedProcess:
             about["library"] = self.page.text("library").decode("utf-8", "replace")
             command_line = self.page.text("command_line") or command_line
             about.setdefault("ppid", self.page.number("ppid"))
-            if self.has_rank():
-                self.has_reported_rank = True
-                about |= {
-                    "rank": self.page.number("rank"),
-                    "world_size": self.page.number("world_size"),
-                }
+            self.reported = self.place_in_job()
+            about |= self.reported
         about["argv"] = mask(
             [part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")]
         )
         return json.dumps(about).encode()
 
-    def has_rank(self) -> bool:
-        """Whether it is known by now to be one of a distributed job; a rank without the size of its
-        world is none.
+    def place_in_job(self) -> dict[str, Any]:
+        """What is known by now of its place in a distributed job: its rank, which without the size
+        of its world is none, or its role.
         """
-        return (
-            self.page is not None
-            and self.page.number("rank") >= 0
-            and self.page.number("world_size") > 0
-        )
+        place: dict[str, Any] = {}
+        if self.page is None:
+            return place
+        rank, world_size = self.page.number("rank"), self.page.number("world_size")
+        if rank >= 0 and world_size > 0:
+            place |= {"rank": rank, "world_size": world_size}
+        role = self.page.text("role").decode("utf-8", "replace")
+        return {**place, "role": role} if role else place
 
     def is_gone(self) -> bool:
         """Whether the process has ended and what it sent has had time to arrive."""

@@ -386,8 +386,8 @@ class Drainer:
             "unread": process.counters.unread
             | ({"cgroup": "not mounted"} if process.group.group.is_hidden else {}),
         }
-        # The program may give itself a rank after its start.
-        if process.has_rank() and not process.has_reported_rank:
+        # The program may give itself a rank or a role after its start.
+        if process.place_in_job() != process.reported:
             fits &= self._write(process, raw_file.PROCESS, process.describe())
         if process.page is not None:
             about.update({name: process.page.number(name) for name in PAGE_COUNTS})

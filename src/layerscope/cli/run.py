@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 
+from layerscope.capture.granularity import OPERATOR
 from layerscope.cli import _layers, _size, _window
 from layerscope.session.run import RunOptions, record
 
@@ -65,6 +66,12 @@ def _configure_options(parser: argparse.ArgumentParser) -> None:
         "10 s, and costs more",
     )
     parser.add_argument(
+        "--granularity",
+        choices=[OPERATOR],
+        help="operator: have a framework that executes several operators as one execute "
+        "each alone; the program runs in another way, and slower",
+    )
+    parser.add_argument(
         "--spool",
         metavar="DIR",
         help="keep raw files here until the end (default: a temporary folder if the recording is "
@@ -95,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         ranks=arguments.ranks or "",
         spool=arguments.spool or "",
         step_mark=arguments.step_mark or "",
+        granularity=arguments.granularity or "",
         shapes=arguments.shapes,
         quiet=arguments.quiet,
     )

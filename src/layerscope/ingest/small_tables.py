@@ -137,6 +137,7 @@ class SmallTables:
                 "pid": about.get("pid", 0),
                 "ppid": about.get("ppid"),
                 "rank": about.get("rank"),
+                "role": about.get("role"),
                 "host": process.source.host,
                 "argv": " ".join(mask(about.get("argv", []))),
                 "start_ns": start_ns,

@@ -79,6 +79,8 @@ class Framework:
     `module_calls`: the functions through which every module is called, as how their name and their
     file end.
     `environment`: how the environment variables begin that are about it and hold no secret.
+    `bulks`: patterns of the names of several operators that are executed as one, and what to call
+    them.
     `library`: a pattern of the name of the library that a program in C++ is linked with.
     """
 
@@ -94,6 +96,7 @@ class Framework:
     anchors: tuple[Anchor, ...] = ()
     module_calls: tuple[tuple[str, str], ...] = ()
     environment: tuple[str, ...] = ()
+    bulks: tuple[tuple[str, str], ...] = ()
     library: str = ""
     backends: Backends = field(default_factory=Backends)
     public: PublicNames = field(default_factory=PublicNames)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from layerscope.model.sample_tables import FRAMES, SAMPLES, STACKS
 from layerscope.model.table import Column, Table
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 # Of the histograms: a duration falls into the bin of the largest power of this that it reaches. A
 # percentile read from the middle of its bin is off by 0.5 % at most.
 BIN = 1.01
@@ -24,6 +24,12 @@ PROCESSES = Table(
         Column("pid", "int32", "process id as the recorder saw it"),
         Column("ppid", "int32", "process id of its parent", nullable=True),
         Column("rank", "int32", "rank in a distributed job", nullable=True),
+        Column(
+            "role",
+            "string",
+            "what it does in a distributed job, where it is no rank: server, scheduler",
+            nullable=True,
+        ),
         Column("host", "string", "host name"),
         Column("argv", "string", "command line, secrets masked"),
         Column("start_ns", "int64", "when it started", "ns", instant=True),

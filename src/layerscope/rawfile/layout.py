@@ -139,6 +139,7 @@ PAGE_FIELDS = {
     "window_opened_ns": (112, "<Q"),
     "onednn_cap": (120, "<32s"),
     "window_steps": (152, "<Q"),
+    "role": (160, "<32s"),
     "library": (4096, "<4096s"),
     "command_line": (8192, "<8192s"),
 }

@@ -82,6 +82,7 @@ _KEPT = frozenset(
         "spans.layer",
         "spans.kind",
         "spans.phase",
+        "processes.role",
         "modules.path",
         "modules.class",
         "marks.kind",

@@ -1,5 +1,5 @@
 """What is done for the layers that a recording asks for: oneDNN's verbose log, the calls of MKL,
-samples of stacks.
+samples of stacks, operators that are executed alone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import time
 
 from layerscope.capture import perf, verbose
 from layerscope.capture.agent import ITT, NVTX
+from layerscope.capture.granularity import OPERATOR, SplitOperators
 from layerscope.capture.program import Program
 from layerscope.capture.recorder import surviving
 from layerscope.capture.sampler import HZ, Sampler
@@ -45,8 +46,17 @@ class Requested:
     it has ended.
     """
 
-    def __init__(self, layers: frozenset[str], session: Session, rate_hz: int = HZ) -> None:
+    def __init__(
+        self,
+        layers: frozenset[str],
+        session: Session,
+        rate_hz: int = HZ,
+        granularity: str = "",
+    ) -> None:
+        """`granularity`: OPERATOR, or empty for operators as the program executes them."""
         self._layers = layers
+        self._granularity = granularity
+        self._split: SplitOperators | None = None
         self._session = session
         self._tap: verbose.VerboseTap | None = None
         self._perf = perf.Perf(session.raw) if PERF in layers else None
@@ -75,6 +85,9 @@ class Requested:
         for variable in unused:
             if variable not in os.environ:
                 environment.pop(variable, None)
+        if self._granularity == OPERATOR:
+            self._split = SplitOperators(environment)
+            environment |= self._split.variables
         if self._perf is not None:
             with surviving(self._session.problems):
                 self._perf.start()
@@ -91,6 +104,8 @@ class Requested:
     def finish(self) -> None:
         """The program has ended: what it printed is out."""
         problems = self._session.problems
+        if self._split is not None:
+            problems += self._split.problems(self._session.versions)
         if self._perf is not None:
             with surviving(problems):
                 self._perf.finish()

@@ -44,7 +44,8 @@ class RunOptions:
     the recording, empty for one of the program's; `ranks`: which ranks of a launcher, empty for
     all; `spool`: a folder for raw files, empty for the recording's own; `step_mark`: what a step
     is, empty for the rules; `window`: None for everything; `size`: what keeps the recording small,
-    as `size_options` says it; `budget`: what it may cost, None for as much as it does.
+    as `size_options` says it; `budget`: what it may cost, None for as much as it does;
+    `granularity`: OPERATOR to have each operator executed alone, else empty.
     """
 
     words: list[str]
@@ -57,6 +58,7 @@ class RunOptions:
     ranks: str = ""
     spool: str = ""
     step_mark: str = ""
+    granularity: str = ""
     shapes: bool = False
     quiet: bool = False
 
@@ -80,7 +82,7 @@ def record(asked: RunOptions) -> int:
     session.shapes = shapes
     session.window = asked.window.for_agent(asked.step_mark) if asked.window else None
     session.problems += problems
-    requested = Requested(asked.layers, session, asked.rate_hz)
+    requested = Requested(asked.layers, session, asked.rate_hz, asked.granularity)
     requests = Requests(recording, session)
     converter = Converter(recording, session)
     session.on_watch.append(converter.watch)

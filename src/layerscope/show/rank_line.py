@@ -5,16 +5,25 @@ from __future__ import annotations
 from layerscope.analyse.ranks import SLOWER, SlowestRank
 from layerscope.model import units
 
+_UNKNOWN = "how much of it is waiting for other ranks is not known"
+
 
 def rank_line(slowest: SlowestRank) -> str:
     """Who is slowest and what that costs the others; or that all work alike."""
-    work = f"{units.duration(slowest.work_ns)} of its own work in a step"
+    time = units.duration(slowest.work_ns)
+    is_known = slowest.others_wait_ns is not None
     if slowest.over < SLOWER:
-        return f"{slowest.ranks} ranks work alike: rank {slowest.rank} is the slowest, with {work}"
+        who = f"rank {slowest.rank} is the slowest, with {time}"
+        if is_known:
+            return f"{slowest.ranks} ranks work alike: {who} of its own work in a step"
+        return f"steps of {slowest.ranks} ranks take alike: {who}; {_UNKNOWN}"
     others = "the other" if slowest.ranks == 2 else "the others"
-    who = f"rank {slowest.rank} of {slowest.ranks} is the slowest"
-    line = f"{who}: {work}, {100 * slowest.over:.0f} % more than {others}"
+    work = f"{time} of its own work in a step" if is_known else f"{time} a step"
+    line = (
+        f"rank {slowest.rank} of {slowest.ranks} is the slowest: {work}, "
+        f"{100 * slowest.over:.0f} % more than {others}"
+    )
     if slowest.others_wait_ns is None:
-        return line
+        return f"{line}; {_UNKNOWN}"
     wait = "it waits" if slowest.ranks == 2 else "they wait"
     return f"{line}; {wait} {units.duration(slowest.others_wait_ns)} in a step"

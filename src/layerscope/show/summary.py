@@ -95,7 +95,9 @@ def _header(summary: Summary) -> list[str]:
         what.append(units.duration(info.program.wall_ns))
     if summary.ranks > 1:
         what.append(f"{summary.ranks} ranks")
-    if summary.processes > max(summary.ranks, 1):
+    for role, count in sorted(summary.roles.items()):
+        what.append(f"{count} {plural(printable(role), count)}")
+    if summary.processes > max(summary.ranks + sum(summary.roles.values()), 1):
         what.append(f"{summary.processes} processes")
     left = f"layerscope: {', '.join(what)}."
     if steps:
@@ -277,7 +279,8 @@ def _operators(summary: Summary) -> list[str]:
     lines = _ranking(_HEADING, rows, steps, has_primitives=bool(times.kinds))
     if times.rest_names:
         lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"
-    return [*lines, *_remarks(times, rows)]
+    bulks = _wrapped(summary.bulks) if summary.bulks else []
+    return [*lines, *_remarks(times, rows), *bulks]
 
 
 def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[str]:

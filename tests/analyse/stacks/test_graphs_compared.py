@@ -306,6 +306,17 @@ def test_by_puts_a_frame_around_each_thread_process_rank_or_step() -> None:
         compared(recording, recording, Look(by="step"))
 
 
+def test_by_rank_has_a_server_under_its_role() -> None:
+    recording = Recording()
+    server = recording.add_process(7, role="server")
+    thread = recording.add_thread(server, 7, "python")
+    recording.add_sample(recording.add_stack(*MAIN), 5, track=thread)
+
+    found = stacks_of(graph_of(recording, Look(by="rank")))
+
+    assert found == {"server > <module> (train.py) > main (train.py)": 5}
+
+
 @pytest.mark.parametrize("by", ["thread", "process", "rank", "step"])
 @pytest.mark.parametrize("kind", ["cpu", "wall", "operators"])
 def test_by_keeps_every_weight(by: str, kind: str) -> None:

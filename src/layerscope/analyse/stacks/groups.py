@@ -78,14 +78,14 @@ def _labels(reader: Reader, by: str, are_plain: bool) -> dict[int, str]:
                 for track, name in zip(tracks, columns["name"].tolist(), strict=True)
             }
         return dict(reader.connection().sql(THREAD_NAMES).fetchall())
-    rows = reader.arrays("processes", ["process", "pid", "rank", "argv"])
+    rows = reader.arrays("processes", ["process", "pid", "rank", "role", "argv"])
     called = {}
-    for process, pid, rank, argv in zip(*(rows[name].tolist() for name in rows), strict=True):
+    for process, pid, rank, role, argv in zip(*(rows[name].tolist() for name in rows), strict=True):
         # Where the interpreter lies says little, and its path leaves no room for the rest.
         program, blank, rest = argv.partition(" ")
         command = f"{'' if are_plain else pid} {program.rpartition('/')[2]}{blank}{rest}".strip()
         called[process] = (
-            (f"rank {rank}" if rank >= 0 else _UNKNOWN[RANK])
+            (f"rank {rank}" if rank >= 0 else role or _UNKNOWN[RANK])
             if by == RANK
             else command or _UNKNOWN[by]
         )

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from layerscope.analyse import thinned
+from layerscope.analyse.bulks import bulk_note
 from layerscope.analyse.percentiles import note_of_open, percentiles
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.shapes import NO_TENSORS, shape_texts
@@ -203,7 +204,8 @@ _QUERY = """
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each name, or for each pair of `by` and name, most self time first."""
     unfinished, weight = _extremes(reader)
-    notes = note_of_open("call", unfinished)
+    bulks = bulk_note(reader)
+    notes = (*note_of_open("call", unfinished), *([bulks] if bulks else []))
     if by in _EXACT and thinned.is_thinned(reader):
         query = thinned.QUERY.format(keys=_KEYS[by], join=_JOINS.get(by or "", ""))
         lost = (

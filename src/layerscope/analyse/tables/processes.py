@@ -4,7 +4,8 @@ process         key of the process in this recording
 pid, ppid       its process id and that of its parent
 rank            its rank in a distributed job; none where it had none
 role            what it is there for: the program itself, a rank, a loader worker, a worker (of
-                multiprocessing, or forked), a child (another program, started by one of these)
+                multiprocessing, or forked), a child (another program, started by one of these), or
+                what it is to the ranks of its job (a server, the scheduler)
 start_ns        when it started, on the run's clock; printed in seconds since the run began
 dur_ns          how long it lived; none while its end is unknown
 exit            its exit status, or minus the signal that ended it; none where it goes on, or the
@@ -99,6 +100,7 @@ _QUERY = f"""
     ),
     roles AS (
         SELECT child.process, CASE
+            WHEN child.role IS NOT NULL THEN child.role
             WHEN child.process IN (SELECT process FROM named WHERE loads) THEN 'loader worker'
             WHEN child.argv = parent.argv AND child.process NOT IN (SELECT process FROM named)
                 AND parent.process IN (FROM loading) THEN 'loader worker'
@@ -112,8 +114,8 @@ _QUERY = f"""
         FROM processes AS child LEFT JOIN parents ON parents.child = child.process
         LEFT JOIN processes AS parent ON parent.process = parents.process
     )
-    SELECT processes.*, role, processes.end_ns - processes.start_ns AS dur_ns, coalesce(threads, 0)
-      AS threads,
+    SELECT processes.* EXCLUDE (role), roles.role,
+           processes.end_ns - processes.start_ns AS dur_ns, coalesce(threads, 0) AS threads,
            coalesce(spans, 0) AS spans, cpu_ns, system_ns, rss_peak_bytes, faults_minor,
              faults_major,
            CASE WHEN has_lost THEN lost ELSE 0 END AS lost

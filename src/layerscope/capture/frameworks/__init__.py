@@ -5,15 +5,21 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from collections.abc import Mapping
 
 from layerscope.capture.adapter import Adapter
 
 
-@functools.cache
 def adapters() -> tuple[Adapter, ...]:
+    """All of them, in the order of the names of the frameworks."""
+    return tuple(named_adapters().values())
+
+
+@functools.cache
+def named_adapters() -> Mapping[str, Adapter]:
     """All of them, by name of the framework."""
-    found = []
+    found = {}
     for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         module = importlib.import_module(f"{__name__}.{name}")
-        found.append(module.ADAPTER)
-    return tuple(found)
+        found[name] = module.ADAPTER
+    return found

@@ -33,6 +33,11 @@ FRAMEWORK = Framework(
         Anchor("native", r"mxnet::engine::NaiveEngine::PushAsync", "operators"),
     ),
     environment=("MXNET_", "DMLC_"),
+    # The second: "Convolution,Activation", in later versions "Convolution{pad=[0,0]},Activation{}".
+    bulks=(
+        (r"ImperativeBulk", "ImperativeBulk"),
+        (r"\w+(\{[^{}]*\})?,.*", "a name that lists operators"),
+    ),
     library=r"libmxnet\.so",
     public=_PUBLIC,
 )

@@ -277,6 +277,9 @@ def _processes(reader: Reader) -> dict[int, TraceProcess]:
         if row["rank"] is not None:
             labels.append(f"rank {row['rank']}")
             name = f"rank {row['rank']}: {name}"
+        elif row["role"]:
+            labels.append(row["role"])
+            name = f"{row['role']}: {name}"
         if len(hosts) > 1:
             labels.append(row["host"])
         if pid != row["pid"]:

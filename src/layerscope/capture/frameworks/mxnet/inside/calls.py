@@ -5,7 +5,7 @@ steps of optimizers, and the waits for batches. Standard library only.
 import sys
 
 MARK_PROBLEM = 4  # native/layout.h
-STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE = range(6)  # ls_mxnet_method
+STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE, STORE = range(7)  # ls_mxnet_method
 # Module, class and method, and what the agent takes it for.
 METHODS = (
     ("mxnet.gluon.trainer", "Trainer", "step", STEP),
@@ -15,6 +15,7 @@ METHODS = (
     ("mxnet.gluon.data.dataloader", "_MultiWorkerIterV1", "__next__", NEXT),
     ("mxnet.gluon.data.dataloader", "DataLoader", "__iter__", ITER),
     ("mxnet.gluon.data.dataloader", "DataLoaderV1", "__iter__", ITER),
+    ("mxnet.kvstore.kvstore", "KVStore", "__init__", STORE),
 )
 
 
@@ -79,6 +80,8 @@ def watch_methods(library):
     for module, name, method, kind in METHODS:
         owner = getattr(sys.modules.get(module), name, None)
         function = getattr(owner, "__dict__", {}).get(method)
+        if kind == STORE and not workers():
+            continue
         if type(function) is not type(watch_methods):
             continue
         ours = method_in_c(agent, function, kind)
@@ -111,6 +114,26 @@ def unwatch_methods(watched):
             setattr(owner, method, function)
 
 
+def workers():
+    """How many workers a distributed store has of which this process is one; 0: it is the only
+    one, or none.
+    """
+    import os
+
+    count = os.environ.get("DMLC_NUM_WORKER", "")
+    is_worker = os.environ.get("DMLC_ROLE") == "worker" and count.isdecimal()
+    return int(count) if is_worker and int(count) > 1 else 0
+
+
+def note_rank(agent, store):
+    """The rank that a worker has by its distributed store."""
+    from contextlib import suppress
+
+    # It is the program's store that would fail.
+    with suppress(AttributeError, RuntimeError, TypeError, ValueError):
+        agent.ls_note_rank(store.rank, workers())
+
+
 def watch_custom(library, mxnet):
     """Record the code of the operators that the program registers from now on. The classes of
     their properties make them by `create_operator`, and the first one that is made tells its class.
@@ -130,7 +153,9 @@ def watch_custom(library, mxnet):
             setattr(owner, method, method_in_c(agent, function, kind) or function)
 
     def learn(made, properties):
-        """`properties`, an object of a registered class, has made an operator."""
+        """`properties`, an object of a registered class, has made an operator; or it is a store."""
+        if isinstance(properties, mxnet.kvstore.KVStore) and workers():
+            note_rank(agent, properties)
         name = names.get(type(properties))
         if name is not None and isinstance(made, mxnet.operator.CustomOp):
             agent.ls_mxnet_learn_custom(type(made), name.encode("utf-8", "backslashreplace"))

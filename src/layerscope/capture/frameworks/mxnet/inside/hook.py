@@ -6,6 +6,8 @@ Standard library only; MXNet imports ctypes itself.
 import sys
 import time
 
+# What is looked at once it has been imported too, and by which function.
+LATER = {"mxnet.kvstore.base": "start_server"}
 state = {"agent": None, "calls": None, "blocks": None, "methods": None}
 
 
@@ -52,6 +54,17 @@ def start():
         watch_calls(mxnet)
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
+
+
+def start_server():
+    """The import does not return in a server or the scheduler of a distributed store: it works in
+    there, and begins behind this module.
+    """
+    import os
+
+    agent = state["agent"]
+    if agent is not None and os.environ.get("DMLC_ROLE") in ("server", "scheduler"):
+        agent.ls_mxnet_start(library_of(sys.modules["mxnet"]), int(settings.get("api", True)))  # noqa: F821
 
 
 def library_of(mxnet):
