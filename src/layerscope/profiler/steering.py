@@ -147,6 +147,7 @@ class RecordingControl:
         agent = ctypes.CDLL(self.settings["library"])
         agent.ls_counter.argtypes = [ctypes.c_char_p, ctypes.c_int64]
         agent.ls_counter.restype = agent.ls_mark.restype = agent.ls_operators_stop.restype = None
+        agent.ls_primitives_start.restype = None
         agent.ls_range_begin.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
         agent.ls_range_end.argtypes = [ctypes.c_void_p]
         # Without a framework there is no library to name yet; its import hook names it later.
@@ -213,6 +214,7 @@ class RecordingControl:
             self.name_file()
 
     def _start_operators(self) -> None:
+        self.agent.ls_primitives_start()
         self._meet_frameworks()
         if not self._door.hooks:
             return  # the door starts them when a framework comes
