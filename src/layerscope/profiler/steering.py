@@ -177,6 +177,7 @@ class RecordingControl:
         """The recorder's answer; None when there is no recorder or it does not answer."""
         if not self.settings or self.excluded:
             return None
+        self.tell_refusals()
         try:
             return starting.ask(self.settings["socket"], {"what": what, **more})
         except (OSError, ValueError) as error:
@@ -212,6 +213,22 @@ class RecordingControl:
             else:
                 self._stop_operators()
             self.name_file()
+        self.tell_refusals()
+
+    def tell_refusals(self) -> None:
+        """Say which frameworks of this process are not recorded."""
+        if self.agent is None or not self._door.wanted:
+            return
+        for name in self._door.hook_files:
+            hook = self._door.hooks.get(name)
+            is_refused = "is_refused" in hook and hook["is_refused"]() if hook else False
+            if is_refused:
+                warn(
+                    f"layerscope: this build of {name} cannot be recorded: its operators, modules "
+                    "and steps are missing, what the program marks itself is there. For more: "
+                    f"layerscope doctor -- {sys.executable or 'python'}",
+                    about=name,
+                )
 
     def _start_operators(self) -> None:
         self.agent.ls_primitives_start()
@@ -232,6 +249,7 @@ class RecordingControl:
         with self.lock:
             if not self.running or not self.connect():
                 return
+            self.tell_refusals()
             self.running = False
             self._stop_operators()
             self.agent.ls_mark(b"profiler", PAUSED, 0)

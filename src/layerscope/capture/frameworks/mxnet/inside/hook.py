@@ -6,7 +6,14 @@ Standard library only; MXNet imports ctypes itself.
 import sys
 import time
 
+MARK_PROBLEM = 4  # native/layout.h
+LATE = (
+    b"primitives_late\nrecording began when MXNet was there already, and oneDNN has told nothing "
+    b"of its primitives since"
+)
 state = {"agent": None, "calls": None, "blocks": None, "methods": None}
+state["refused"] = False  # this build is not understood
+state["is_late"] = False  # MXNet was there before us: oneDNN may have been used
 
 
 def part_of(path):
@@ -23,6 +30,7 @@ def prepare(module):
     import os
 
     begin = time.process_time_ns()
+    state["is_late"] = hasattr(module, "__version__")
     library = os.path.join(os.path.dirname(module.__spec__.origin or ""), "libmxnet.so")
     if not os.path.exists(library):
         return  # somebody else's module of this name
@@ -48,7 +56,9 @@ def start():
     if agent is None or mxnet is None:
         return False
     begin = time.process_time_ns()
-    if agent.ls_mxnet_start(library_of(mxnet), int(settings.get("api", True))) == 0:  # noqa: F821
+    code = agent.ls_mxnet_start(library_of(mxnet), int(settings.get("api", True)))  # noqa: F821
+    state["refused"] = code == -1
+    if code == 0:
         watch_calls(mxnet)
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
@@ -74,10 +84,18 @@ def watch_calls(mxnet):
         state["methods"] = state["calls"]["watch_methods"](settings["library"])  # noqa: F821
 
 
+def is_refused():
+    """Whether this MXNet cannot be recorded."""
+    return state["refused"]
+
+
 def pause():
     """The program has stopped the profiler."""
     if state["calls"] is None:
         return
+    if state["is_late"] and state["agent"].ls_itt_is_offered():
+        state["is_late"] = False  # it is said once
+        state["agent"].ls_mark(LATE, MARK_PROBLEM, 0)
     if state["blocks"] is not None:
         state["calls"]["stop_blocks"](state["blocks"])
     state["calls"]["unwatch_methods"](state["methods"])
