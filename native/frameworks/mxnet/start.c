@@ -54,6 +54,7 @@ static void want_those_of(const ls_mxnet_build *build) {
     want("_ZN5mxnet6engine14ThreadedEngine10WaitForVarEPNS0_3VarE", (void *)ls_mxnet_wait, (void **)&ls_mxnet_own_wait);
     want("_ZN5mxnet12on_enter_apiEPKc", (void *)ls_mxnet_enter_api, (void **)&ls_mxnet_own_enter_api);
     want("_ZN5mxnet11on_exit_apiEv", (void *)ls_mxnet_exit_api, (void **)&ls_mxnet_own_exit_api);
+    want("_ZNK5mxnet6engine14ThreadedEngine9bulk_sizeEv", (void *)ls_mxnet_bulk_size, (void **)&ls_mxnet_own_bulk_size);
     want(build->delete_naive, (void *)ls_mxnet_delete_naive, (void **)&ls_mxnet_own_delete_naive);
 }
 

@@ -103,6 +103,7 @@ def set_config(**kwargs: Any) -> None:
         steering.continuous, steering.period_s = bool(config["continuous_dump"]), period_s
         kinds = ("profile_all", "profile_symbolic", "profile_imperative")
         steering.operators = any(config[kind] for kind in kinds)
+        steering.use_separate(bool(config["aggregate_stats"]))
         steering.name_file()
 
 

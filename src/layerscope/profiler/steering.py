@@ -66,6 +66,7 @@ class RecordingControl:
         self.blocks = 0  # `record()` blocks that are open, on any thread
         self.ran_before_blocks = False
         self.operators = True  # False: only what the program records by itself
+        self.separate = False  # each operator is executed alone, in a framework that has bulks
         self.since_ns = 0  # statistics count what ended later than this
         self.file = (
             os.path.abspath(DEFAULT_FILE)
@@ -232,6 +233,7 @@ class RecordingControl:
 
     def _start_operators(self) -> None:
         self.agent.ls_primitives_start()
+        self.use_separate(self.separate)
         self._meet_frameworks()
         if not self._door.hooks:
             return  # the door starts them when a framework comes
@@ -243,6 +245,16 @@ class RecordingControl:
             self._door.try_start()
         for hook in self._door.hooks.values():
             hook["resume"]()
+
+    def use_separate(self, is_wanted: bool) -> None:
+        """From now on each operator is executed alone while it is recorded, or not."""
+        self.separate = is_wanted
+        if not self.settings:
+            return
+        self._door.settings["separate"] = is_wanted
+        for hook in self._door.hooks.values():
+            if "separate" in hook:
+                hook["separate"](is_wanted)
 
     def stop(self) -> None:
         """Record nothing from now on; a later `run` goes on in the same recording."""

@@ -56,6 +56,7 @@ def start():
     if agent is None or mxnet is None:
         return False
     begin = time.process_time_ns()
+    separate(settings.get("separate", False))  # noqa: F821
     code = agent.ls_mxnet_start(library_of(mxnet), int(settings.get("api", True)))  # noqa: F821
     state["refused"] = code == -1
     if code == 0:
@@ -87,6 +88,12 @@ def watch_calls(mxnet):
 def is_refused():
     """Whether this MXNet cannot be recorded."""
     return state["refused"]
+
+
+def separate(is_wanted):
+    """Have MXNet execute each operator alone while it is recorded, or as it likes."""
+    if state["agent"] is not None:
+        state["agent"].ls_mxnet_separate(int(is_wanted))
 
 
 def pause():
