@@ -1,4 +1,4 @@
-"""The MXNet profiler's interface over PyTorch and over MXNet: `from layerscope import profiler`, not
+"""The MXNet profiler's interface over PyTorch and MXNet: `from layerscope import profiler`, not
 `from mxnet import profiler`.
 
     profiler.set_config(filename="profile_output.json")
