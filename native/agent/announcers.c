@@ -10,6 +10,8 @@ static const ls_announcer *announcers[MOST_ANNOUNCERS];
 /* One of LS_ATTEND_NONE...; and whether a thread forks and sees to it afterwards. */
 static _Atomic int wanted = LS_ATTEND_ALL, forking;
 
+_Atomic int ls_primitives_stopped;
+
 void ls_operators_announce(const ls_announcer *announcer) {
     uint32_t i = 0;
     while (i < MOST_ANNOUNCERS && announcers[i] && announcers[i] != announcer)
@@ -51,10 +53,15 @@ void ls_operators_forked(int which) {
     ls_unlock_beginning();
 }
 
-/* Stop recording: operators that begin from now on are not recorded; those that are open still are. */
+/* Stop recording: operators that begin from now on are not recorded, nor is what they ask of libraries; those that are
+ * open still are. */
 LS_EXPORT void ls_operators_stop(void) {
     ls_lock_beginning();
+    atomic_store(&ls_primitives_stopped, 1);
     for (uint32_t i = 0; i < MOST_ANNOUNCERS && announcers[i]; i++)
         announcers[i]->leave();
     ls_unlock_beginning();
 }
+
+/* Primitives are recorded again; operators are as soon as the adapter of their framework starts. */
+LS_EXPORT void ls_primitives_start(void) { atomic_store(&ls_primitives_stopped, 0); }

@@ -14,4 +14,7 @@ typedef struct {
 /* From now on this adapter is told; called with the lock of the beginning held. */
 void ls_operators_announce(const ls_announcer *announcer);
 
+/* Whether what operators ask of libraries is not recorded. */
+extern _Atomic int ls_primitives_stopped;
+
 #endif

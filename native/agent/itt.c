@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "itt.h"
 
+#include "announcers.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +35,10 @@ static inline void begin_task(const ls_domain *domain, const itt_id *id, ls_labe
     if (!domain || !domain->flags || !name)
         return;
     uint32_t number = ls_domain_number((ls_domain *)domain);
+    if (LS_UNLIKELY(LS_LOAD(ls_primitives_stopped)) && ls_kind_in(domain) != LF_TASK) {
+        ls_nested_skip(number);
+        return;
+    }
     ls_context *c = open_span(domain, name, 0);
     if (LS_UNLIKELY(!c)) {
         if (ls_kind_in(domain) == LF_TASK)
@@ -323,6 +329,7 @@ LS_EXPORT void __itt_api_init(itt_global *global, int groups) {
     static const unsigned char magic[] = {0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30};
     if (!global || memcmp(global->magic, magic, sizeof magic) || global->version_major != 3 || !global->functions)
         return;
+    ls_itt_taken();
     int is_recorded = !ls_door_open();
     for (const itt_function *f = global->functions; f->name; f++) {
         void *function = is_recorded && (groups == GROUP_OF_ALL || f->group & groups) ? ours_for(f->name) : NULL;

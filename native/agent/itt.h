@@ -45,6 +45,10 @@ enum { ITT_UNKNOWN = 0, ITT_U64 = 1, ITT_S64 = 2, ITT_U32 = 3, ITT_S32 = 4, ITT_
        ITT_DOUBLE = 8 };
 enum { ITT_SCOPE_UNKNOWN = 0, ITT_SCOPE_TASK = 4 };
 
+/* itt_offer.c */
+void ls_itt_offer(const void *inside);
+void ls_itt_taken(void);
+
 /* itt_values.c */
 size_t itt_value_text(char *into, size_t bytes, int type, const void *values, size_t index);
 int64_t itt_value_of(int type, const void *value);

@@ -97,9 +97,19 @@ EXPORT int MXGetVersion(int *version) {
     return 0;
 }
 
+EXPORT int bulk_size(const void *engine) __asm__("_ZNK5mxnet6engine14ThreadedEngine9bulk_sizeEv");
+int bulk_size(const void *engine) { return engine ? 15 : 0; }
+
 /* The vtables of the engines, as far as they matter. */
-EXPORT void *fake_vtable[5] = {(void *)push_naive, (void *)push_cached, (void *)delete_variable, (void *)push,
-                               (void *)wait_for};
+EXPORT void *fake_vtable[6] = {(void *)push_naive, (void *)push_cached, (void *)delete_variable, (void *)push,
+                               (void *)wait_for, (void *)bulk_size};
+
+/* How many operators are executed as one. */
+EXPORT int fake_bulk_size(void) {
+    int (*size)(const void *);
+    *(void **)&size = fake_vtable[5];
+    return size((void *)1);
+}
 
 /* Execute an operator called `name` as a worker of the engine does; what has to arrive. */
 EXPORT uint64_t fake_execute(const char *name) {

@@ -28,7 +28,7 @@ mxnet.fake_submit.argtypes = mxnet.fake_run_operator.argtypes = [ctypes.c_void_p
 mxnet.fake_uses.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 mxnet.fake_wait.restype = ctypes.c_uint64
 arrived = ctypes.c_uint64.in_dll(mxnet, "fake_arrived")
-vtable = (ctypes.c_void_p * 5).in_dll(mxnet, "fake_vtable")
+vtable = (ctypes.c_void_p * 6).in_dll(mxnet, "fake_vtable")
 before = list(vtable)
 assert prepare() == 0
 code = agent.ls_mxnet_start(FAKE_MXNET.encode(), 1)
@@ -82,6 +82,21 @@ def test_each_execution_is_one_span_and_every_argument_arrives(drive: Drive, kno
         )
     ]  # fmt: skip
     assert problems(driven) == []
+
+
+def test_operators_are_executed_alone_while_that_is_wanted(drive: Drive, known: Path) -> None:
+    drive_with(
+        drive,
+        known,
+        START,
+        """
+        assert mxnet.fake_bulk_size() == 15
+        agent.ls_mxnet_separate(1)
+        assert mxnet.fake_bulk_size() == 0
+        agent.ls_operators_stop()
+        assert mxnet.fake_bulk_size() == 15
+        """,
+    )
 
 
 def test_a_name_is_read_anew_where_another_lies_at_its_address(drive: Drive, known: Path) -> None:

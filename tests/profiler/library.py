@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from layerscope.ingest.open import open_run
@@ -56,12 +57,19 @@ def variables(**changes: str | None) -> dict[str, str]:
 
 
 def run(
-    python: str, text: str, cwd: Path, *words: str, **changes: str | None
+    python: str,
+    text: str,
+    cwd: Path,
+    *words: str,
+    arguments: Sequence[str] = (),
+    **changes: str | None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `text` as a program in `cwd`; it must end with status 0."""
+    """Run `text` as a program in `cwd`, with options of Python and arguments of its own; it must end
+    with status 0.
+    """
     (cwd / NAME).write_text(text)
     done = subprocess.run(
-        [python, "-W", "always", *words, NAME], cwd=cwd, env=variables(**changes), capture_output=True, text=True,
+        [python, "-W", "always", *words, NAME, *arguments], cwd=cwd, env=variables(**changes), capture_output=True, text=True,
         timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

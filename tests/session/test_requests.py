@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import time
 from pathlib import Path
 
@@ -46,6 +45,7 @@ def test_whoever_waits_behind_another_answer_hears_that_it_is_coming(
     while packet := ours.recv(65536):
         answer += packet
     ours.close()
+    requests.finish()
     assert "nothing is left to read" in json.loads(answer)["error"]
 
 
@@ -96,9 +96,9 @@ def test_a_trace_that_is_complete_is_not_written_again(
     """A rewriting waits for another one; the program completes or renames the file meanwhile."""
     requests = Requests(Run.create(tmp_path / "mine.layerscope", run_info()), recorder)
     written: list[str] = []
-    monkeypatch.setattr(
-        subprocess, "run", lambda command, **_: written.append(json.loads(command[-1])["file"])
-    )
+    answering = requests._answering
+    monkeypatch.setattr(answering, "answer", lambda request, _: written.append(request["file"]))
+    monkeypatch.setattr(answering, "prepare", lambda: None)
     for name, until_ns in (("complete", 5), ("open", None)):
         trace = requests._traces[name] = RequestedTrace(since_ns=0)
         with requests._writing:

@@ -14,6 +14,7 @@ void (*ls_mxnet_own_execute)(void *, void *, ls_mxnet_stacked);
 void (*ls_mxnet_own_push_naive)(void *, void *, uint64_t, const void *, const void *, uint64_t, uint64_t, const char *,
                                 uint64_t);
 void (*ls_mxnet_own_push_cached_naive)(void *, void *, uint64_t, uint64_t, uint64_t);
+int (*ls_mxnet_own_bulk_size)(const void *);
 void (*ls_mxnet_own_delete_naive)(void *, void *, uint64_t, void *);
 
 static const ls_ending not_submitted = {.sequence = -1};
@@ -129,4 +130,15 @@ void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *
     const ls_context *c = begin_here("DeleteVariable");
     ls_mxnet_own_delete_naive(engine, function, device, variable);
     ls_operator_finish(c, &not_submitted);
+}
+
+static _Atomic int is_separate;
+
+/* Whether each operator is executed alone while it is recorded, not several as one: what MXNet does while its own
+ * profiler sums up. */
+LS_EXPORT void ls_mxnet_separate(int is_wanted) { atomic_store(&is_separate, is_wanted); }
+
+/* ThreadedEngine::bulk_size: how many operators may be executed as one. */
+int ls_mxnet_bulk_size(const void *engine) {
+    return atomic_load(&is_separate) ? 0 : ls_mxnet_own_bulk_size(engine);
 }

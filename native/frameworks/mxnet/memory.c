@@ -26,10 +26,14 @@ static void count(const storage_handle *handle, int64_t sign) {
     if (!handle->bytes || type >= TYPES || number >= NUMBERS || !NAMES[type])
         return;
     int64_t change = sign * (int64_t)handle->bytes;
-    int64_t now = atomic_fetch_add(&held[type][number], change) + change;
+    int64_t before = atomic_load(&held[type][number]), now;
+    do {
+        /* What was allocated before we came may be freed now: then at least that much was held. */
+        now = before + change > 0 ? before + change : 0;
+    } while (!atomic_compare_exchange_weak(&held[type][number], &before, now));
     char text[64];
     snprintf(text, sizeof text, "memory_bytes of %s(%u)\nMXNet", NAMES[type], number);
-    if (ls.wiped)
+    if (ls.wiped && ls_mxnet_is_recorded())
         ls_counter(text, now);
 }
 

@@ -78,6 +78,9 @@ extern void (*ls_mxnet_own_delete_naive)(void *engine, void *function, uint64_t 
 extern void (*ls_mxnet_own_push_naive)(void *engine, void *function, uint64_t device, const void *reads,
                                        const void *writes, uint64_t property, uint64_t priority, const char *name,
                                        uint64_t wait);
+extern int (*ls_mxnet_own_bulk_size)(const void *engine);
+int ls_mxnet_bulk_size(const void *engine);
+LS_EXPORT void ls_mxnet_separate(int is_wanted);
 const char *ls_mxnet_name_of(const void *operator);
 ls_mxnet_uses ls_mxnet_uses_of(const void *operator);
 ls_mxnet_list ls_mxnet_list_at(const void *vector);

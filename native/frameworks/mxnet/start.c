@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "mxnet.h"
 
+#include "../../agent/itt.h"
 #include "../../agent/loaded_file.h"
 #include "../../agent/python_line.h"
 
@@ -15,6 +16,9 @@
 #define MOST_FUNCTIONS 16u
 static ls_redirection wanted[MOST_FUNCTIONS];
 static ls_redirections redirections = {.wanted = wanted};
+/* These stay while the program has stopped its profiler: what is allocated and freed meanwhile counts. */
+static ls_redirection wanted_of_storage[2];
+static ls_redirections of_storage = {.wanted = wanted_of_storage, .count = 2};
 
 /* Which operators are recorded is decided at each of them. */
 static void attend(int which) { (void)which; }
@@ -51,8 +55,7 @@ static void want_those_of(const ls_mxnet_build *build) {
     want("_ZN5mxnet6engine14ThreadedEngine10WaitForVarEPNS0_3VarE", (void *)ls_mxnet_wait, (void **)&ls_mxnet_own_wait);
     want("_ZN5mxnet12on_enter_apiEPKc", (void *)ls_mxnet_enter_api, (void **)&ls_mxnet_own_enter_api);
     want("_ZN5mxnet11on_exit_apiEv", (void *)ls_mxnet_exit_api, (void **)&ls_mxnet_own_exit_api);
-    want(build->allocated, (void *)ls_mxnet_allocated, (void **)&ls_mxnet_own_allocated);
-    want(build->freed, (void *)ls_mxnet_freed, (void **)&ls_mxnet_own_freed);
+    want("_ZNK5mxnet6engine14ThreadedEngine9bulk_sizeEv", (void *)ls_mxnet_bulk_size, (void **)&ls_mxnet_own_bulk_size);
     want(build->delete_naive, (void *)ls_mxnet_delete_naive, (void **)&ls_mxnet_own_delete_naive);
 }
 
@@ -70,7 +73,14 @@ static int redirect(void *library) {
         return refuse("there is no memory for", "its submissions");
     if (ls_redirect(&redirections, library))
         return refuse(redirections.why_not, redirections.which);
-    return 0;
+    if (of_storage.used)
+        return 0;
+    wanted_of_storage[0] = (ls_redirection){build->allocated, (void *)ls_mxnet_allocated, (void **)&ls_mxnet_own_allocated};
+    wanted_of_storage[1] = (ls_redirection){build->freed, (void *)ls_mxnet_freed, (void **)&ls_mxnet_own_freed};
+    if (!ls_redirect(&of_storage, library))
+        return 0;
+    ls_redirect_back(&redirections);
+    return refuse(of_storage.why_not, of_storage.which);
 }
 
 /* Below the folder of the library is MXNet's own Python code. */
@@ -101,6 +111,8 @@ static int start(const char *path) {
     if (!library)
         return -2;
     int failed = redirect(library);
+    if (!failed)
+        ls_itt_offer(dlsym(library, "MXGetVersion"));
     dlclose(library); /* the program has its own reference */
     if (failed)
         return failed;

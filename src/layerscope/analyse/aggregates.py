@@ -1,15 +1,19 @@
 """Sums by category and name over a window of a recording: what `layerscope.profiler.dumps` prints.
 
 Categories are the domains of the program's own ranges and counters, `operator` for everything that
-the framework announces by itself, `module` for calls of modules and `primitive` for what was asked
-of oneDNN and MKL.
+the framework announces by itself, `Custom Operator` for the operators that the program has added to
+it, `module` for calls of modules and `primitive` for what was asked of oneDNN and MKL. Calls of a
+framework's C interface and what its storage holds are called as the framework's own profiler calls
+them. What was handed to an engine is executed later, and counts there.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from layerscope.model.frameworks import calls_category, custom_operators, storage_of
 from layerscope.model.layers import (
+    API,
     MODULES,
     OPERATORS,
     PRIMITIVES,
@@ -18,26 +22,34 @@ from layerscope.model.layers import (
 )
 from layerscope.recording.reader import Reader
 
+# category, name, count, total, least, most
+Row = list[Any]
+
 OPERATOR = "operator"
+CUSTOM = "Custom Operator"
 MODULE = "module"
 PRIMITIVE = "primitive"
 # The domain of ranges and counters that were given none.
 NO_DOMAIN = "event"
+# Of a process: as the storage of its CPU where no framework says what that holds.
+STORAGE = ("Device Storage", "cpu/0")
+RESIDENT = ["Process", "Resident memory"]
+_CATEGORIES = {OPERATORS: OPERATOR, MODULES: MODULE, PRIMITIVES: PRIMITIVE}
+# The kinds of spans that may be an operator of the program's own.
+_OPERATORS = ("function", "backward")
+SUBMISSION = "submit"
 
-_DOMAIN = "coalesce(json_extract_string(args.json, '$.domain'), ?)"
 _SUMS = "count(*) AS count, sum(value)::BIGINT AS total, min(value) AS least, max(value) AS most"
-_CATEGORIES = " ".join(
-    f"WHEN '{layer}' THEN '{category}'"
-    for layer, category in ((OPERATORS, OPERATOR), (MODULES, MODULE), (PRIMITIVES, PRIMITIVE))
-)
 # A share is a part of a primitive that is counted already.
-_TIMES = f"""
-    SELECT CASE layer {_CATEGORIES} ELSE {_DOMAIN} END AS category, name, sum(weight)::BIGINT
-      AS count,
-        sum(dur_ns * weight)::BIGINT AS total, min(dur_ns) AS least, max(dur_ns) AS most
-    FROM spans LEFT JOIN args USING (args)
-    WHERE kind <> 'share' AND NOT unfinished AND start_ns + dur_ns >= ? AND start_ns + dur_ns < ?
-    GROUP BY ALL ORDER BY category, total DESC, name
+_TIMES = """
+    SELECT layer, kind, json_extract_string(args.json, '$.domain') AS domain, name,
+        sum(weight)::BIGINT AS count, sum(dur_ns * weight)::BIGINT AS total, min(dur_ns) AS least,
+        max(dur_ns) AS most
+    FROM (SELECT *, CASE WHEN layer = 'ranges' THEN args END AS of_range FROM spans) AS spans
+        LEFT JOIN args ON args.args = of_range
+    WHERE kind <> 'share' AND NOT unfinished
+        AND start_ns + dur_ns >= ? AND start_ns + dur_ns < ?
+    GROUP BY ALL ORDER BY layer, total DESC, name
 """
 _COUNTERS = f"""
     SELECT tracks.name AS category, counters.name, {_SUMS} FROM counters JOIN tracks USING (track)
@@ -45,8 +57,7 @@ _COUNTERS = f"""
     ORDER BY ALL
 """
 _MEMORY = f"""
-    SELECT 'Device Storage' AS category, 'Memory: cpu/0' AS name, {_SUMS}
-    FROM counters JOIN tracks USING (track) JOIN processes USING (process)
+    SELECT {_SUMS} FROM counters JOIN tracks USING (track) JOIN processes USING (process)
     WHERE counters.name = 'rss_bytes' AND tracks.name = '{PROCESS_COUNTERS}' AND at_ns >= ?
       AND pid = ?
     HAVING count(*) > 0
@@ -61,11 +72,74 @@ def aggregates(reader: Reader, since_ns: int, until_ns: int, pid: int) -> dict[s
     counts. `times` in ns, `counters` in their own unit, `memory` in bytes: [category, name, count,
     total, least, most].
     """
-    tables = {
-        "times": reader.query(_TIMES, [NO_DOMAIN, since_ns, until_ns]),
-        "counters": reader.query(_COUNTERS, [since_ns, until_ns]),
-        "memory": reader.query(_MEMORY, [since_ns, pid]),
-    }
-    return {
-        name: [list(row.values()) for row in table.to_pylist()] for name, table in tables.items()
-    }
+    counters, memory = _counters(_rows(reader, _COUNTERS, since_ns, until_ns))
+    for resident in _rows(reader, _MEMORY, since_ns, pid):
+        names = RESIDENT if memory else _storage(*STORAGE)
+        memory.append([*names, *resident])
+    times = _times(_rows(reader, _TIMES, since_ns, until_ns))
+    return {"times": times, "counters": counters, "memory": memory}
+
+
+def _rows(reader: Reader, sql: str, *values: Any) -> list[Row]:
+    table = reader.query(sql, list(values))
+    rows = table.to_pylist()
+    return [list(row.values()) for row in rows]
+
+
+def _times(rows: list[Row]) -> list[Row]:
+    custom = _custom(rows)
+    sums: dict[tuple[str, str], Row] = {}
+    for layer, kind, domain, name, *sum_of in rows:
+        if kind == SUBMISSION:
+            continue
+        is_custom = kind in _OPERATORS and name in custom
+        category = CUSTOM if is_custom else _category(layer, domain)
+        before = sums.get((category, name))
+        sums[category, name] = _added(before, sum_of) if before else sum_of
+    return [[*key, *of_key] for key, of_key in sums.items()]
+
+
+def _custom(rows: list[Row]) -> frozenset[str]:
+    """The names of the operators that the program has added. What an engine executes under the name
+    of its submission is the framework's own.
+    """
+    names, submitted = set[str](), set[str]()
+    for _, kind, _, name, *_ in rows:
+        if kind == SUBMISSION:
+            submitted.add(name)
+        elif kind in _OPERATORS:
+            names.add(name)
+    return custom_operators(names - submitted)
+
+
+def _category(layer: str, domain: str | None) -> str:
+    if layer == API:
+        return calls_category()
+    return _CATEGORIES.get(layer) or domain or NO_DOMAIN
+
+
+def _added(one: Row, other: Row) -> Row:
+    """The sums of both."""
+    count, total, least, most = one
+    count += other[0]
+    total += other[1]
+    least = min(least, other[2])
+    most = max(most, other[3])
+    return [count, total, least, most]
+
+
+def _counters(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """The program's own counters, and those of what a framework's storage holds."""
+    own, storage = list[Row](), list[Row]()
+    for track, counter, *sums in rows:
+        held = storage_of(track, counter)
+        if held is None:
+            own.append([track, counter, *sums])
+            continue
+        names = _storage(*held)
+        storage.append([*names, *sums])
+    return own, storage
+
+
+def _storage(category: str, device: str) -> Row:
+    return [category, f"Memory: {device}"]

@@ -2,7 +2,8 @@
 
 The request is JSON: `stats` asks for sums by name, `dump` for a Chrome trace in a file. The answer
 goes to standard input where that is a socket, in packets; until it is ready a blank a second says
-that it is coming.
+that it is coming. Instead of a request `-`: one that comes by standard input, with the descriptor
+for the answer.
 """
 
 from __future__ import annotations
@@ -11,15 +12,24 @@ import argparse
 import json
 from pathlib import Path
 
-from layerscope.session.answer import answer_request
+from layerscope.session.answer import (
+    BY_STANDARD_INPUT,
+    answer_request,
+    be_quiet,
+    wait_for_request,
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("recording", type=Path)
-    parser.add_argument("request", type=json.loads)
+    parser.add_argument("request")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the answer and send it."""
-    return answer_request(arguments.recording, arguments.request)
+    be_quiet()
+    if arguments.request != BY_STANDARD_INPUT:
+        return answer_request(arguments.recording, json.loads(arguments.request))
+    request = wait_for_request()
+    return answer_request(arguments.recording, request) if request is not None else 0

@@ -53,6 +53,11 @@ REFUSALS = {
         "script: layerscope run -- ./program",
         "operators, and calls of the framework's C interface, until then",
     ),
+    "primitives_late": (
+        "let the program call set_state('run') before its first operator, or start it by "
+        "layerscope run or with LAYERSCOPE_AUTOSTART=1",
+        "what operators asked of oneDNN, if anything did",
+    ),
     "shapes_refused": (
         "name the Python that the program runs under: layerscope run --shapes -- /path/to/python "
         "train.py",

@@ -82,6 +82,13 @@ class Framework:
     `bulks`: patterns of the names of several operators that are executed as one, and what to call
     them.
     `library`: a pattern of the name of the library that a program in C++ is linked with.
+    `custom_operators`: patterns of whole names of operators that the program has added itself.
+    `custom_code`: how the name of a span ends that is the code of such an operator; what that code
+    calls has the name of the operator before its own.
+    `calls_category`, `storage_category`: what its own profiler calls the calls of the C interface,
+    and what its storage holds of each device.
+    `storage_track`, `storage_counter`: the track of counters that hold the latter, and a pattern of
+    their names: the kind of the device and its number.
     """
 
     name: str
@@ -98,6 +105,12 @@ class Framework:
     environment: tuple[str, ...] = ()
     bulks: tuple[tuple[str, str], ...] = ()
     library: str = ""
+    custom_operators: Patterns = ()
+    custom_code: str = ""
+    calls_category: str = ""
+    storage_category: str = ""
+    storage_track: str = ""
+    storage_counter: str = ""
     backends: Backends = field(default_factory=Backends)
     public: PublicNames = field(default_factory=PublicNames)
 

@@ -1,5 +1,5 @@
-"""The MXNet profiler's interface over PyTorch: `from layerscope import profiler`, not `from mxnet
-import profiler`.
+"""The MXNet profiler's interface over PyTorch and MXNet: `from layerscope import profiler`, not
+`from mxnet import profiler`.
 
     profiler.set_config(filename="profile_output.json")
     profiler.set_state("run")
@@ -70,8 +70,8 @@ STATES = ("stop", "run")
 PROCESSES = ("worker", "server")
 FORMATS = ("table", "json")
 NO_SERVER = (
-    "layerscope: PyTorch has no kvstore server; profile_process='server' records this "
-    "process like 'worker'"
+    "layerscope: profile_process='server' records this process like 'worker'; what servers of a "
+    "kvstore do is recorded in their own processes"
 )
 
 _config = dict(DEFAULTS)
@@ -103,6 +103,7 @@ def set_config(**kwargs: Any) -> None:
         steering.continuous, steering.period_s = bool(config["continuous_dump"]), period_s
         kinds = ("profile_all", "profile_symbolic", "profile_imperative")
         steering.operators = any(config[kind] for kind in kinds)
+        steering.use_separate(bool(config["aggregate_stats"]))
         steering.name_file()
 
 
@@ -243,7 +244,7 @@ def _check_process(profile_process: str) -> None:
 
 
 def set_kvstore_handle(handle: object) -> None:
-    """Nothing: PyTorch has no kvstore server."""
+    """Nothing: servers of a kvstore are recorded in their own processes."""
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = DEFAULT_FILE) -> None:

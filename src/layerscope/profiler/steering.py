@@ -66,6 +66,7 @@ class RecordingControl:
         self.blocks = 0  # `record()` blocks that are open, on any thread
         self.ran_before_blocks = False
         self.operators = True  # False: only what the program records by itself
+        self.separate = False  # each operator is executed alone, in a framework that has bulks
         self.since_ns = 0  # statistics count what ended later than this
         self.file = (
             os.path.abspath(DEFAULT_FILE)
@@ -147,6 +148,7 @@ class RecordingControl:
         agent = ctypes.CDLL(self.settings["library"])
         agent.ls_counter.argtypes = [ctypes.c_char_p, ctypes.c_int64]
         agent.ls_counter.restype = agent.ls_mark.restype = agent.ls_operators_stop.restype = None
+        agent.ls_primitives_start.restype = None
         agent.ls_range_begin.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
         agent.ls_range_end.argtypes = [ctypes.c_void_p]
         # Without a framework there is no library to name yet; its import hook names it later.
@@ -176,6 +178,7 @@ class RecordingControl:
         """The recorder's answer; None when there is no recorder or it does not answer."""
         if not self.settings or self.excluded:
             return None
+        self.tell_refusals()
         try:
             return starting.ask(self.settings["socket"], {"what": what, **more})
         except (OSError, ValueError) as error:
@@ -211,8 +214,26 @@ class RecordingControl:
             else:
                 self._stop_operators()
             self.name_file()
+        self.tell_refusals()
+
+    def tell_refusals(self) -> None:
+        """Say which frameworks of this process are not recorded."""
+        if self.agent is None or not self._door.wanted:
+            return
+        for name in self._door.hook_files:
+            hook = self._door.hooks.get(name)
+            is_refused = "is_refused" in hook and hook["is_refused"]() if hook else False
+            if is_refused:
+                warn(
+                    f"layerscope: this build of {name} cannot be recorded: its operators, modules "
+                    "and steps are missing, what the program marks itself is there. For more: "
+                    f"layerscope doctor -- {sys.executable or 'python'}",
+                    about=name,
+                )
 
     def _start_operators(self) -> None:
+        self.agent.ls_primitives_start()
+        self.use_separate(self.separate)
         self._meet_frameworks()
         if not self._door.hooks:
             return  # the door starts them when a framework comes
@@ -225,11 +246,22 @@ class RecordingControl:
         for hook in self._door.hooks.values():
             hook["resume"]()
 
+    def use_separate(self, is_wanted: bool) -> None:
+        """From now on each operator is executed alone while it is recorded, or not."""
+        self.separate = is_wanted
+        if not self.settings:
+            return
+        self._door.settings["separate"] = is_wanted
+        for hook in self._door.hooks.values():
+            if "separate" in hook:
+                hook["separate"](is_wanted)
+
     def stop(self) -> None:
         """Record nothing from now on; a later `run` goes on in the same recording."""
         with self.lock:
             if not self.running or not self.connect():
                 return
+            self.tell_refusals()
             self.running = False
             self._stop_operators()
             self.agent.ls_mark(b"profiler", PAUSED, 0)

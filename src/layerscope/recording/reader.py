@@ -428,3 +428,11 @@ def _single(statistics: Any) -> bool:
         return False
     is_single = statistics.min == statistics.max
     return bool(is_single)
+
+
+def warm_up() -> None:
+    """Load what the first question would have to wait for."""
+    import duckdb
+
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        connection.sql("SELECT json_extract_string('{}', '$.a')").to_arrow_table()

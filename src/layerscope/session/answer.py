@@ -1,13 +1,14 @@
 """Answer one request of a program that is being recorded (internal).
 
-The request is JSON: `stats` asks for sums by name, `dump` for a Chrome trace in a file. The answer
-goes to standard input where that is a socket, in packets; until it is ready a blank a second says
-that it is coming.
+The request is JSON: `stats` asks for sums by name, `dump` for a Chrome trace in a file. It comes by
+the socket that is standard input, with the descriptor of the one that takes the answer, in packets;
+until it is ready a blank a second says that it is coming.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -22,17 +23,30 @@ from layerscope.model.errors import LayerscopeError
 if TYPE_CHECKING:
     from layerscope.recording.run import Run
 
+# Instead of a request: it comes by the socket that is standard input.
+BY_STANDARD_INPUT = "-"
 NICE = 10
+REQUEST_BYTES = 65536
+# What an answer needs.
+NEEDED = (
+    "layerscope.analyse.aggregates",
+    "layerscope.ingest.conversion",
+    "layerscope.ingest.open",
+)
 PACKET_BYTES = 32768
 STILL_HERE_S = 1.0
 
 
-def answer_request(recording: Path, request: dict[str, Any]) -> int:
-    """Make the answer, send it, and exit with 0 whatever it was."""
+def be_quiet() -> None:
+    """Nothing that the terminal tells the program ends us, and we leave it the CPUs."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(NICE)
+
+
+def answer_request(recording: Path, request: dict[str, Any]) -> int:
+    """Make the answer, send it, and exit with 0 whatever it was."""
     with _asker() as send:
         try:
             answer = answer_to(recording, request)
@@ -41,6 +55,25 @@ def answer_request(recording: Path, request: dict[str, Any]) -> int:
             answer = {"error": reason}
         send(json.dumps(answer).encode())
     return 0
+
+
+def wait_for_request() -> dict[str, Any] | None:
+    """The request, as soon as there is one; standard input is where the answer goes then. None: no
+    request comes any more.
+    """
+    from layerscope.recording.reader import warm_up
+
+    for module in NEEDED:
+        importlib.import_module(module)
+    warm_up()
+    with socket.socket(fileno=os.dup(0)) as requests:
+        text, where, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 1)
+    if not text:
+        return None
+    os.dup2(where[0], 0)
+    os.close(where[0])
+    request: dict[str, Any] = json.loads(text)
+    return request
 
 
 def answer_to(recording: Path, request: dict[str, Any]) -> dict[str, Any]:
@@ -97,6 +130,7 @@ def _asker() -> Iterator[Any]:
         with contextlib.suppress(OSError):
             for start in range(0, len(answer), PACKET_BYTES):
                 connection.send(answer[start : start + PACKET_BYTES], socket.MSG_NOSIGNAL)
+        connection.close()  # whoever asked does not wait for our end
 
     yield send
     done.set()

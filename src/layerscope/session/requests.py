@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from layerscope.capture.link import open_log, own_command
 from layerscope.capture.recorder import Recorder, Request, surviving
 from layerscope.recording.run import Run
+from layerscope.session.answering import Answering
 
 FLUSH_PATIENCE_S = 5.0
 # The last traces are written after the program's end: they must not keep the prompt for ever.
@@ -54,6 +53,8 @@ class Requests:
         self._threads: list[threading.Thread] = []
         self._beginning = threading.Lock()
         self._writing = threading.Lock()
+        self._answering = Answering(recording)
+        self._is_ended = False
         recorder.on_request = self.take
         recorder.on_watch.append(self.tick)
 
@@ -80,11 +81,14 @@ class Requests:
         """The recording is complete: write every trace that the program named and did not finish
         itself.
         """
+        self._is_ended = True
         for thread in self._threads:
             thread.join(LAST_PATIENCE_S)
         for file, trace in self._traces.items():
             if trace.until_ns is None:
                 self._work(self._dump_request(file, trace), None)
+        with self._writing:
+            self._answering.close()
 
     def _name_trace(self, request: Request) -> None:
         """The program goes on recording into the trace `file`; what it named before is complete."""
@@ -144,11 +148,6 @@ class Requests:
 
     def _work(self, request: Request, connection: socket.socket | None) -> None:
         """Have a process of its own make the answer."""
-        command = own_command(
-            "layerscope", "_answer", str(self._recording.path), json.dumps(request)
-        )
-        log = open_log(self._recording.raw, "answers")
-        where: Any = connection.fileno() if connection is not None else subprocess.DEVNULL
         # One at a time: each reads the whole recording.
         while not self._writing.acquire(timeout=STILL_HERE_S):
             with contextlib.suppress(OSError):
@@ -158,15 +157,8 @@ class Requests:
             if request.get("again") and self._traces[request["file"]].until_ns is not None:
                 return  # it was completed while this one waited
             with contextlib.suppress(OSError):
-                subprocess.run(
-                    command,
-                    stdin=where,
-                    stdout=subprocess.DEVNULL,
-                    stderr=log,
-                    process_group=0,
-                    check=False,
-                )
+                self._answering.answer(request, connection)
+                if not self._is_ended:
+                    self._answering.prepare()
         finally:
             self._writing.release()
-            if not isinstance(log, int):
-                log.close()

@@ -142,6 +142,37 @@ def matching(pattern_of: Callable[[Framework], str | tuple[str, ...]]) -> re.Pat
     return any_of(tuple(found))
 
 
+def custom_operators(names: Iterable[str]) -> frozenset[str]:
+    """Those of these operators that the program has added to its framework."""
+    every, found = frozenset(names), set[str]()
+    for one in frameworks():
+        # Patterns are those of a framework that was used: others name their operators another way.
+        if any(name.startswith(one.backends.prefix) for name in every):
+            known = any_of(one.custom_operators)
+            found |= {name for name in every if known.fullmatch(name)}
+        suffix = one.custom_code
+        if suffix:
+            prefixes = tuple(name[: -len(suffix)] + "::" for name in every if name.endswith(suffix))
+            found |= {name for name in every if name.startswith(prefixes)}
+    return frozenset(found)
+
+
+def calls_category() -> str:
+    """What profilers of frameworks call the calls of a C interface."""
+    return next(filter(None, (one.calls_category for one in frameworks())), "")
+
+
+def storage_of(track: str, counter: str) -> tuple[str, str] | None:
+    """The category and the device of a counter of what a framework's storage holds; None: it is
+    another counter.
+    """
+    for one in frameworks():
+        device = re.fullmatch(one.storage_counter, counter) if one.storage_track == track else None
+        if device is not None:
+            return one.storage_category, "/".join(device.groups())
+    return None
+
+
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
     """Without the empty ones."""
     found = filter(None, texts)

@@ -39,5 +39,10 @@ FRAMEWORK = Framework(
         (r"\w+(\{[^{}]*\})?,.*", "a name that lists operators"),
     ),
     library=r"libmxnet\.so",
+    custom_code="::pure_python",
+    calls_category="MXNET_C_API",
+    storage_category="Device Storage",
+    storage_track="MXNet",
+    storage_counter=r"memory_bytes of (\w+)\((\d+)\)",
     public=_PUBLIC,
 )

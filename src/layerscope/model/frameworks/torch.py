@@ -67,6 +67,58 @@ _PUBLIC = PublicNames(
     libraries=("libtorch", "libc10"),
     packages=("torch",),
 )
+# The namespaces of what PyTorch itself registers.
+_OWN_NAMESPACES = "|".join(
+    (
+        "_?aten",
+        "_?c10d_functional(?:_autograd)?",
+        "_?dtensor",
+        "_?quantized(?:_decomposed)?",
+        "autograd",
+        "c10d",
+        "c10",
+        "cuda",
+        "debugprims",
+        "dist_autograd",
+        "export",
+        "flex_lib",
+        "fsdp",
+        "FSDP",
+        "higher_order",
+        "inductor",
+        "internal",
+        "metal",
+        "mkl",
+        "mkldnn",
+        "mkldnn_prepacked",
+        "onednn",
+        "onnx",
+        "prepacked",
+        "prims?",
+        "profiler",
+        "quantization",
+        "rngprims",
+        "rpc",
+        "sparse",
+        "static_runtime",
+        "streams",
+        "symm_mem",
+        "torch",
+        "torch_attn",
+        "vulkan_prepack",
+        "xnnpack",
+    )
+)
+# What it announces by a name without a namespace, like a subclass of torch.autograd.Function.
+_OWN_NAMES = "detach_?|forward|pin_memory|record_param_comms|CompiledFunction(?:Backward)?"
+_CUSTOM = (
+    # The operators of torch.library and TORCH_LIBRARY.
+    rf"(?!(?:{_OWN_NAMESPACES})::)\w+::\w+",
+    # Subclasses of torch.autograd.Function, and their backward functions; those of PyTorch's own
+    # operators end in a number.
+    rf"(?!(?:{_OWN_NAMES})$)[^\W\d]\w*(?<!Backward\d)(?<!Backward\d\d)",
+    r"torch::autograd::CppNode<.*",
+)
 
 FRAMEWORK = Framework(
     name="torch",
@@ -123,6 +175,7 @@ FRAMEWORK = Framework(
     module_calls=(("_call_impl", "torch/nn/modules/module.py"),),
     environment=("PYTORCH_", "TORCHELASTIC_", "TORCHINDUCTOR_", "TORCH_"),
     library=r"libtorch(_cpu|_cuda|_hip)?\.so",
+    custom_operators=_CUSTOM,
     backends=_BACKENDS,
     public=_PUBLIC,
 )

@@ -5,6 +5,8 @@ steps of optimizers, and the waits for batches. Standard library only.
 import sys
 
 MARK_PROBLEM = 4  # native/layout.h
+# What an object of ctypes keeps alive lies in these, some levels deep.
+KEEPERS, MOST_LEVELS = (dict, list, tuple), 12
 STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE, STORE = range(7)  # ls_mxnet_method
 # Module, class and method, and what the agent takes it for.
 METHODS = (
@@ -135,8 +137,9 @@ def note_rank(agent, store):
 
 
 def watch_custom(library, mxnet):
-    """Record the code of the operators that the program registers from now on. The classes of
-    their properties make them by `create_operator`, and the first one that is made tells its class.
+    """Record the code of the operators that the program has registered or registers from now on.
+    The classes of their properties make them by `create_operator`, and the first one that is made
+    tells its class.
     """
     import ctypes
     import functools
@@ -164,19 +167,73 @@ def watch_custom(library, mxnet):
                     watch(owner, "forward", FORWARD)
                     watch(owner, "backward", BACKWARD)
 
+    def expect(prop_cls, name):
+        """Operators called `name` are made by objects of this class."""
+        names[prop_cls] = str(name)
+        for owner in prop_cls.__mro__:
+            if owner not in (object, mxnet.operator.CustomOpProp):
+                watch(owner, "create_operator", CREATE)
+
     @functools.wraps(original)
     def register(reg_name):
         decorate = original(reg_name)
 
         @functools.wraps(decorate)
         def decorated(prop_cls):
-            names[prop_cls] = str(reg_name)
-            for owner in prop_cls.__mro__:
-                if owner not in (object, mxnet.operator.CustomOpProp):
-                    watch(owner, "create_operator", CREATE)
+            expect(prop_cls, reg_name)
             return decorate(prop_cls)
 
         return decorated
 
     agent.ls_mxnet_watch_custom(learn)
     mxnet.operator.register = register
+    meet_custom(mxnet.operator, expect, learn)
+
+
+def meet_custom(operator, expect, learn):
+    """Tell of the classes that the program has registered already, and of the operators that they
+    have made: MXNet keeps both, with the functions that its library calls for them.
+    """
+    held = getattr(getattr(operator, "_registry", None), "ref_holder", {})
+    made = []
+    for kept in list(held.values()):
+        if isinstance(kept, operator.CustomOp):
+            made.append(kept)
+        for variables in variables_behind(kept):
+            if isinstance(variables.get("prop_cls"), type) and "reg_name" in variables:
+                expect(variables["prop_cls"], variables["reg_name"])
+    for kept in made:
+        for variables in variables_behind(getattr(kept, "_ref_holder", ())):
+            if "op_prop" in variables:
+                learn(kept, variables["op_prop"])
+
+
+def variables_behind(kept):
+    """Of each Python function that is called through these objects of ctypes, the variables that it
+    has of the functions around it.
+    """
+    import gc
+
+    found, seen, level = [], set(), [kept]
+    for _ in range(MOST_LEVELS):
+        below = []
+        for one in level:
+            kind = type(one)
+            if kind is type(variables_behind):
+                found.append(variables_of(one))
+            elif id(one) not in seen and (kind in KEEPERS or kind.__module__.endswith("ctypes")):
+                seen.add(id(one))
+                below += gc.get_referents(one)
+        level = below
+    return found
+
+
+def variables_of(function):
+    """By name what a function has of the functions around it; what is not set yet is left out."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):  # noqa: B905
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found

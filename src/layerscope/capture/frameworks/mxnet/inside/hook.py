@@ -8,7 +8,14 @@ import time
 
 # What is looked at once it has been imported too, and by which function.
 LATER = {"mxnet.kvstore.base": "start_server"}
+MARK_PROBLEM = 4  # native/layout.h
+LATE = (
+    b"primitives_late\nrecording began when MXNet was there already, and oneDNN has told nothing "
+    b"of its primitives since"
+)
 state = {"agent": None, "calls": None, "blocks": None, "methods": None}
+state["refused"] = False  # this build is not understood
+state["is_late"] = False  # MXNet was there before us: oneDNN may have been used
 
 
 def part_of(path):
@@ -25,6 +32,7 @@ def prepare(module):
     import os
 
     begin = time.process_time_ns()
+    state["is_late"] = hasattr(module, "__version__")
     library = os.path.join(os.path.dirname(module.__spec__.origin or ""), "libmxnet.so")
     if not os.path.exists(library):
         return  # somebody else's module of this name
@@ -50,7 +58,10 @@ def start():
     if agent is None or mxnet is None:
         return False
     begin = time.process_time_ns()
-    if agent.ls_mxnet_start(library_of(mxnet), int(settings.get("api", True))) == 0:  # noqa: F821
+    separate(settings.get("separate", False))  # noqa: F821
+    code = agent.ls_mxnet_start(library_of(mxnet), int(settings.get("api", True)))  # noqa: F821
+    state["refused"] = code == -1
+    if code == 0:
         watch_calls(mxnet)
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
@@ -87,10 +98,24 @@ def watch_calls(mxnet):
         state["methods"] = state["calls"]["watch_methods"](settings["library"])  # noqa: F821
 
 
+def is_refused():
+    """Whether this MXNet cannot be recorded."""
+    return state["refused"]
+
+
+def separate(is_wanted):
+    """Have MXNet execute each operator alone while it is recorded, or as it likes."""
+    if state["agent"] is not None:
+        state["agent"].ls_mxnet_separate(int(is_wanted))
+
+
 def pause():
     """The program has stopped the profiler."""
     if state["calls"] is None:
         return
+    if state["is_late"] and state["agent"].ls_itt_is_offered():
+        state["is_late"] = False  # it is said once
+        state["agent"].ls_mark(LATE, MARK_PROBLEM, 0)
     if state["blocks"] is not None:
         state["calls"]["stop_blocks"](state["blocks"])
     state["calls"]["unwatch_methods"](state["methods"])

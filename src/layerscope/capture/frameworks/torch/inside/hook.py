@@ -18,6 +18,7 @@ state = {
     "rank_is_known": False,
 }
 state["generate"] = None
+state["refused"] = False  # the agent cannot record this torch
 state["shapes"] = None  # True: they are read; False: they cannot be
 state["mkl"] = False
 state["steps"] = None  # what watches them where only some are recorded
@@ -77,9 +78,15 @@ def start():
         watch_mkl(agent)
     elif code < 0:
         watch_windows()
+    state["refused"] = code < 0
     agent.ls_note_cost(time.process_time_ns() - begin)
     state["is_late"] |= code == 1
     return code == 1
+
+
+def is_refused():
+    """Whether this torch cannot be recorded but by windows of its own profiler."""
+    return state["refused"] and not state["windows"]
 
 
 def use_shapes(agent):
