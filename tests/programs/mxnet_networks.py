@@ -12,6 +12,7 @@ from mxnet import autograd, gluon
 from layerscope import profiler
 
 STEPS, BATCH = 3, 16
+trainers = []  # kept, so that no two have the same address
 nn = gluon.nn
 
 
@@ -32,6 +33,7 @@ def train(kind):
     net = network(kind)
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05, "momentum": 0.9})
+    trainers.append(trainer)
     images = np.random.rand(STEPS * BATCH, 1, 28, 28).astype("float32")
     labels = (np.arange(len(images)) % 10).astype("float32")
     for image, label in gluon.data.DataLoader(gluon.data.ArrayDataset(images, labels), BATCH):
