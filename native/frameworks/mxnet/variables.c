@@ -107,19 +107,29 @@ static modules open_modules(const ls_thread *t) {
 
 /* --- What operators say of their variables --- */
 
-static void note_use(const void *variable, uint32_t name, const modules *in) {
-    bucket *b = bucket_of(variable);
-    ls_lock(&b->lock);
+static void note_use(bucket *b, const void *variable, uint32_t name, const modules *in) {
     use *u = find_or_make(b, variable, name);
     u->in = u->is_in ? common(&u->in, in) : *in;
     u->is_in = 1;
-    ls_unlock(&b->lock);
+}
+
+/* Whether anything in a module has used it. */
+static int is_of_modules(const bucket *b, const void *variable) {
+    for (uint32_t i = 0; i < USES; i++)
+        if (b->uses[i].variable == variable && b->uses[i].is_in)
+            return 1;
+    return 0;
 }
 
 static void note_uses(ls_mxnet_list those, uint32_t name, const modules *in) {
     for (uint32_t i = 0; i < those.count && i < MOST_VARIABLES; i++) {
-        note_use(those.all[i], name, in);
-        note_use(those.all[i], ANY_OPERATOR, in);
+        bucket *b = bucket_of(those.all[i]);
+        ls_lock(&b->lock);
+        if (in->names[0] || is_of_modules(b, those.all[i])) {
+            note_use(b, those.all[i], name, in);
+            note_use(b, those.all[i], ANY_OPERATOR, in);
+        }
+        ls_unlock(&b->lock);
     }
 }
 
