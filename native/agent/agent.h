@@ -152,6 +152,7 @@ static inline int ls_thread_is_current(const ls_thread *t) {
 /* rings.c */
 ls_thread *ls_thread_enter(void); /* this thread's state, made if needed; NULL: do not record */
 void ls_thread_recycle(ls_thread *t);
+void *ls_wiped_memory(size_t bytes);
 void ls_lock(_Atomic uint32_t *lock);
 void ls_unlock(_Atomic uint32_t *lock);
 int ls_try_to_lock_beginning(void);

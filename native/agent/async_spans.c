@@ -6,9 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18
-#endif
 #define CHAINS 1024u
 #define IN_A_CHAIN 8u
 
@@ -26,14 +23,9 @@ typedef struct {
 static _Atomic(table *) current;
 
 static table *new_table(void) {
-    table *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (t == MAP_FAILED)
-        return NULL;
-    if (madvise(t, sizeof *t, MADV_WIPEONFORK)) {
-        munmap(t, sizeof *t);
-        return NULL;
-    }
-    atomic_store(&current, t);
+    table *t = ls_wiped_memory(sizeof *t);
+    if (t)
+        atomic_store(&current, t);
     return t;
 }
 

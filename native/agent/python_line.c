@@ -11,11 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18
-#endif
 #define MOST_PLACES 4096u /* a power of two; what is beyond three quarters of it has no line */
 #define MOST_FRAMES 64    /* of the library, one in the other */
 #define LINES_FIRST 32u   /* in a PyBytesObject: the first byte, behind the size */
@@ -152,14 +148,7 @@ int ls_python_line_begin(const char *folder) {
         return 0;
     if (strlen(folder) >= sizeof library || !is_python_known())
         return -1;
-    void *memory = mmap(NULL, sizeof *known, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return -1;
-    if (madvise(memory, sizeof *known, MADV_WIPEONFORK)) {
-        munmap(memory, sizeof *known);
-        return -1;
-    }
     strcpy(library, folder);
-    known = memory;
-    return 0;
+    known = ls_wiped_memory(sizeof *known);
+    return known ? 0 : -1;
 }

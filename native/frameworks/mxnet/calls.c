@@ -88,20 +88,10 @@ void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t prior
     ls_operator_finish(c, &ending);
 }
 
-/* The innermost call of the C interface that is open; NULL: none is recorded. */
-static ls_context *open_call(ls_thread *t) {
-    for (uint32_t depth = t->depth; depth-- > 0;) {
-        ls_context *c = &t->contexts[depth];
-        if (c->domain == CALLS && LS_LOAD(t->ring->h.open[depth].state) == c->serial << 1)
-            return c;
-    }
-    return NULL;
-}
-
 /* ThreadedEngine::WaitForVar: until the operators are done that write this variable. The call says which is the last. */
 void ls_mxnet_wait(void *engine, void *variable) {
     ls_thread *t = ls.wiped && ls_mxnet_records_calls ? ls_thread_here() : NULL;
-    ls_context *c = t ? open_call(t) : NULL;
+    ls_context *c = t ? ls_nested_find(t, CALLS) : NULL;
     const char *awaited = c && !c->args ? ls_mxnet_writer_of(variable) : NULL;
     if (awaited) {
         char json[LF_NAME_LIMIT] = "";

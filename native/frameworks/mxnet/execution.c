@@ -33,15 +33,15 @@ static const char *at(const void *object, uint32_t offset) {
 const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_build_here.name_in_operator); }
 
 /* A std::vector of pointers. */
-ls_mxnet_list ls_mxnet_list_at(const void *vector) {
+static ls_mxnet_list list_at(const void *vector) {
     const void *const *first = (const void *)at(vector, 0), *const *last = (const void *)at(vector, sizeof first);
     return (ls_mxnet_list){first, (uint32_t)(last - first)};
 }
 
 ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
     const char *in = operator;
-    return (ls_mxnet_uses){.read = ls_mxnet_list_at(in + ls_mxnet_build_here.read_in_operator),
-                           .written = ls_mxnet_list_at(in + ls_mxnet_build_here.written_in_operator)};
+    return (ls_mxnet_uses){.read = list_at(in + ls_mxnet_build_here.read_in_operator),
+                           .written = list_at(in + ls_mxnet_build_here.written_in_operator)};
 }
 
 /* A span of the engine begins; what ls_operator_finish takes. */

@@ -83,7 +83,6 @@ int ls_mxnet_bulk_size(const void *engine);
 LS_EXPORT void ls_mxnet_separate(int is_wanted);
 const char *ls_mxnet_name_of(const void *operator);
 ls_mxnet_uses ls_mxnet_uses_of(const void *operator);
-ls_mxnet_list ls_mxnet_list_at(const void *vector);
 void *ls_mxnet_begin(const char *name, uint32_t kind);
 void ls_mxnet_abandon(ls_thread *t);
 void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest);

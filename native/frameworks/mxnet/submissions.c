@@ -8,11 +8,7 @@
 #include "mxnet.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18
-#endif
 #define BUCKETS 8192u
 #define PLACES 20u
 
@@ -54,15 +50,8 @@ int ls_mxnet_submissions_begin(void) {
     }
     if (all)
         return 0;
-    void *memory = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return -1;
-    if (madvise(memory, sizeof *all, MADV_WIPEONFORK)) {
-        munmap(memory, sizeof *all);
-        return -1;
-    }
-    all = memory;
-    return 0;
+    all = ls_wiped_memory(sizeof *all);
+    return all ? 0 : -1;
 }
 
 /* `operator` is about to be submitted. The number of its submission, which `what` does not have yet. */

@@ -8,14 +8,9 @@
 #include "mxnet.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18
-#endif
 #define BUCKETS 8192u
 #define USES 12u
-#define BYTES (BUCKETS * sizeof(bucket))
 #define MOST_MODULES 10u   /* one in the other; of deeper ones the outermost count */
 #define MOST_VARIABLES 256 /* of an operator that are looked at */
 #define BACKWARD "_backward_"
@@ -46,17 +41,9 @@ typedef struct {
 static bucket *all;
 
 int ls_mxnet_variables_begin(void) {
-    if (all)
-        return 0;
-    void *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return -1;
-    if (madvise(memory, BYTES, MADV_WIPEONFORK)) {
-        munmap(memory, BYTES);
-        return -1;
-    }
-    all = memory;
-    return 0;
+    if (!all)
+        all = ls_wiped_memory(BUCKETS * sizeof(bucket));
+    return all ? 0 : -1;
 }
 
 static bucket *bucket_of(const void *variable) {
