@@ -6,8 +6,7 @@ import json
 
 import mxnet as mx
 from mxnet import autograd
-
-from layerscope import profiler
+from mxnet_counted import counted
 
 STEPS = 3
 
@@ -54,25 +53,11 @@ def symbolic(x):
 
 
 def main():
-    marks = profiler.Domain("custom")
-    mx.profiler.set_config(
-        profile_symbolic=True,
-        profile_imperative=True,
-        profile_memory=False,
-        profile_api=False,
-        aggregate_stats=True,
-        filename="mxnet.json",
-    )
-    mx.profiler.set_state("run")
     x = mx.nd.zeros((50, 50))
     x.attach_grad()
     assert (imperative(x) == 2).all()
     assert (symbolic(x) == 1).all()
     mx.nd.waitall()
-    mx.profiler.set_state("stop")
-    marks.new_marker("counted").mark()
-    counted = json.loads(mx.profiler.dumps(format="json"))["Time"]
-    print(json.dumps({kind: {k: v["Count"] for k, v in of.items()} for kind, of in counted.items()}))
 
 
-main()
+print(json.dumps(counted(main)))

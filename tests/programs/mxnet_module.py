@@ -6,8 +6,7 @@ import json
 
 import mxnet as mx
 import numpy as np
-
-from layerscope import profiler
+from mxnet_counted import counted
 
 BATCHES, BATCH = 4, 16
 
@@ -35,22 +34,4 @@ def train():
     mx.nd.waitall()
 
 
-def main():
-    marks = profiler.Domain("module")
-    mx.profiler.set_config(
-        profile_symbolic=True,
-        profile_imperative=True,
-        profile_memory=False,
-        profile_api=False,
-        aggregate_stats=True,
-        filename="mxnet.json",
-    )
-    mx.profiler.set_state("run")
-    train()
-    mx.profiler.set_state("stop")
-    marks.new_marker("counted").mark()
-    counted = json.loads(mx.profiler.dumps(format="json"))["Time"]["operator"]
-    print(json.dumps({name: entry["Count"] for name, entry in counted.items()}))
-
-
-main()
+print(json.dumps(counted(train)["operator"]))

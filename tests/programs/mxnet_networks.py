@@ -8,8 +8,7 @@ import sys
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
-
-from layerscope import profiler
+from mxnet_counted import counted
 
 STEPS, BATCH = 3, 16
 trainers = []  # kept, so that no two have the same address
@@ -46,22 +45,8 @@ def train(kind):
 
 
 def main():
-    marks = profiler.Domain("networks")
-    mx.profiler.set_config(
-        profile_symbolic=True,
-        profile_imperative=True,
-        profile_memory=False,
-        profile_api=False,
-        aggregate_stats=True,
-        filename="mxnet.json",
-    )
-    mx.profiler.set_state("run")
     for kind in sys.argv[1:]:
         train(kind)
-    mx.profiler.set_state("stop")
-    marks.new_marker("counted").mark()
-    counted = json.loads(mx.profiler.dumps(format="json"))["Time"]["operator"]
-    print(json.dumps({name: entry["Count"] for name, entry in counted.items()}))
 
 
-main()
+print(json.dumps(counted(main)["operator"]))
