@@ -4,7 +4,6 @@
 #include "client.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #define CHAINS 1024u
 #define IN_A_CHAIN 8u
