@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from layerscope.host import system_calls
 from tests.pace import Pace
+from tests.undisturbed import Undisturbed
 
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
@@ -37,6 +38,7 @@ TAKES_LONG = (
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Pace(), "pace")
+    config.pluginmanager.register(Undisturbed(), "undisturbed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

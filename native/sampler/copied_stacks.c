@@ -26,7 +26,6 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Whoever has the agent hands its area over in the first 20 ms of its CPU time. */
@@ -211,7 +210,7 @@ uint64_t sm_copies_look(void) {
 
 static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited, int wakes) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = sm_events_config(event)};
-    a.sample_period = sm_events_period(event);
+    a.sample_period = event == SM_CPU ? sm_events_inherited_period() : sm_events_period(event);
     a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID;
     a.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     a.sample_regs_user = SM_USER_REGISTERS;
@@ -278,17 +277,10 @@ static void close_events(sm_process *p) {
     p->copied.count = 0;
 }
 
-static int is_of_our_user(const sm_process *p) {
-    char path[32];
-    struct stat found;
-    snprintf(path, sizeof path, "/proc/%d", p->pid);
-    return !stat(path, &found) && found.st_uid == geteuid();
-}
-
 static void begin(sm_process *p) {
     static int is_said;
     p->copied.has_tried = 1;
-    if (!is_of_our_user(p))
+    if (!sm_is_of_our_user(p->pid))
         return;
     for (sm_thread *t = p->threads; t; t = t->next)
         sm_copies_end(t);
@@ -332,12 +324,40 @@ static void open_again(sm_process *p) {
 
 /* After what there was so far has been taken. */
 void sm_copies_new_rate(void) {
+    uint64_t period_ns = sm_events_inherited_period();
     for (sm_process *p = sm_processes(); p; p = p->next) {
         for (sm_thread *t = p->threads; t; t = t->next)
             for (uint32_t i = 0; i < t->copied.count; i++)
-                ioctl(t->copied.fds[i], PERF_EVENT_IOC_PERIOD, &sm.period_ns);
+                ioctl(t->copied.fds[i], PERF_EVENT_IOC_PERIOD, &period_ns);
         if (p->copied.is_on)
             open_again(p);
+    }
+}
+
+/* What a thread uses while its clocks are paused is not in the kernel because no sample tells of it. */
+static void note_pause(sm_thread *t, int is_on) {
+    uint64_t cpu_ns = sm_cpu_ns_at(t, sm_clock(CLOCK_MONOTONIC));
+    if (is_on)
+        t->sampled.paused_ns = cpu_ns;
+    else if (cpu_ns > t->sampled.paused_ns)
+        t->sampled.over_ns -= (int64_t)(cpu_ns - t->sampled.paused_ns);
+}
+
+static void set_paused(int fd, int is_on) {
+    ioctl(fd, is_on ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
+}
+
+void sm_copies_pause(int is_on) {
+    for (sm_process *p = sm_processes(); p; p = p->next) {
+        for (uint32_t i = 0; i < p->copied.count; i++)
+            if (p->copied.events[i].event == SM_CPU)
+                set_paused(p->copied.events[i].fd, is_on);
+        for (sm_thread *t = p->threads; t; t = t->next) {
+            for (uint32_t i = 0; i < t->copied.count; i++)
+                set_paused(t->copied.fds[i], is_on);
+            if (p->copied.is_on || t->copied.fds)
+                note_pause(t, is_on);
+        }
     }
 }
 
@@ -361,26 +381,13 @@ static void ask_of(sm_process *p) {
             ask(t);
 }
 
-/* The program itself, where it is no Python: hardly any such hands an area over, and its first waits count. */
-static int is_other_program(const sm_process *p) {
-    char path[32], exe[4096];
-    if (p->pid != sm.main_pid)
-        return 0;
-    snprintf(path, sizeof path, "/proc/%d/exe", p->pid);
-    ssize_t length = readlink(path, exe, sizeof exe - 1);
-    if (length <= 0)
-        return 0;
-    exe[length] = 0;
-    const char *slash = strrchr(exe, '/');
-    return !strstr(slash ? slash : exe, "py");
-}
-
 static int is_due(sm_process *p) {
     if (p->has_events || p->uses_timers || p->copied.has_tried || p->end_ns)
         return 0;
     if (p->area)
         return 1;
-    if (sm.now_ns < p->start_ns + LEAST_AGE_NS && is_other_program(p)) {
+    /* The program itself, where it is no Python: hardly any such hands an area over, and its first waits count. */
+    if (sm.now_ns < p->start_ns + LEAST_AGE_NS && (p->pid == sm.main_pid && !sm_is_python(p->pid))) {
         ask_of(p);
         return 1;
     }

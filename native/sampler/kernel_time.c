@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "kernel_time.h"
 
+#include "events.h"
 #include "interpreter_frames.h"
 #include "perf_event.h"
 #include "procfs.h"
@@ -50,6 +51,9 @@ struct sm_kernel_tick {
 static sm_rate_limit limit = {.most = 4000};
 
 /* Another one than that of samples: a clock that ticks with theirs would see the kernel send their signals. */
+static uint64_t clock_period(void) { return sm_events_inherited_period() - sm_events_inherited_period() / 14; }
+
+/* What a tick stands for, as the clocks are paused now and then. */
 static uint64_t own_period(void) { return sm.period_ns - sm.period_ns / 14; }
 
 static int open_clock(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t period_ns, int is_inherited) {
@@ -69,7 +73,7 @@ static int open_clock(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t perio
 
 /* The clock of a thread in the kernel, on one CPU; inherited by all that it begins. A descriptor, or minus an errno. */
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
-    return open_clock(tid, cpu, stack_bytes, own_period(), 1);
+    return open_clock(tid, cpu, stack_bytes, clock_period(), 1);
 }
 
 /* Another one of this thread alone. */
@@ -83,7 +87,11 @@ int sm_kernel_keep(int fd) {
 
 /* The clocks that threads have inherited keep theirs: more ticks share the same time. */
 void sm_kernel_new_rate(void) {
-    sm_rate_limit_new_period(&limit, own_period());
+    sm_rate_limit_new_period(&limit, clock_period());
+}
+
+void sm_kernel_pause(int is_on) {
+    sm_rate_limit_pause(&limit, is_on);
 }
 
 void sm_kernel_tick(void) {

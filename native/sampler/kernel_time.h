@@ -8,6 +8,7 @@ int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes);
 int sm_kernel_open_first(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t period_ns);
 int sm_kernel_keep(int fd);
 void sm_kernel_new_rate(void);
+void sm_kernel_pause(int is_on);
 void sm_kernel_switched(void);
 void sm_kernel_tick(void);
 void sm_kernel_take(const void *record);

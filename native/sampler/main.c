@@ -22,6 +22,7 @@
 #include "kernel_time.h"
 #include "lifecycle.h"
 #include "output.h"
+#include "pauses.h"
 #include "process_accounts.h"
 #include "rate.h"
 #include "recording.h"
@@ -114,13 +115,14 @@ static void take_areas(void) {
 
 static void round_of(int is_last, int epoll_fd) {
     sm_records_take();
+    sm_pauses_end();
     sm_signalled_look();
     take_areas();
     sm_signalled_tick();
     if (sm_copies_tick())
         sm_copies_poll(epoll_fd);
     if (!is_last) {
-        sm_rate_tick();
+        sm_pauses_begin();
         sm_wakeups_tick();
         sm_kernel_tick();
         sm_first_ticks_tick();
@@ -166,6 +168,7 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
     while (!sm.is_over) {
         uint64_t now = sm_clock(CLOCK_MONOTONIC);
         uint64_t until = are_new && tick > now + SOON_NS ? now + SOON_NS : tick;
+        until = until < sm_pauses_end_ns() ? until : sm_pauses_end_ns();
         int timeout = until > now ? (int)((until - now + 999999) / 1000000) : 0;
         int has_message = sm_rings_wait(epoll_fd, timeout, socket_fd);
         sm.now_ns = sm_clock(CLOCK_MONOTONIC);
@@ -173,6 +176,7 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
             receive_all(socket_fd, epoll_fd);
         if (sm.now_ns < tick) {
             sm_records_take(); /* a new thread is sampled from its beginning on */
+            sm_pauses_end();
             are_new = sm_signalled_tick();
             continue;
         }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -107,4 +108,23 @@ uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispa
     *delay_ns = delay;
     *dispatches = count;
     return ran;
+}
+
+int sm_is_of_our_user(int32_t pid) {
+    char path[32];
+    struct stat found;
+    snprintf(path, sizeof path, "/proc/%d", pid);
+    return !stat(path, &found) && found.st_uid == geteuid();
+}
+
+/* As its file is called; one that cannot be asked may be. */
+int sm_is_python(int32_t pid) {
+    char path[32], exe[4096];
+    snprintf(path, sizeof path, "/proc/%d/exe", pid);
+    ssize_t length = readlink(path, exe, sizeof exe - 1);
+    if (length <= 0)
+        return 1;
+    exe[length] = 0;
+    const char *slash = strrchr(exe, '/');
+    return strstr(slash ? slash : exe, "py") != NULL;
 }

@@ -5,7 +5,6 @@
 #include <stdint.h>
 
 void sm_rate_set(uint32_t hz);
-void sm_rate_tick(void);
 void sm_rate_each_second(void);
 
 #endif

@@ -25,10 +25,20 @@ int sm_rate_limit_keep(sm_rate_limit *l, int fd) {
 }
 
 /* What a thread has begun is paused with it. */
-static void pause_all(sm_rate_limit *l, int is_paused) {
+static void set_paused(sm_rate_limit *l, int is_paused) {
     for (size_t i = 0; i < l->used; i++)
         ioctl(l->fds[i], is_paused ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
+}
+
+static void pause_all(sm_rate_limit *l, int is_paused) {
     l->is_paused = is_paused;
+    set_paused(l, is_paused);
+}
+
+/* A pause that somebody else wants: it may not end the other one. */
+void sm_rate_limit_pause(sm_rate_limit *l, int is_paused) {
+    if (!l->is_paused)
+        set_paused(l, is_paused);
 }
 
 /* Every round. */

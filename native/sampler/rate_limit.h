@@ -14,6 +14,7 @@ typedef struct {
 } sm_rate_limit;
 int sm_rate_limit_keep(sm_rate_limit *limit, int fd);
 void sm_rate_limit_new_period(const sm_rate_limit *limit, uint64_t period_ns);
+void sm_rate_limit_pause(sm_rate_limit *limit, int is_paused);
 void sm_rate_limit_count(sm_rate_limit *limit);
 void sm_rate_limit_tick(sm_rate_limit *limit);
 

@@ -15,8 +15,6 @@
 typedef struct {
     uint32_t hz;
     uint64_t period_ns;
-    uint64_t period_before_ns; /* until `rate_since_ns` (rate.c) */
-    uint64_t rate_since_ns;
     uint64_t now_ns;      /* when this round began */
     uint64_t start_ns;
     uint64_t began_ns;    /* when we began */

@@ -5,8 +5,7 @@
  * told. So of the time w since the sample before, n = w / period, rounded, ticks were due. n - 1 of them fell into the
  * kernel, and so did (n - 1) / n of w: `kernel_ns`.
  *
- * Where the rate is changed (rate.c) every clock begins a new period, so the first sample of a thread after that may
- * come as late as the two periods together. */
+ * Where its clock begins a period anew (rate.c), w is what was used since then. */
 #define _GNU_SOURCE
 #include "samples.h"
 
@@ -15,6 +14,7 @@
 #include "jit_code.h"
 #include "joined_stacks.h"
 #include "kernel_time.h"
+#include "periods.h"
 #include "procfs.h"
 #include "recording.h"
 #include "thinning.h"
@@ -114,27 +114,21 @@ uint64_t sm_lost_samples(const sm_thread *t) {
     return p->copied.is_on || t->copied.fds || !p->area ? sm.lost_copies : sm_area_lost(p->area);
 }
 
-/* Whether the sample before is of the period before. */
-static int is_first_of_period(const sm_thread *t, uint64_t at_ns) {
-    return at_ns >= sm.rate_since_ns && t->sampled.last_ns < sm.rate_since_ns && t->start_ns < sm.rate_since_ns;
-}
+static int is_copy(const lf_sample *sample) { return sample->event == SM_COPIED(SM_CPU); }
+
+static uint64_t clock_period(const sm_thread *t) { return t->sampled.period_ns ? t->sampled.period_ns : sm.period_ns; }
 
 /* The longest time from the sample before to this one in which no tick was due. */
-static uint64_t period_of(const sm_thread *t, uint64_t at_ns) {
-    if (at_ns < sm.rate_since_ns)
-        return sm.period_before_ns;
-    return sm.period_ns + (is_first_of_period(t, at_ns) ? sm.period_before_ns : 0);
+static uint64_t period_of(const sm_thread *t, const lf_sample *sample) {
+    if (is_copy(sample))
+        return sm_events_inherited_period();
+    return clock_period(t) + t->sampled.skipped_ns;
 }
 
-static uint64_t rounded(uint64_t ns, uint64_t period_ns) { return (ns + period_ns / 2) / period_ns; }
-
 /* How many ticks were due since the sample before, in `passed` of CPU time: this one, and those in the kernel. */
-static uint64_t ticks_in(sm_thread *t, const lf_sample *sample, uint64_t passed) {
-    uint64_t from_ns = sample->cpu_ns - passed, changed_ns = t->sampled.changed_ns, due = t->sampled.due_before;
-    t->sampled.due_before = 0;
-    if (!is_first_of_period(t, sample->at_ns) || changed_ns < from_ns || changed_ns > sample->cpu_ns)
-        return rounded(passed, period_of(t, sample->at_ns));
-    return due + rounded(sample->cpu_ns - changed_ns, sm.period_ns);
+static uint64_t ticks_in(sm_thread *t, uint64_t passed) {
+    uint64_t skipped = t->sampled.skipped_ns < passed ? t->sampled.skipped_ns : passed;
+    return (passed - skipped + clock_period(t) / 2) / clock_period(t);
 }
 
 /* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
@@ -154,7 +148,7 @@ static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns, uint64_t period
  * nobody knows what more than a period of it was. */
 static void weigh(sm_thread *t, const lf_sample *sample, lt_sample *row) {
     uint64_t alive_ns = sm.now_ns > t->start_ns ? sm.now_ns - t->start_ns : 0;
-    uint64_t period_ns = period_of(t, sample->at_ns);
+    uint64_t period_ns = period_of(t, sample);
     uint64_t passed = sample->cpu_ns > t->time.told_ns ? sample->cpu_ns - t->time.told_ns : 0;
     if (passed > alive_ns + period_ns) /* not what a clock of this thread can say */
         passed = 0;
@@ -166,13 +160,16 @@ static void weigh(sm_thread *t, const lf_sample *sample, lt_sample *row) {
         passed = period_ns;
     }
     t->sampled.lost_before = lost;
-    uint64_t ticks = ticks_in(t, sample, passed);
     t->sampled.last_ns = sample->at_ns;
     t->sampled.last_stack = row->stack;
     row->weight_ns = passed;
-    if (sample->event == SM_COPIED(SM_CPU))
+    if (is_copy(sample)) {
         row->kernel_ns = left_by_copies(t, passed, period_ns);
-    else if (ticks > 1 && !(sample->head.flags & LF_SAMPLE_TIMER))
+        return;
+    }
+    uint64_t ticks = ticks_in(t, passed);
+    t->sampled.skipped_ns = 0;
+    if (ticks > 1 && !(sample->head.flags & LF_SAMPLE_TIMER))
         row->kernel_ns = passed - passed / ticks;
 }
 
@@ -212,8 +209,8 @@ void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
         row.count = (uint32_t)sm_events_period(event);
     else
         weigh(t, sample, &row);
-    if (!fault && t->sampled.has_first_period)
-        sm_events_new_rate(t);
+    if (!fault && t->events[SM_CPU] >= 0 && !is_copy(sample))
+        sm_period_vary(t, sample->at_ns);
     p->copied.is_read_later |= user.how & LU_UNWOUND_LATER;
     if (!fault)
         sm_kernel_share(t, &row, &user);

@@ -61,8 +61,10 @@ struct sm_thread {
         uint64_t lost_before; /* samples of its process, when its last one came */
         int64_t over_ns;      /* CPU time that copies leave for the kernel */
         uint64_t last_ns;     /* when the last one of its clock was made */
-        uint64_t changed_ns;  /* CPU time when all clocks got another period (rate.c); 0: not known */
-        uint32_t due_before;  /* ticks that were due from the last sample until then, with no sample: in the kernel */
+        uint64_t period_ns;   /* of its own clock (rate.c) */
+        uint64_t skipped_ns;  /* CPU time from the last sample until that period began */
+        uint64_t paused_ns;   /* CPU time when the clocks that it has inherited were paused (pauses.c) */
+        uint32_t of_period;   /* samples since it began */
         uint32_t last_stack;
         int has_first_period; /* its clock ticks at its first period, which is shorter: events.c */
     } sampled;                /* samples.c */

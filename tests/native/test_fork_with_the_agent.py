@@ -121,6 +121,7 @@ def test_forks_while_other_threads_record_leave_both_whole(drive: Drive) -> None
                 run([f"thread {number}"], 100)
                 op(f"fresh name {number} {counts[number]}")
                 counts[number] += 1
+                time.sleep(0.0002)  # or a busy machine leaves the thread that forks no time
         threads = [threading.Thread(target=record, args=(number,)) for number in range(2)]
         for thread in threads:
             thread.start()

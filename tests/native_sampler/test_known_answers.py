@@ -42,7 +42,7 @@ def test_cpu_time_of_two_functions(known, sampling: Callable[..., Sampling], use
     count = sixty + forty
     total_ns = measured["sixty_ns"] + measured["forty_ns"]
     # One at each period of CPU time but those in the kernel, which the weights say. The period is
-    # another one each second, by up to a quarter.
+    # another one after each few samples.
     in_kernel = int(np.round(rows["kernel_ns"] / PERIOD_NS).sum())
     assert abs(count + in_kernel - total_ns / PERIOD_NS) <= 0.15 * total_ns / PERIOD_NS + 2
     assert abs(sixty / count - share) <= allowed(share, count)

@@ -1,0 +1,49 @@
+/* Clocks that threads inherit from each other, those of copied_stacks.c and kernel_time.c, keep the period that they
+ * were opened with: the kernel changes that of the first thread alone. So that they do not keep step with what the
+ * program repeats, they are paused now and then, each time for another while. What is left of their periods is kept, so
+ * every tick still stands for a period of the time in which they were not paused. */
+#define _GNU_SOURCE
+#include "pauses.h"
+
+#include "copied_stacks.h"
+#include "kernel_time.h"
+#include "recording.h"
+
+#define LONGEST_MS 8u
+/* Each event of each thread is paused by itself, and all that may take 1/500 of a CPU. */
+#define COST_SHARE 500u
+
+static uint64_t until_ns; /* they are paused until then; 0: they are not */
+static uint64_t next_ns;
+
+static uint32_t by_chance(uint32_t below) {
+    static uint64_t state = 1;
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(state >> 33) % below;
+}
+
+static void pause_all(int is_on) {
+    sm_copies_pause(is_on);
+    sm_kernel_pause(is_on);
+}
+
+/* Every round, when switches have been taken. */
+void sm_pauses_begin(void) {
+    if (until_ns || sm.now_ns < next_ns || by_chance(2))
+        return;
+    uint64_t began_ns = sm_clock(CLOCK_MONOTONIC);
+    pause_all(1);
+    uint64_t now_ns = sm_clock(CLOCK_MONOTONIC);
+    until_ns = now_ns + (1 + by_chance(LONGEST_MS)) * 1000000ull;
+    next_ns = now_ns + 2 * COST_SHARE * (now_ns - began_ns);
+}
+
+/* When it is time, and switches have been taken. */
+void sm_pauses_end(void) {
+    if (!until_ns || sm.now_ns < until_ns)
+        return;
+    pause_all(0);
+    until_ns = 0;
+}
+
+uint64_t sm_pauses_end_ns(void) { return until_ns ? until_ns : ~0ull; }
