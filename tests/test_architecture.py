@@ -322,13 +322,14 @@ def cycles(files: list[Path]) -> list[set[str]]:
     with ThreadPoolExecutor(2) as at_once:
         objects = list(at_once.map(lambda file: compiled(file, command), files))
     for file, made in zip(files, objects, strict=True):
-        used[file.stem] = set()
+        name = f"{file.parent.name}/{file.stem}"
+        used[name] = set()
         for line in run(["nm", str(made)]).decode().splitlines():
             *_, kind, symbol = line.split()
             if kind == "U":
-                used[file.stem].add(symbol)
+                used[name].add(symbol)
             elif kind.isupper():
-                defined[symbol] = file.stem
+                defined[symbol] = name
     needs = {name: {defined[one] for one in some if one in defined} for name, some in used.items()}
     return circles(needs)
 
@@ -352,7 +353,7 @@ def test_circles_are_found() -> None:
 
 
 PARTS = {
-    "agent": ["agent", "frameworks", "frameworks/torch"],
+    "agent": ["agent", "frameworks", "frameworks/mxnet", "frameworks/torch"],
     "stacks": ["stacks"],
     "sampler": ["sampler"],
 }

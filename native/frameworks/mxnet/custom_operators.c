@@ -47,7 +47,7 @@ static void *run(const char *name, void *function, void *const *arguments, ssize
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     const char *around = t ? t->custom : NULL;
     char text[sizeof BACKWARD + MOST_NAME + 16];
-    if (!t || !name || !ls_mxnet_is_recorded())
+    if (!t || !name || !ls_mxnet_is_recorded)
         return ls_mxnet_call(function, arguments, count, keywords);
     snprintf(text, sizeof text, "%s::pure_python", name);
     t->custom = name;

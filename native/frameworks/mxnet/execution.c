@@ -1,15 +1,11 @@
 /* The operators of MXNet as its engine executes them: on the thread that does the work, each once, under the name that
  * the engine has for it, whether MXNet's own profiler runs or not. The engine calls these functions instead of its own
- * (start.c). No header of MXNet's: of its objects only the name of an operator is read, by the offsets of the build. */
+ * (start.c). */
 #define _GNU_SOURCE
 #include "mxnet.h"
 
 #include "../../agent/python_line.h"
 
-#define NO_NAME "(no name)"
-#define ENGINE 0xffffffffu /* the domain of the spans here: no program has as many of its own */
-
-ls_mxnet_build ls_mxnet_build_here;
 void (*ls_mxnet_own_execute)(void *, void *, ls_mxnet_stacked);
 void (*ls_mxnet_own_push_naive)(void *, void *, uint64_t, const void *, const void *, uint64_t, uint64_t, const char *,
                                 uint64_t);
@@ -25,51 +21,6 @@ typedef struct {
     uint32_t module, line, in;
 } origin;
 
-static const char *at(const void *object, uint32_t offset) {
-    return *(const char *const *)((const char *)object + offset);
-}
-
-/* The engine's name of an operator: a std::string as GCC had it before version 5, which is a pointer. */
-const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_build_here.name_in_operator); }
-
-/* A std::vector of pointers. */
-static ls_mxnet_list list_at(const void *vector) {
-    const void *const *first = (const void *)at(vector, 0), *const *last = (const void *)at(vector, sizeof first);
-    return (ls_mxnet_list){first, (uint32_t)(last - first)};
-}
-
-ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
-    const char *in = operator;
-    return (ls_mxnet_uses){.read = list_at(in + ls_mxnet_build_here.read_in_operator),
-                           .written = list_at(in + ls_mxnet_build_here.written_in_operator)};
-}
-
-/* A span of the engine begins; what ls_operator_finish takes. */
-void *ls_mxnet_begin(const char *name, uint32_t kind) {
-    ls_beginning b;
-    void *silent = NULL;
-    if (!ls.wiped)
-        return NULL;
-    if (!ls_operator_slot(&b, name && *name ? name : NO_NAME, kind, &silent))
-        return silent;
-    ls_context *c = ls_operator_open(&b, 0);
-    c->domain = ENGINE;
-    b.thread->task_ids[c->depth] = b.thread->api_depth;
-    return c;
-}
-
-/* A call of the C interface ends. What an exception has left open in it is over: no function of ours hears of one. */
-void ls_mxnet_abandon(ls_thread *t) {
-    for (uint32_t depth = t->depth; depth-- > 0;) {
-        const ls_context *c = &t->contexts[depth];
-        if (c->domain != ENGINE || LS_LOAD(t->ring->h.open[depth].state) != c->serial << 1)
-            continue;
-        if (t->task_ids[depth] < t->api_depth)
-            break;
-        ls_operator_finish(c, &not_submitted);
-    }
-}
-
 /* What an operator does, and submits itself, belongs to where it comes from. */
 static origin go_to(ls_thread *t, origin to) {
     origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in};
@@ -82,7 +33,7 @@ static origin go_to(ls_thread *t, origin to) {
 
 /* ThreadedEngine::ExecuteOprBlock(RunContext, OprBlock *, ...): the structures among the arguments are on the stack. */
 void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
-    const void *operator = at(block, ls_mxnet_build_here.operator_in_block);
+    const void *operator = ls_mxnet_operator_of(block);
     const ls_mxnet_submission submission = ls_mxnet_take(operator);
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     origin before = {0};

@@ -33,7 +33,7 @@ static void count(const storage_handle *handle, int64_t sign) {
     } while (!atomic_compare_exchange_weak(&held[type][number], &before, now));
     char text[64];
     snprintf(text, sizeof text, "memory_bytes of %s(%u)\nMXNet", NAMES[type], number);
-    if (ls.wiped && ls_mxnet_is_recorded())
+    if (ls.wiped && ls_mxnet_is_recorded)
         ls_counter(text, now);
 }
 

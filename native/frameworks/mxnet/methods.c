@@ -38,10 +38,9 @@ enum { OFFSET_OF_TYPE_NAME = 24 }; /* in a PyTypeObject */
 
 static void *(*make_function)(method *, void *self, void *module), *(*make_method)(void *function);
 static void *(*make_type)(type_spec *), *(*make_object)(void *type, ssize_t items);
-static void *(*call)(void *callable, void *const *arguments, size_t count, void *keywords);
 static void *(*attribute_called)(void *object, const char *name), *(*attribute)(void *object, void *name);
 static void *(*next_of)(void *iterator);
-static void (*clear_error)(void), (*decrease)(void *object), (*release)(void *memory);
+static void (*clear_error)(void), (*release)(void *memory);
 static void *generator_type, *self_iter, *iterator_type;
 
 static const struct {
@@ -50,27 +49,20 @@ static const struct {
 } NEEDED[] = {
     {"PyCFunction_NewEx", (void **)&make_function}, {"PyInstanceMethod_New", (void **)&make_method},
     {"PyType_FromSpec", (void **)&make_type},       {"PyType_GenericAlloc", (void **)&make_object},
-    {"PyObject_Vectorcall", (void **)&call},        {"PyObject_GetAttrString", (void **)&attribute_called},
-    {"PyObject_GetAttr", (void **)&attribute},      {"PyIter_Next", (void **)&next_of},
-    {"PyErr_Clear", (void **)&clear_error},         {"Py_DecRef", (void **)&decrease},
+    {"PyObject_GetAttr", (void **)&attribute},      {"PyObject_GetAttrString", (void **)&attribute_called},
+    {"PyErr_Clear", (void **)&clear_error},         {"PyIter_Next", (void **)&next_of},
     {"PyObject_Free", (void **)&release},           {"PyGen_Type", &generator_type},
     {"PyObject_SelfIter", &self_iter},
 };
+
+static int has_python; /* all of them are found */
 
 static int look_up(void) {
     for (size_t i = 0; i < sizeof NEEDED / sizeof *NEEDED; i++)
         if (!(*NEEDED[i].into = dlsym(RTLD_DEFAULT, NEEDED[i].name)))
             return -1;
-    return 0;
+    return ls_mxnet_find_python();
 }
-
-void *ls_mxnet_type_of(const void *object) { return ((void *const *)object)[1]; }
-
-void *ls_mxnet_call(void *function, void *const *arguments, ssize_t count, void *keywords) {
-    return call(function, arguments, (size_t)count, keywords);
-}
-
-void ls_mxnet_release(void *object) { decrease(object); }
 
 static const char *class_of(const void *object) {
     return *(const char *const *)((const char *)ls_mxnet_type_of(object) + OFFSET_OF_TYPE_NAME);
@@ -101,7 +93,7 @@ static void *call_step(void *function, void *const *arguments, ssize_t count, vo
     snprintf(text, sizeof text, "Optimizer.update#%.100s.%.100s", class_of(arguments[0]),
              optimizer ? class_of(optimizer) : "step");
     if (optimizer)
-        decrease(optimizer);
+        ls_mxnet_release(optimizer);
     void *span = ls_operator_begins(text, LF_RANGE);
     void *result = ls_mxnet_call(function, arguments, count, keywords);
     ls_note_optimizer(number_of(arguments[0]));
@@ -131,9 +123,9 @@ static void *attribute_of_iterator(watched_iterator *self, void *name) { return 
 
 static void end_iterator(watched_iterator *self) {
     void *type = self->type;
-    decrease(self->iterator);
+    ls_mxnet_release(self->iterator);
     release(self);
-    decrease(type);
+    ls_mxnet_release(type);
 }
 
 /* A loader is iterated. What its generator does between two batches is a wait: an iterator in C that has all attributes
@@ -170,10 +162,9 @@ static method methods[] = {
  * and 2 for __iter__ of what makes batches, 3 for forward and 4 for backward of a custom operator, 5 for what makes one,
  * 6 for __init__ of a store. A new reference; NULL without an exception: this Python is not understood. */
 LS_EXPORT void *ls_mxnet_method(void *function, int which) {
-    if (!call && look_up()) {
-        call = NULL;
+    has_python = has_python || !look_up();
+    if (!has_python)
         return NULL;
-    }
     slots[3].function = self_iter;
     if (!iterator_type && !(iterator_type = make_type(&spec))) {
         clear_error();
@@ -182,7 +173,7 @@ LS_EXPORT void *ls_mxnet_method(void *function, int which) {
     void *ours = make_function(&methods[which], function, NULL);
     void *bound = ours ? make_method(ours) : NULL;
     if (ours)
-        decrease(ours);
+        ls_mxnet_release(ours);
     if (!bound)
         clear_error();
     return bound;

@@ -52,6 +52,15 @@ int ls_mxnet_variables_begin(void);
 uint32_t ls_mxnet_note_uses(ls_thread *t, const char *text, const ls_mxnet_uses *uses);
 const char *ls_mxnet_writer_of(const void *variable);
 
+/* engine_operators.c */
+extern ls_mxnet_build ls_mxnet_build_here;
+extern _Atomic int ls_mxnet_is_recorded; /* its calls lead to us */
+const void *ls_mxnet_operator_of(const void *block);
+const char *ls_mxnet_name_of(const void *operator);
+ls_mxnet_uses ls_mxnet_uses_of(const void *operator);
+void *ls_mxnet_begin(const char *name, uint32_t kind);
+void ls_mxnet_abandon(ls_thread *t);
+
 /* calls.c */
 extern void (*ls_mxnet_own_wait)(void *engine, void *variable);
 void ls_mxnet_wait(void *engine, void *variable);
@@ -70,7 +79,6 @@ void ls_mxnet_allocated(void *profiler, const void *handle);
 void ls_mxnet_freed(void *profiler, const void *handle);
 
 /* execution.c: what is called instead of MXNet's own functions, and where theirs are */
-extern ls_mxnet_build ls_mxnet_build_here;
 extern void (*ls_mxnet_own_execute)(void *engine, void *block, ls_mxnet_stacked rest);
 extern void (*ls_mxnet_own_push_cached_naive)(void *engine, void *operator, uint64_t device, uint64_t priority,
                                               uint64_t profiling);
@@ -81,17 +89,14 @@ extern void (*ls_mxnet_own_push_naive)(void *engine, void *function, uint64_t de
 extern int (*ls_mxnet_own_bulk_size)(const void *engine);
 int ls_mxnet_bulk_size(const void *engine);
 LS_EXPORT void ls_mxnet_separate(int is_wanted);
-const char *ls_mxnet_name_of(const void *operator);
-ls_mxnet_uses ls_mxnet_uses_of(const void *operator);
-void *ls_mxnet_begin(const char *name, uint32_t kind);
-void ls_mxnet_abandon(ls_thread *t);
 void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest);
 void ls_mxnet_push_naive(void *engine, void *function, uint64_t device, const void *reads, const void *writes,
                          uint64_t property, uint64_t priority, const char *name, uint64_t wait);
 void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
 void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable);
 
-/* methods.c: with the GIL held */
+/* python_objects.c: with the GIL held */
+int ls_mxnet_find_python(void);
 void *ls_mxnet_call(void *function, void *const *arguments, ssize_t count, void *keywords);
 void *ls_mxnet_type_of(const void *object);
 void ls_mxnet_release(void *object);
@@ -105,7 +110,6 @@ void *ls_mxnet_custom_backward(void *function, void *const *arguments, ssize_t c
 const char *ls_mxnet_custom_name(char into[LF_NAME_LIMIT], const char *custom, const char *name);
 
 /* start.c */
-int ls_mxnet_is_recorded(void);
 LS_EXPORT int ls_mxnet_start(const char *path, int with_calls);
 
 #endif

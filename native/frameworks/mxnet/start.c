@@ -23,10 +23,10 @@ static ls_redirections of_storage = {.wanted = wanted_of_storage, .count = 2};
 /* Which operators are recorded is decided at each of them. */
 static void attend(int which) { (void)which; }
 
-static void leave(void) { ls_redirect_back(&redirections); }
-
-/* Its calls lead to us now. */
-int ls_mxnet_is_recorded(void) { return redirections.used != 0; }
+static void leave(void) {
+    ls_mxnet_is_recorded = 0;
+    ls_redirect_back(&redirections);
+}
 
 static const ls_announcer announcer = {attend, leave};
 
@@ -116,14 +116,15 @@ static int start(const char *path) {
     dlclose(library); /* the program has its own reference */
     if (failed)
         return failed;
+    ls_mxnet_is_recorded = 1;
     begin_lines(path);
     note_role();
     ls_operators_announce(&announcer);
     return 0;
 }
 
-/* Start recording the MXNet in the file at `path`, `with_calls` of its C interface or without. 0: recording; -1: this build is not understood, and the recording
- * says so; -2: it is not loaded; -3: ls_prepare was not called or failed. */
+/* Start recording the MXNet in the file at `path`, `with_calls` of its C interface or without. 0: recording;
+ * -1: this build is not understood, and the recording says so; -2: it is not loaded; -3: ls_prepare was not called or failed. */
 LS_EXPORT int ls_mxnet_start(const char *path, int with_calls) {
     ls_lock_beginning();
     ls_mxnet_records_calls = with_calls;

@@ -11,11 +11,13 @@ avg_ns, min_ns, p50_ns, p99_ns, max_ns
              this many of the calls do not exceed, so it is one that really occurred
 
 --by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart, --by
-module the modules of the network they belong to, --by thread the threads they ran on, --by line the
-line of the program that they were called from, --by shape the dtypes and shapes of the tensors they
-were called with (of a recording made with --shapes), --by primitive what they asked of oneDNN and
-MKL, with a column of its own: own_ns is self_ns without the primitives that the operator asked for
-on its own thread. How long each primitive took is in the table primitives. Where a long run was
+module the modules of the network they belong to, --by thread the threads they ran on, --by range
+the innermost range of the program in which they were called or submitted (of a backward function:
+in which its operator was), --by line the line of the program that they were called from, --by shape
+the dtypes and shapes of the tensors they were called with (of a recording made with --shapes), --by
+primitive what they asked of oneDNN and MKL, with a column of its own: own_ns is self_ns without the
+primitives that the operator asked for on its own thread. How long each primitive took is in the
+table primitives. Where a long run was
 thinned, every number but min_ns and max_ns counts a kept call as often as its weight says.
 
 The line of a range is the one that opened it. Of an operator it is the one that its samples in the
@@ -33,6 +35,7 @@ import pyarrow as pa
 
 from layerscope.analyse import thinned
 from layerscope.analyse.bulks import bulk_note
+from layerscope.analyse.enclosing_ranges import enclosing_ranges
 from layerscope.analyse.percentiles import note_of_open, percentiles
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.shapes import NO_TENSORS, shape_texts
@@ -47,7 +50,7 @@ from layerscope.model.errors import UsageError
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-BY = ("kind", "module", "line", "thread", "shape", "primitive")
+BY = ("kind", "module", "line", "range", "thread", "shape", "primitive")
 REFUSED: dict[str, str] = {}
 COLUMNS = (
     ResultColumn("name", "string", "", "name of the operator"),
@@ -70,6 +73,7 @@ BY_COLUMNS = {
     "kind": ResultColumn("kind", "string", "", "function, backward, range, optimizer or loader"),
     "module": ResultColumn("module", "string", "", "path of the module it belongs to"),
     "line": ResultColumn("line", "string", "", "file and line that it was called from"),
+    "range": ResultColumn("range", "string", "", "innermost range of the program around it"),
     "thread": ResultColumn("thread", "string", "", "name and id of the thread"),
     "shape": ResultColumn(
         "shape", "string", "", "dtypes and shapes of the tensors it was called with"
@@ -80,6 +84,7 @@ OWN = ResultColumn("own_ns", "int64", NS, "self_ns without the primitives that i
 LINE = ResultColumn("line", "string", "", "file and line that it was mostly called from")
 NO_LINE = "not known"
 NO_PRIMITIVE = "none"
+NO_RANGE = "none"
 TOP = 0
 EMPTY = "No operators were recorded: the program called none that layerscope could see."
 NEXT = "layerscope table spans"
@@ -90,6 +95,7 @@ _KEYS = {
     "kind": "kind, name",
     "module": "module_key, name",
     "line": "line, name",
+    "range": "range, name",
     "thread": "track, name",
     "shape": "shape, name",
     "primitive": "asked, name",
@@ -139,6 +145,8 @@ _MOST_LINES = f"""WITH {_LINES}
         FROM pairs LEFT JOIN known_lines USING (name, module_key) GROUP BY ALL
     ) WHERE line IS NOT NULL GROUP BY name"""
 _MOST_LINES_OF_CALL, _LEAST_PART = 8, 0.02
+_RANGES = """LEFT JOIN enclosing_ranges USING (span)
+            LEFT JOIN (SELECT span AS within, name AS range FROM spans) USING (within)"""
 _SHAPES = "LEFT JOIN shape_texts USING (args)"
 _DIVIDED_NOTE = (
     "Some operators were called from several lines: count, total_ns and self_ns of each are "
@@ -222,6 +230,9 @@ def build(reader: Reader, by: str | None = None) -> Result:
         line = f"coalesce(spans.line, known_line, '{NO_LINE}')"
         weight, weight_of_call = _DIVIDED, "spans.weight * coalesce(part, 1)"
         notes = (*notes, *_note_of_divided(reader))
+    elif by == "range":
+        column, texts = f", coalesce(range, '{NO_RANGE}') AS range", _RANGES
+        reader.connection().register("enclosing_ranges", enclosing_ranges(reader))
     elif by == "shape":
         column, texts = f", coalesce(shape, '{NO_TENSORS}') AS shape", _SHAPES
         reader.connection().register("shape_texts", shape_texts(reader))

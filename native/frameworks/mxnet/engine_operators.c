@@ -1,0 +1,58 @@
+/* Operators of MXNet's engine, and spans of them. No header of MXNet's: of its objects only the name of an operator and
+ * its variables are read, by the offsets of the build. */
+#define _GNU_SOURCE
+#include "mxnet.h"
+
+#define NO_NAME "(no name)"
+#define ENGINE 0xffffffffu /* the domain of the spans here: no program has as many of its own */
+
+ls_mxnet_build ls_mxnet_build_here;
+_Atomic int ls_mxnet_is_recorded;
+
+static const char *at(const void *object, uint32_t offset) {
+    return *(const char *const *)((const char *)object + offset);
+}
+
+/* The operator of a block that is about to be executed. */
+const void *ls_mxnet_operator_of(const void *block) { return at(block, ls_mxnet_build_here.operator_in_block); }
+
+/* The engine's name of an operator: a std::string as GCC had it before version 5, which is a pointer. */
+const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_build_here.name_in_operator); }
+
+/* A std::vector of pointers. */
+static ls_mxnet_list list_at(const void *vector) {
+    const void *const *first = (const void *)at(vector, 0), *const *last = (const void *)at(vector, sizeof first);
+    return (ls_mxnet_list){first, (uint32_t)(last - first)};
+}
+
+ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
+    const char *in = operator;
+    return (ls_mxnet_uses){.read = list_at(in + ls_mxnet_build_here.read_in_operator),
+                           .written = list_at(in + ls_mxnet_build_here.written_in_operator)};
+}
+
+/* A span of the engine begins; what ls_operator_finish takes. */
+void *ls_mxnet_begin(const char *name, uint32_t kind) {
+    ls_beginning b;
+    void *silent = NULL;
+    if (!ls.wiped)
+        return NULL;
+    if (!ls_operator_slot(&b, name && *name ? name : NO_NAME, kind, &silent))
+        return silent;
+    ls_context *c = ls_operator_open(&b, 0);
+    c->domain = ENGINE;
+    b.thread->task_ids[c->depth] = b.thread->api_depth;
+    return c;
+}
+
+/* A call of the C interface ends. What an exception has left open in it is over: no function of ours hears of one. */
+void ls_mxnet_abandon(ls_thread *t) {
+    for (uint32_t depth = t->depth; depth-- > 0;) {
+        const ls_context *c = &t->contexts[depth];
+        if (c->domain != ENGINE || LS_LOAD(t->ring->h.open[depth].state) != c->serial << 1)
+            continue;
+        if (t->task_ids[depth] < t->api_depth)
+            break;
+        ls_operator_finish(c, &(ls_ending){.sequence = -1});
+    }
+}

@@ -1,0 +1,68 @@
+"""The range of the program that each span belongs to: of those that were open on its thread when it
+began, the innermost. A range is what the program named itself (`torch.profiler.record_function`,
+NVTX, ITT).
+
+A span with none of its own has that of what caused it: an operator that an engine executed that of
+its submission, a backward function that of the operator it is the derivative of, and what runs
+inside of either the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+_SPANS = """SELECT span, coalesce(parent, -1) AS parent, layer = 'ranges' OR kind = 'range' AS named
+    FROM spans ORDER BY span"""
+_CAUSES = """SELECT from_span, to_span FROM links
+    WHERE kind IN ('forward_backward', 'submit_execute')"""
+# A backward function of an operator that was submitted itself has two causes in a row.
+_MOST_CAUSES = 4
+
+
+def enclosing_ranges(reader: Reader) -> pa.Table:
+    """Two columns, `span` and `within`: the key of the range, for all spans that have one."""
+    spans = reader.query(_SPANS)
+    keys = spans["span"].to_numpy()
+    if not len(keys):
+        return pa.table({"span": pa.array([], pa.int64()), "within": pa.array([], pa.int64())})
+    rows = np.arange(len(keys))
+    parent = _row_of(keys, spans["parent"].to_numpy())
+    parent = np.where(parent < 0, rows, parent)
+    found = nearest(parent, spans["named"].to_numpy(zero_copy_only=False))
+    links = reader.query(_CAUSES)
+    cause = np.full(len(keys), -1)
+    effect, because = (_row_of(keys, links[name].to_numpy()) for name in ("to_span", "from_span"))
+    is_known = (effect >= 0) & (because >= 0)
+    cause[effect[is_known]] = because[is_known]
+    caused = nearest(parent, cause >= 0)
+    for _ in range(_MOST_CAUSES):
+        of_cause = np.where(caused >= 0, found[cause[caused]], -1)
+        found = np.where(found >= 0, found, of_cause)
+    has_one = found >= 0
+    return pa.table({"span": keys[has_one], "within": keys[found[has_one]]})
+
+
+def _row_of(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each of the wanted keys stands among the sorted ones; -1: it is not among them."""
+    row = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[row] == wanted, row, -1)
+
+
+def nearest(parent: NDArray[np.int64], is_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The nearest of these rows on the way from each row to its root, itself included; -1: none.
+
+    `parent`: the row of the parent; a root is its own.
+    """
+    reached = np.where(is_wanted, np.arange(len(parent)), parent)
+    while True:
+        further = reached[reached]
+        if np.array_equal(further, reached):
+            return np.where(is_wanted[reached], reached, -1)
+        reached = further
