@@ -28,7 +28,7 @@ WAITS = {
     "pool": "waiting for work (thread pool)",
     "sleep": "sleeping",
     "yield": "in sched_yield",
-    "pipe": "waiting for pipes (loader workers)",
+    "pipe": "waiting for pipes",
     "socket": "waiting for sockets",
     "file": "waiting for files",
     "event": "waiting for events",
