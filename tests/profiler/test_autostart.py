@@ -50,16 +50,16 @@ def installed(wheel: Path, program_python: str, tmp_path_factory: pytest.TempPat
     """The Python of an environment with PyTorch and our wheel, and none of the libraries that read
     recordings.
     """
-    folder = tmp_path_factory.mktemp("installed")
+    return installed_beside(program_python, wheel, tmp_path_factory.mktemp("installed"))
+
+
+def installed_beside(program_python: str, wheel: Path, folder: Path) -> Path:
+    """The Python of a new environment, with all that `program_python` has and our wheel."""
     call(program_python, "-m", "venv", "--without-pip", str(folder))
     python = folder / "bin" / "python"
-    packages = Path(
-        call(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    )
-    torch = call(
-        program_python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
-    ).strip()
-    (packages / "program.pth").write_text(torch + "\n")
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = Path(call(str(python), "-c", where).strip())
+    (packages / "program.pth").write_text(call(program_python, "-c", where).strip() + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
     call(*pip, "install", "--no-deps", "--no-index", str(wheel))
     return python
@@ -139,6 +139,25 @@ def test_the_program_can_stop_and_go_on(
 
     recorded = library.recorded(tmp_path / "program.layerscope")
     assert recorded.value("SELECT count(*) FROM spans WHERE name = 'Optimizer.step#SGD.step'") == 4
+
+
+def test_a_program_that_uses_mxnet_is_recorded(
+    wheel: Path, mxnet2_python: str, tmp_path: Path, native_agent: Path
+) -> None:
+    python = installed_beside(mxnet2_python, wheel, tmp_path / "env")
+    text = (
+        "import mxnet as mx\n"
+        "a = mx.np.ones((50, 50))\n"
+        "for _ in range(7):\n    a = mx.np.dot(a, a) / 50\n"
+        "print(float(a[0, 0]))\n"
+    )
+    done = run(python, text, tmp_path, LAYERSCOPE_AUTOSTART="1")
+
+    recorded = library.recorded(tmp_path / "program.layerscope")
+    assert done.stdout == "1.0\n"
+    assert "layerscope" not in done.stderr  # but MXNet's own warnings
+    where = "layer = 'operators' AND name = '_npi_dot'"
+    assert recorded.value(f"SELECT count(*) FROM spans WHERE {where}") == 7
 
 
 def test_uninstalling_removes_it(wheel: Path, tmp_path: Path) -> None:

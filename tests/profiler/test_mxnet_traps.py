@@ -69,6 +69,27 @@ def test_set_state_before_mxnet_is_imported(
     assert found.rows("SELECT * FROM problems") == found.rows("SELECT * FROM gaps") == []
 
 
+def test_an_engine_without_threads(mxnet_python: str, native_agent: Path, tmp_path: Path) -> None:
+    """It executes each operator where it is submitted."""
+    text = IMPORT + NETWORK + "train(1)\nprofiler.set_config(profile_all=True)\n"
+    text += (
+        "profiler.set_state('run'); train(2); profiler.pause(); train(5); profiler.resume(); train(1)\n"
+        "profiler.set_state('stop'); train(5)\n"
+        "print([counted(name) for name in ('Convolution', '_backward_Convolution')])\n"
+    )
+    done = library.run(
+        mxnet_python, text, tmp_path, "-W", "ignore", MXNET_ENGINE_TYPE="NaiveEngine"
+    )
+
+    assert done.stdout == "[3, 3]\n"
+    found = library.recorded(tmp_path / "program.layerscope")
+    threads = found.rows(
+        "SELECT DISTINCT tid = pid AS is_main FROM spans JOIN tracks USING (track) "
+        "JOIN processes USING (process) WHERE spans.name = 'Convolution'"
+    )
+    assert threads == [{"is_main": True}]
+
+
 def test_start_and_stop_while_other_threads_are_inside_calls(
     mxnet_python: str, native_agent: Path, tmp_path: Path
 ) -> None:

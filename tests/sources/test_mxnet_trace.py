@@ -7,6 +7,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from layerscope import cli
 from layerscope.ingest.open import open_run
 from layerscope.recording.reader import Reader
 from layerscope.sources import mxnet_trace
+from tests.repeated import times
 from tests.sources import mxnet_written as written
 from tests.sources.mxnet_written import (
     EVENTS,
@@ -115,6 +119,35 @@ def test_tables_have_parents_devices_domains_counters_and_marks(folder: Path) ->
     assert tuple(mark.values()) == (
         "half way", "marker", 115_000, f"thread {MAIN}", '{"domain": "Own, domain"}',
     )  # fmt: skip
+
+
+def test_a_large_trace_is_counted_within_bounded_memory(folder: Path) -> None:
+    """Of 200 MB in `dev.py stress`."""
+    count = times(300_000, 3000)
+    with (folder / "large.json").open("w") as file:
+        file.write(written.HEADER + written.DEVICES)
+        for number in range(count):
+            start = FIRST_US + 100 * number
+            events = operator(
+                f"op{number % 7}", WORKER + number % 2, start, start + 10 + number % 5
+            )
+            file.write(written.BETWEEN + written.BETWEEN.join(events))
+        file.write(written.END)
+    if count > 100_000:
+        assert (folder / "large.json").stat().st_size > 200_000_000
+
+    command = [sys.executable, "-m", "layerscope", "table", "large.json", "operators", "--json"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    peak_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+
+    answer = json.loads(done.stdout)
+    names = [column["name"] for column in answer["columns"]]
+    found = [dict(zip(names, row, strict=True)) for row in answer["rows"]]
+    durations = [(f"op{number % 7}", (10 + number % 5) * 1000) for number in range(count)]
+    assert {row["name"]: row["count"] for row in found} == Counter(name for name, _ in durations)
+    assert sum(row["total_ns"] for row in found) == sum(dur_ns for _, dur_ns in durations)
+    assert peak_kib < max(before, 450 * 1024)
 
 
 @pytest.mark.parametrize("words", [["table", "trace.json", "operators"], ["table", "trace.json", "spans"],
