@@ -210,7 +210,7 @@ uint64_t sm_copies_look(void) {
 
 static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited, int wakes) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = sm_events_config(event)};
-    a.sample_period = event == SM_CPU ? sm_events_inherited_period() : sm_events_period(event);
+    a.sample_period = event == SM_CPU ? sm_events_copies_period() : sm_events_period(event);
     a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID;
     a.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     a.sample_regs_user = SM_USER_REGISTERS;
@@ -324,7 +324,7 @@ static void open_again(sm_process *p) {
 
 /* After what there was so far has been taken. */
 void sm_copies_new_rate(void) {
-    uint64_t period_ns = sm_events_inherited_period();
+    uint64_t period_ns = sm_events_copies_period();
     for (sm_process *p = sm_processes(); p; p = p->next) {
         for (sm_thread *t = p->threads; t; t = t->next)
             for (uint32_t i = 0; i < t->copied.count; i++)
@@ -334,13 +334,13 @@ void sm_copies_new_rate(void) {
     }
 }
 
-/* What a thread uses while its clocks are paused is not in the kernel because no sample tells of it. */
+/* What a thread uses while its clocks are paused need not be in the kernel because no sample tells of it. */
 static void note_pause(sm_thread *t, int is_on) {
     uint64_t cpu_ns = sm_cpu_ns_at(t, sm_clock(CLOCK_MONOTONIC));
     if (is_on)
-        t->sampled.paused_ns = cpu_ns;
-    else if (cpu_ns > t->sampled.paused_ns)
-        t->sampled.over_ns -= (int64_t)(cpu_ns - t->sampled.paused_ns);
+        t->copied.paused_from = cpu_ns;
+    else if (t->copied.paused_from && cpu_ns > t->copied.paused_from)
+        t->copied.paused_ns += cpu_ns - t->copied.paused_from;
 }
 
 static void set_paused(int fd, int is_on) {

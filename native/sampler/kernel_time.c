@@ -10,7 +10,6 @@
 #define _GNU_SOURCE
 #include "kernel_time.h"
 
-#include "events.h"
 #include "interpreter_frames.h"
 #include "perf_event.h"
 #include "procfs.h"
@@ -51,9 +50,6 @@ struct sm_kernel_tick {
 static sm_rate_limit limit = {.most = 4000};
 
 /* Another one than that of samples: a clock that ticks with theirs would see the kernel send their signals. */
-static uint64_t clock_period(void) { return sm_events_inherited_period() - sm_events_inherited_period() / 14; }
-
-/* What a tick stands for, as the clocks are paused now and then. */
 static uint64_t own_period(void) { return sm.period_ns - sm.period_ns / 14; }
 
 static int open_clock(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t period_ns, int is_inherited) {
@@ -73,7 +69,7 @@ static int open_clock(int32_t tid, int cpu, uint32_t stack_bytes, uint64_t perio
 
 /* The clock of a thread in the kernel, on one CPU; inherited by all that it begins. A descriptor, or minus an errno. */
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
-    return open_clock(tid, cpu, stack_bytes, clock_period(), 1);
+    return open_clock(tid, cpu, stack_bytes, own_period(), 1);
 }
 
 /* Another one of this thread alone. */
@@ -87,11 +83,17 @@ int sm_kernel_keep(int fd) {
 
 /* The clocks that threads have inherited keep theirs: more ticks share the same time. */
 void sm_kernel_new_rate(void) {
-    sm_rate_limit_new_period(&limit, clock_period());
+    sm_rate_limit_new_period(&limit, own_period());
 }
 
+/* The clock of a first thread can have another period, too: from 3/4 to 5/4. */
 void sm_kernel_pause(int is_on) {
+    static uint64_t state = 1;
+    uint64_t period_ns = own_period();
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
     sm_rate_limit_pause(&limit, is_on);
+    if (!is_on)
+        sm_rate_limit_new_period(&limit, period_ns / 4 * 3 + (state >> 16) % (period_ns / 2));
 }
 
 void sm_kernel_tick(void) {

@@ -10,11 +10,14 @@
 #include "recording.h"
 
 #define LONGEST_MS 8u
-/* Each event of each thread is paused by itself, and all that may take 1/500 of a CPU. */
-#define COST_SHARE 500u
+/* Those that look into the kernel are in every process, and their first threads get another period: less often. */
+#define OF_KERNEL 4u
+/* Each event of each thread is paused by itself, and all that may take 1/100 of a CPU. */
+#define COST_SHARE 100u
 
 static uint64_t until_ns; /* they are paused until then; 0: they are not */
 static uint64_t next_ns;
+static int is_kernel_paused;
 
 static uint32_t by_chance(uint32_t below) {
     static uint64_t state = 1;
@@ -24,18 +27,20 @@ static uint32_t by_chance(uint32_t below) {
 
 static void pause_all(int is_on) {
     sm_copies_pause(is_on);
-    sm_kernel_pause(is_on);
+    if (is_kernel_paused)
+        sm_kernel_pause(is_on);
 }
 
 /* Every round, when switches have been taken. */
 void sm_pauses_begin(void) {
     if (until_ns || sm.now_ns < next_ns || by_chance(2))
         return;
-    uint64_t began_ns = sm_clock(CLOCK_MONOTONIC);
+    uint64_t used_ns = sm_clock(CLOCK_THREAD_CPUTIME_ID);
+    is_kernel_paused = !by_chance(OF_KERNEL);
     pause_all(1);
-    uint64_t now_ns = sm_clock(CLOCK_MONOTONIC);
-    until_ns = now_ns + (1 + by_chance(LONGEST_MS)) * 1000000ull;
-    next_ns = now_ns + 2 * COST_SHARE * (now_ns - began_ns);
+    used_ns = sm_clock(CLOCK_THREAD_CPUTIME_ID) - used_ns;
+    until_ns = sm_clock(CLOCK_MONOTONIC) + (1 + by_chance(LONGEST_MS)) * 1000000ull;
+    next_ns = until_ns + 2 * COST_SHARE * used_ns;
 }
 
 /* When it is time, and switches have been taken. */

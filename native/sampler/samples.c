@@ -121,7 +121,7 @@ static uint64_t clock_period(const sm_thread *t) { return t->sampled.period_ns ?
 /* The longest time from the sample before to this one in which no tick was due. */
 static uint64_t period_of(const sm_thread *t, const lf_sample *sample) {
     if (is_copy(sample))
-        return sm_events_inherited_period();
+        return sm_events_copies_period();
     return clock_period(t) + t->sampled.skipped_ns;
 }
 
@@ -132,16 +132,19 @@ static uint64_t ticks_in(sm_thread *t, uint64_t passed) {
 }
 
 /* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
- * what was in the kernel, and up to a period for each CPU. */
+ * what was in the kernel, and up to a period for each CPU. Each stands for a period of the time in which its clock was
+ * not paused, and for as much of the rest as that is of the whole. */
 static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns, uint64_t period_ns) {
     int cpus = __builtin_popcountll(t->wait.cpus);
-    t->sampled.over_ns += (int64_t)passed_ns - (int64_t)period_ns;
-    int64_t kernel_ns = t->sampled.over_ns - (int64_t)period_ns * (cpus ? cpus : 1);
-    if (kernel_ns <= 0)
+    double all_ns = (double)(t->copied.all_ns += passed_ns), paused_ns = (double)t->copied.paused_ns;
+    double scale = paused_ns < all_ns / 2 ? all_ns / (all_ns - paused_ns) : 2;
+    double user_ns = (double)period_ns * scale * (double)(++t->copied.samples + (uint64_t)(cpus ? cpus : 1));
+    double kernel_ns = all_ns - user_ns - (double)t->copied.kernel_ns;
+    if (kernel_ns < 1)
         return 0;
-    kernel_ns = kernel_ns < (int64_t)passed_ns ? kernel_ns : (int64_t)passed_ns;
-    t->sampled.over_ns -= kernel_ns;
-    return (uint64_t)kernel_ns;
+    uint64_t found_ns = kernel_ns < (double)passed_ns ? (uint64_t)kernel_ns : passed_ns;
+    t->copied.kernel_ns += found_ns;
+    return found_ns;
 }
 
 /* The CPU time since the sample before, and the part of it in the kernel, as above. Where samples were lost meanwhile

@@ -59,11 +59,9 @@ struct sm_thread {
     struct {
         uint64_t count;
         uint64_t lost_before; /* samples of its process, when its last one came */
-        int64_t over_ns;      /* CPU time that copies leave for the kernel */
         uint64_t last_ns;     /* when the last one of its clock was made */
         uint64_t period_ns;   /* of its own clock (rate.c) */
         uint64_t skipped_ns;  /* CPU time from the last sample until that period began */
-        uint64_t paused_ns;   /* CPU time when the clocks that it has inherited were paused (pauses.c) */
         uint32_t of_period;   /* samples since it began */
         uint32_t last_stack;
         int has_first_period; /* its clock ticks at its first period, which is shorter: events.c */
@@ -103,6 +101,8 @@ struct sm_thread {
         uint32_t count;
         int has_tried;
         uint64_t asked_ns; /* CPU time when it was asked for */
+        uint64_t samples, all_ns, kernel_ns; /* CPU time that they stand for, and how much of that was in the kernel */
+        uint64_t paused_from, paused_ns; /* CPU time when the clocks were paused last, and in all pauses */
     } copied;              /* copied_stacks.c */
 };
 

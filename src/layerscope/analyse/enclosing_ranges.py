@@ -1,6 +1,5 @@
 """The range of the program that each span belongs to: of those that were open on its thread when it
-began, the innermost. A range is what the program named itself (`torch.profiler.record_function`,
-NVTX, ITT).
+began, the innermost. A range is what the program named itself (by its framework, NVTX or ITT).
 
 A span with none of its own has that of what caused it: an operator that an engine executed that of
 its submission, a backward function that of the operator it is the derivative of, and what runs
@@ -30,17 +29,11 @@ def enclosing_ranges(reader: Reader) -> pa.Table:
     """Two columns, `span` and `within`: the key of the range, for all spans that have one."""
     spans = reader.query(_SPANS)
     keys = spans["span"].to_numpy()
-    if not len(keys):
-        return pa.table({"span": pa.array([], pa.int64()), "within": pa.array([], pa.int64())})
     rows = np.arange(len(keys))
     parent = _row_of(keys, spans["parent"].to_numpy())
     parent = np.where(parent < 0, rows, parent)
     found = nearest(parent, spans["named"].to_numpy(zero_copy_only=False))
-    links = reader.query(_CAUSES)
-    cause = np.full(len(keys), -1)
-    effect, because = (_row_of(keys, links[name].to_numpy()) for name in ("to_span", "from_span"))
-    is_known = (effect >= 0) & (because >= 0)
-    cause[effect[is_known]] = because[is_known]
+    cause = _causes(reader, keys)
     caused = nearest(parent, cause >= 0)
     for _ in range(_MOST_CAUSES):
         of_cause = np.where(caused >= 0, found[cause[caused]], -1)
@@ -49,10 +42,23 @@ def enclosing_ranges(reader: Reader) -> pa.Table:
     return pa.table({"span": keys[has_one], "within": keys[found[has_one]]})
 
 
+def _causes(reader: Reader, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The row of what caused each span; -1: not known."""
+    links = reader.query(_CAUSES)
+    effect = _row_of(keys, links["to_span"].to_numpy())
+    because = _row_of(keys, links["from_span"].to_numpy())
+    is_known = (effect >= 0) & (because >= 0)
+    cause = np.full(len(keys), -1)
+    cause[effect[is_known]] = because[is_known]
+    return cause
+
+
 def _row_of(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each of the wanted keys stands among the sorted ones; -1: it is not among them."""
-    row = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[row] == wanted, row, -1)
+    row = np.searchsorted(keys, wanted)
+    row[row == len(keys)] = 0
+    is_there = keys[row] == wanted if len(keys) else np.zeros(len(row), np.bool_)
+    return np.where(is_there, row, -1)
 
 
 def nearest(parent: NDArray[np.int64], is_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
