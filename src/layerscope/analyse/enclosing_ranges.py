@@ -56,9 +56,9 @@ def _causes(reader: Reader, keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _row_of(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each of the wanted keys stands among the sorted ones; -1: it is not among them."""
     row = np.searchsorted(keys, wanted)
-    row[row == len(keys)] = 0
-    is_there = keys[row] == wanted if len(keys) else np.zeros(len(row), np.bool_)
-    return np.where(is_there, row, -1)
+    row[row == len(keys)] = -1
+    row[keys[row] != wanted] = -1
+    return row
 
 
 def nearest(parent: NDArray[np.int64], is_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
