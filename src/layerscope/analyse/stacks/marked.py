@@ -87,8 +87,9 @@ def spinning(frames: list[StackFrame], up: Ints, frame: Ints, levels: list[Ints]
 
 def waiting_for_gpu(frames: list[StackFrame], up: Ints, frame: Ints, levels: list[Ints]) -> Bools:
     """Of each stack, with callers `up`, whether it is in a function that waits for a GPU."""
-    of_native = [one.name if one.layer == NATIVE else "" for one in frames]
-    waits = np.array([_WAITS_FOR_GPU.search(name) is not None for name in of_native], np.bool_)
-    copies = np.array([_COPIES.search(name) is not None for name in of_native], np.bool_)
-    is_there: Bools = (nearest(up, waits[frame], levels) >= 0) & ~copies[frame]
+    names = [one.name if one.layer == NATIVE else "" for one in frames]
+    waits = np.array([_WAITS_FOR_GPU.search(name) is not None for name in names], np.bool_)
+    copies = np.array([_COPIES.search(name) is not None for name in names], np.bool_)
+    around = nearest(up, waits[frame], levels)
+    is_there: Bools = (around >= 0) & ~copies[frame]
     return is_there
