@@ -87,9 +87,17 @@ def spinning(frames: list[StackFrame], up: Ints, frame: Ints, levels: list[Ints]
 
 def waiting_for_gpu(frames: list[StackFrame], up: Ints, frame: Ints, levels: list[Ints]) -> Bools:
     """Of each stack, with callers `up`, whether it is in a function that waits for a GPU."""
-    names = [one.name if one.layer == NATIVE else "" for one in frames]
-    waits = np.array([_WAITS_FOR_GPU.search(name) is not None for name in names], np.bool_)
-    copies = np.array([_COPIES.search(name) is not None for name in names], np.bool_)
+    waits = _of_native(frames, _WAITS_FOR_GPU)
+    copies = _of_native(frames, _COPIES)
     around = nearest(up, waits[frame], levels)
     is_there: Bools = (around >= 0) & ~copies[frame]
     return is_there
+
+
+def _of_native(frames: list[StackFrame], pattern: re.Pattern[str]) -> Bools:
+    """Of each frame whether it is native code with such a name."""
+    found = []
+    for frame in frames:
+        has_name = pattern.search(frame.name) is not None
+        found.append(has_name and frame.layer == NATIVE)
+    return np.array(found, np.bool_)
