@@ -1,6 +1,7 @@
 /* The NVTX collector: what programs annotate for NVIDIA's tools, without a GPU and without those tools. Their copy of
  * the NVTX 3 header loads the library that NVTX_INJECTION64_PATH names and has it fill in tables of function pointers.
- * Facts from nvToolsExt.h and nvtxDetail/nvtxTypes.h of https://github.com/NVIDIA/NVTX; no header of theirs. */
+ * Facts from nvToolsExt.h, nvtxDetail/nvtxTypes.h, nvToolsExtPayload.h and nvtxDetail/nvtxExtTypes.h of
+ * https://github.com/NVIDIA/NVTX; no header of theirs. */
 #define _GNU_SOURCE
 #include "client.h"
 #include "text_cache.h"
@@ -366,5 +367,64 @@ LS_EXPORT int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t)) {
         return 0;
     fill(from, MODULE_CORE, core, sizeof core / sizeof *core);
     fill(from, MODULE_CORE2, core2, sizeof core2 / sizeof *core2);
+    return 1;
+}
+
+/* --- The extension for payloads ---------------------------------------------------------------------------------- */
+
+/* Ranges that are given structs: NCCL pops some that it has pushed as all others in this way. What is in the structs is
+ * not read. */
+enum { EXTENSION_PAYLOADS = 2 };
+
+/* nvtxExtModuleSegment_t, nvtxExtModuleInfo_t */
+typedef struct {
+    size_t id, count;
+    function *slots;
+} segment;
+typedef struct {
+    uint16_t version, size, module, compatible;
+    size_t segment_count;
+    segment *segments;
+} extension;
+
+static void mark_payload(ls_domain *domain, const void *payload, size_t count) {
+    (void)payload, (void)count;
+    domain_mark(domain, NULL);
+}
+
+static int push_payload(ls_domain *domain, const void *payload, size_t count) {
+    (void)payload, (void)count;
+    return domain_push(domain, NULL);
+}
+
+static int pop_payload(ls_domain *domain, const void *payload, size_t count) {
+    (void)payload, (void)count;
+    return domain_pop(domain);
+}
+
+static uint64_t start_payload(ls_domain *domain, const void *payload, size_t count) {
+    (void)payload, (void)count;
+    return domain_start(domain, NULL);
+}
+
+static void end_payload(ls_domain *domain, uint64_t number, const void *payload, size_t count) {
+    (void)payload, (void)count;
+    domain_end(domain, number);
+}
+
+/* 0, 1: schemas and enumerations of the structs. */
+static const function payloads[] = {
+    [2] = (function)mark_payload,  [3] = (function)push_payload, [4] = (function)pop_payload,
+    [5] = (function)start_payload, [6] = (function)end_payload,
+};
+
+/* The same for an extension of NVTX. Slots that are left alone are switched off by the header. */
+LS_EXPORT int InitializeInjectionNvtxExtension(const extension *of) {
+    if (!of || of->module != EXTENSION_PAYLOADS || !of->segment_count || !of->segments || ls_door_open())
+        return 0;
+    const segment *first = of->segments;
+    for (size_t i = 0; i < sizeof payloads / sizeof *payloads && i < first->count; i++)
+        if (payloads[i])
+            first->slots[i] = payloads[i];
     return 1;
 }

@@ -293,6 +293,29 @@ def test_samples_that_cannot_be_are_left_out_and_said(raw: Path) -> None:
     assert problem["what"].startswith("2 samples name a thread or a stack")
 
 
+def test_a_caller_that_is_no_place_in_a_program_has_no_address(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.cpu(2500, 0, stacks.stack(f"jit:{2**64 - 1}", "jit:4096", "py:work"), 10)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    assert made.rows("SELECT address FROM frames WHERE name = '[jit]' ORDER BY frame") == [
+        {"address": None}, {"address": 4096},
+    ]  # fmt: skip
+
+
+def test_it_is_said_that_a_gpu_was_used(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.cpu(2500, 0, stacks.stack("py:work", "made:cudaLaunchKernel"), 10)
+    stacks.end(20_000)
+
+    assert Converted(raw).table("problems", "layer", "code") == [("stacks", "gpu_unrecorded")]
+
+
 def test_a_process_with_nothing_but_samples_is_one(raw: Path) -> None:
     training(raw)
     stacks = SamplerFile(raw, MAIN)

@@ -109,6 +109,47 @@ def test_backward_passes_overlapping_on_two_devices_are_one() -> None:
     check_truth(trace)
 
 
+def test_gradients_that_are_copied_between_autograd_spans_are_of_the_backward_pass() -> None:
+    """As DistributedDataParallel does it on the thread of a GPU: half of what runs there."""
+    trace = Trace()
+    for _ in range(3):
+        with trace.step():
+            with trace.phase("forward"):
+                trace.ops()
+            begin = trace.now
+            with trace.phase("backward"):
+                trace.tick(30)
+            copy = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+            trace.spans += [
+                (9, 0, begin, 10, "backward", NODE, -1),
+                (9, 0, begin + 11, 2, "function", copy, -1),
+                (9, 0, begin + 14, 2, "function", "aten::as_strided", -1),
+                (9, 0, begin + 20, 10, "backward", NODE, -1),
+                (9, 0, begin + 30, 1, "function", copy, -1),
+            ]
+            trace.optimizer_step()
+    assert check_truth(trace).track == 0
+
+
+def test_a_second_trainer_without_an_optimizer_is_no_worker() -> None:
+    """Half of what runs on its thread is a backward pass, and half a forward one."""
+    trace = Trace()
+    for _ in range(3):
+        with trace.step():
+            with trace.phase("forward"):
+                trace.ops()
+            begin = trace.now
+            with trace.phase("backward"):
+                trace.backward()
+            trace.spans += [
+                (9, 0, begin + 1, 2, "function", "aten::mm", -1),
+                (9, 0, begin + 4, 2, "backward", NODE, -1),
+            ]
+            trace.optimizer_step()
+    found = check_truth(trace)
+    assert found.track == 0
+
+
 def test_ranges_of_the_user_change_nothing() -> None:
     trace = Trace()
     with trace.span("range", "everything"):

@@ -53,6 +53,12 @@ def state(
         (("gomp_thread_start", "gomp_barrier_wait_end"), "pool"),
         (("c10::ThreadPool::main_loop(unsigned long)", "pthread_cond_wait"), "pool"),
         (("torch::autograd::ReadyQueue::pop()",), "pool"),
+        (("start_thread", "Engine::thread_init", "Engine::thread_main", "ReadyQueue::pop"), "pool"),
+        (("main", "PythonEngine::execute", "Engine::thread_main", "ReadyQueue::pop"), "join"),
+        (("main", "Engine::execute", "Function::apply", "pthread_mutex_lock"), "lock"),
+        (("start_thread", "[libcuda.so.580.1]", "[libcuda.so.580.1]", "[libc.so.6]"), "pool"),
+        (("main", "cuEventSynchronize", "[libcuda.so.580.1]", "pthread_cond_wait"), "lock"),
+        (("start_thread", "[libcuda.so.1]", "of_the_program()", "pthread_mutex_lock"), "lock"),
         (("start_thread", "blas_thread_server"), "pool"),
         (("start_thread", "thread_main", "syscall"), "pool"),
         (("start_thread", "thread_main", "pthreadpool_compute", "syscall"), "lock"),
@@ -111,6 +117,8 @@ def test_a_thread_that_serves_a_library_is_idle_while_it_polls_and_one_of_the_pr
     )
     assert state(EPOLL, *serves, file=files.EVENT) == "pool"
     assert state(EPOLL, "main", "uv_run", "uv__io_poll", "epoll_pwait", file=files.EVENT) == "event"
+    assert state(POLL, "start_thread", "[libcuda.so.1]", "poll", file=files.EVENT) == "pool"
+    assert state(POLL, "main", "cuInit", "[libcuda.so.1]", "poll", file=files.EVENT) == "event"
     assert state(READ, "gloo::transport::tcp::Loop::run", "read", file=files.SOCKET) == "socket"
 
 

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <nvtx3/nvToolsExt.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -244,12 +245,48 @@ static void chaos(void) {
     printf("%llu\n", (unsigned long long)begun);
 }
 
+/* What the header for payloads does, which NVIDIA's package may not have: slots of functions that the injection fills. */
+typedef struct {
+    size_t id, count;
+    intptr_t *slots;
+} segment;
+typedef struct {
+    uint16_t version, size, module, compatible;
+    size_t segment_count;
+    segment *segments;
+    void *unused[2];
+} extension;
+
+static void payloads(void) {
+    enum { MARK = 2, PUSH, POP, START, END };
+    typedef int (*stack)(nvtxDomainHandle_t, const void *, size_t);
+    intptr_t slots[63] = {0};
+    segment of_payloads = {0, 63, slots};
+    extension it = {3, sizeof it, 2, 0x0104, 1, &of_payloads, {NULL, NULL}}, other = it;
+    void *injection = dlopen(getenv("NVTX_INJECTION64_PATH"), RTLD_LAZY);
+    int (*initialize)(extension *) = injection ? (int (*)(extension *))dlsym(injection, "InitializeInjectionNvtxExtension") : NULL;
+    other.module = 1;
+    if (!initialize || initialize(&other) || !initialize(&it) || slots[0] || !slots[POP])
+        exit(3);
+    nvtxDomainHandle_t mine = nvtxDomainCreateA("mine");
+    nvtxEventAttributes_t a = called("popped with a payload");
+    for (int i = 0; i < 2; i++) {
+        nvtxDomainRangePushEx(mine, &a);
+        ((stack)slots[POP])(mine, "x", 1);
+    }
+    ((stack)slots[PUSH])(mine, "x", 1);
+    nvtxDomainRangePop(mine);
+    uint64_t id = ((uint64_t(*)(nvtxDomainHandle_t, const void *, size_t))slots[START])(mine, "x", 1);
+    ((void (*)(nvtxDomainHandle_t, uint64_t, const void *, size_t))slots[END])(mine, id, "x", 1);
+    ((void (*)(nvtxDomainHandle_t, const void *, size_t))slots[MARK])(mine, "x", 1);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } scenarios[] = {
     {"ranges", ranges}, {"arguments", arguments}, {"carried", carried}, {"pipeline", pipeline}, {"deaths", deaths}, {"names", names},
-    {"cost", cost}, {"chaos", chaos},
+    {"cost", cost}, {"chaos", chaos}, {"payloads", payloads},
 };
 
 int main(int count, char **argument) {

@@ -57,6 +57,17 @@ def test_payloads_are_json_whatever_the_language(
     ]
 
 
+def test_ranges_with_structs_end_too(record: Clients, nvtx_client: Path) -> None:
+    """NCCL ends so what it has begun as any other range."""
+    driven = well(record(nvtx_client, "payloads"))
+    mine = {"domain": "mine"}
+    assert loaded(told(driven)) == [
+        ("popped with a payload", 0, mine), ("popped with a payload", 0, mine), ("(no name)", 0, mine), ("(no name)", 0, mine),
+    ]  # fmt: skip
+    assert not any(span["unfinished"] for span in driven.spans())
+    assert len(driven.rows("SELECT name FROM marks")) == 1
+
+
 def test_start_and_end_on_any_thread_but_not_in_a_child(record: Clients, nvtx_client: Path) -> None:
     driven = well(record(nvtx_client, "carried"))
     assert driven.tree() == [("first", 0, None), ("second", 1, "first")]

@@ -52,6 +52,10 @@ def test_a_cap_of_the_instruction_set_is_named_with_it() -> None:
             ON, ("aten::mkldnn_convolution",), (), "oneDNN: used for convolutions.",
         ),
         (
+            ON, ("aten::convolution", "aten::cudnn_convolution_transpose", "aten::mm"), (),
+            "oneDNN: not used for convolutions (cuDNN was).",
+        ),
+        (
             ON, ("aten::mm",), ("matrix products (MKL)", "matrix products (oneDNN)"),
             "oneDNN: used for some matrix products (MKL for the rest).",
         ),

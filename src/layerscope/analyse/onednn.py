@@ -82,8 +82,18 @@ def _conclude(found: OneDnn, names: set[str], done_by: dict[str, set[str]]) -> N
     if convolves_by_onednn:
         done_by.setdefault(CONVOLUTIONS, set()).add(ONEDNN)
     elif convolves and CONVOLUTIONS not in done_by:
-        done_by[CONVOLUTIONS] = {NOT_ONEDNN}
+        done_by[CONVOLUTIONS] = _others(names) or {NOT_ONEDNN}
     is_off = found.is_missing or found.off.get(MATRIX_PRODUCTS)
     multiplies = not names.isdisjoint(products())
     if is_off and multiplies and MATRIX_PRODUCTS not in done_by:
         done_by[MATRIX_PRODUCTS] = {NOT_ONEDNN}
+
+
+def _others(names: set[str]) -> set[str]:
+    """The libraries that do convolutions, cuDNN for example, by the operators that were called."""
+    return {
+        library
+        for framework in frameworks()
+        for pattern, library in framework.backends.convolutions_by_others
+        if any(re.match(pattern, name) for name in names)
+    }

@@ -37,7 +37,7 @@ from layerscope.analyse.resources import (
 )
 from layerscope.analyse.shapes import has_shapes
 from layerscope.analyse.span_groups import SpanGroups, grouped
-from layerscope.analyse.stacks.spinning import spinning_share
+from layerscope.analyse.stacks.spinning import Spinning, spinning_of
 from layerscope.analyse.step_times import (
     Array,
     Arrays,
@@ -142,7 +142,7 @@ class Summary:
     failures: list[Failure] = field(default_factory=list)
     generation: Generation | None = None
     # The part of all CPU time in which threads waited on their CPU; None: not sampled.
-    spinning_share: float | None = None
+    spinning: Spinning | None = None
     bulks: str = ""  # what is to be said of operators that were executed as one
 
 
@@ -186,7 +186,7 @@ def summarise(reader: Reader) -> Summary:
         ),
         failures=steps.failures,
         generation=generation(reader, steps),
-        spinning_share=spinning_share(reader),
+        spinning=spinning_of(reader),
         bulks=bulk_note(reader) if sums else "",
     )
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ from layerscope.ingest.string_table import StringTable
 from layerscope.model.events import Problem
 from layerscope.model.framework import Anchor
 from layerscope.model.frameworks import anchors
-from layerscope.model.layers import FRAME_LAYERS, MODULES, SPAN_LAYERS
+from layerscope.model.layers import FRAME_LAYERS, MODULES, SPAN_LAYERS, STACKS
 
 if TYPE_CHECKING:
     from layerscope.symbols import Symbols
@@ -31,6 +31,13 @@ _BEGINS = re.compile(
     r"^(_start|__libc_start_main.*|__libc_start_call_main|main|__?clone3?|start_thread|execute_native_thread_routine|"
     r"gomp_thread_start|__kmp_launch_(thread|worker).*|std::thread::.*|thread_start)$"
 )
+
+# Functions of CUDA that give a GPU something to do, or wait until it has done it.
+_GPU = re.compile(
+    r"^cu(da)?(Launch\w*|GraphLaunch\w*|(Ctx|Device|Event|Stream)Synchronize)(_v\d+)?(_ptsz)?$"
+)
+# What is above is no place in a program: what the unwinder took for a caller was none.
+_LAST_ADDRESS = (1 << 63) - 1
 
 _ONEDNN = Anchor("native", r"(dnnl_primitive_execute|dnnl::impl::primitive_execute)", "primitives")
 
@@ -179,10 +186,25 @@ class FrameNames(Struct):
         return found
 
     def problems(self) -> list[Problem]:
-        """Why something has no name."""
-        if self._symbols is None:
-            return []
-        return self._symbols.problems
+        """Why something has no name, and whether a GPU was used."""
+        found = [] if self._symbols is None else list(self._symbols.problems)
+        return [*found, *self._of_gpu()]
+
+    def _of_gpu(self) -> Iterator[Problem]:
+        names = {
+            name
+            for layer, name in zip(self._rows["layer"], self._rows["name"], strict=True)
+            if layer == NATIVE
+        }
+        if any(map(_GPU.match, names)):
+            yield Problem(
+                STACKS,
+                "gpu_unrecorded",
+                "this version does not record GPUs",
+                "a profiler for them, such as Nsight Systems, shows it",
+                "the work of the GPU: operators have the time of their launch, and those that wait "
+                "for it the time of what they wait for",
+            )
 
     @property
     def symbols(self) -> Symbols:
@@ -231,6 +253,9 @@ class FrameNames(Struct):
         if self._symbols is not None:
             self._symbols.close()
         rows = self._rows
+        for key, address in enumerate(rows["address"]):
+            if address is not None and address > _LAST_ADDRESS:
+                rows["address"][key] = None
         layers = np.array(FRAME_LAYERS, object)[np.array(rows["layer"], np.int64)]
         columns: dict[str, Any] = {name: values for name, values in rows.items() if name != "layer"}
         return {"frame": np.arange(len(layers), dtype=np.int32), "layer": layers, **columns}

@@ -29,6 +29,9 @@ from layerscope.ingest.phases import (
 from layerscope.model.frameworks import gradient_seeds, step_prefixes
 
 WORKER_SHARE = 0.9  # of the spans at depth 0 of an autograd worker track are autograd spans
+# And if the first span of the track is one and optimizers run on another track, which is no trainer
+# of its own then: DistributedDataParallel copies gradients between them.
+WORKER_SHARE_BESIDE_TRAINER = 0.3
 
 
 def _no_times() -> Int64s:
@@ -151,11 +154,13 @@ def worker_tracks(spans: SpanColumns) -> Bools:
     size = int(spans.track.max(initial=0)) + 1
     autograd = np.bincount(track[kind == BACKWARD], minlength=size)
     others = np.bincount(track[(kind != BACKWARD) & (kind != FUNCTION)], minlength=size)
-    workers: Bools = (
-        (others == 0)
-        & (autograd > 0)
-        & (autograd >= WORKER_SHARE * np.bincount(track, minlength=size))
-    )
+    has_trainer = bool((spans.kind == OPTIMIZER).any())
+    begins_backward = np.zeros(size, np.bool_)
+    latest_first = np.argsort(-spans.start_ns[bottom], kind="stable")
+    begins_backward[track[latest_first]] = kind[latest_first] == BACKWARD
+    share = np.where(begins_backward & has_trainer, WORKER_SHARE_BESIDE_TRAINER, WORKER_SHARE)
+    is_enough = autograd >= share * np.bincount(track, minlength=size)
+    workers: Bools = (others == 0) & (autograd > 0) & is_enough
     return workers
 
 

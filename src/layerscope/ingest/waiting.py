@@ -7,11 +7,11 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 - **`gil`**: in a function of CPython that waits for the interpreter's lock, or for another thread
   to take it.
 - **`pool`**: a thread of a pool (OpenMP, autograd, the framework's own, BLAS, pthreadpool), or one
-  that serves gloo or the store of torchrun, that has no work. It is *idle*.
+  that serves gloo, the store of torchrun or CUDA's driver, that has no work. It is *idle*.
 - **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the
   runtime of OpenMP. Where the runtime has no names, `team_waits` tells that from `pool`.
 - **`join`**: in `pthread_join`, `std::thread::join` or Python's `Thread.join`, waiting for a thread
-  to end.
+  to end; or waiting for autograd's own threads, which run the backward pass of a GPU.
 - **`sleep`**, **`yield`**: it asked for that.
 - **`pipe`**, **`socket`**, **`file`**, **`event`**: reading, writing or polling one of these.
 - **`lock`**: any other futex.
@@ -39,6 +39,9 @@ GIL, BARRIER, POOL, TEAM, OPENMP, WORK, MAIN, PLAIN, JOIN = 1, 2, 4, 8, 16, 32, 
 PYTHON, PYTHON_JOIN = 512, 1024
 # The runtime of OpenMP was called by code of the program: the thread began a team.
 REGION = 2048
+# The driver of CUDA, which has no names. A function that has others run the backward pass, through
+# all that it calls.
+DRIVER, EXECUTES = 4096, 8192
 # Of these a worker in a runtime without names has OPENMP alone.
 NAMELESS = OPENMP | BARRIER | WORK
 _EVIDENCE = (
@@ -60,6 +63,8 @@ _EVIDENCE = (
     (MAIN, re.compile(r"^thread_main$")),
     (PLAIN, re.compile(r"^syscall$")),
     (JOIN, re.compile(r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b")),
+    (DRIVER, re.compile(r"^\[libcuda\.so")),
+    (EXECUTES, re.compile(r"(^|:)(Python)?Engine::execute$")),
     (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[-.\]])")),
 )
 # Up to CPython 3.12 `Thread.join` waits there; names have no class before 3.11.
@@ -162,7 +167,7 @@ def evidence(name: str, layer: str = "native") -> int:
         return 0 if layer == "kernel" else WORK
     bits = sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
     if bits:
-        return bits
+        return bits | (WORK if bits & EXECUTES else 0)
     return 0 if _IS_NO_WORK.match(name) else WORK
 
 
@@ -175,7 +180,7 @@ def deeper(around: Bits, own: Bits) -> Bits:
     in_python = (own & PYTHON) // PYTHON
     joins = own & PYTHON_JOIN | (1 - in_python) * (around & PYTHON_JOIN)
     begins_region = (own & OPENMP) // OPENMP * ((around & WORK) // WORK)
-    working = works * (around & (TEAM | REGION) | WORK | joins)
+    working = works * (around & (TEAM | REGION) | (around | own) & EXECUTES | WORK | joins)
     told: Bits = working + (1 - works) * (
         around | own | begins_team * TEAM | begins_region * REGION
     )
@@ -210,7 +215,10 @@ def states(
     is_plain_pool = evidence_of_stack & (MAIN | PLAIN | WORK) == MAIN | PLAIN
     can_be_pool = np.isin(system_call, (*_FUTEX, *_POLL))
     in_pool = can_be_pool & (evidence_of_stack & POOL > 0)
-    is_pool = in_pool | on_futex & (is_nameless | is_plain_pool)
+    has_others_work = in_pool & (evidence_of_stack & EXECUTES > 0)
+    found[has_others_work] = _CODES["join"]
+    in_driver = can_be_pool & (evidence_of_stack & (DRIVER | WORK) == DRIVER)
+    is_pool = in_pool & ~has_others_work | in_driver | on_futex & (is_nameless | is_plain_pool)
     found[is_pool] = _CODES["pool"]
     found[on_futex & (evidence_of_stack & GIL > 0)] = _CODES["gil"]
     found[system_call == _NONE] = _CODES["page_fault"]

@@ -34,7 +34,8 @@ class Backends:
     `products`: operators that leave their work to a BLAS unless they ask for a primitive.
     `routines`: by pattern of a BLAS routine, the operators that call it once.
     The others are patterns: `convolutions` of all convolutions, `convolutions_by_onednn` and
-    `products_by_onednn` of what only oneDNN does, `has_primitive` of operators that oneDNN has
+    `products_by_onednn` of what only oneDNN does, `convolutions_by_others` of what another library
+    does, with its name, `has_primitive` of operators that oneDNN has
     primitives for, `calls_others` of those among them that only call other operators.
     `onednn_switch`: what switches oneDNN off in the program.
     """
@@ -45,6 +46,7 @@ class Backends:
     routines: tuple[tuple[str, tuple[str, ...]], ...] = ()
     convolutions: str = ""
     convolutions_by_onednn: str = ""
+    convolutions_by_others: tuple[tuple[str, str], ...] = ()
     products_by_onednn: str = ""
     has_primitive: str = ""
     calls_others: str = ""

@@ -34,7 +34,7 @@ WAITS = {
     "event": "waiting for events",
     "page_fault": "waiting for page faults from disk",
     "child": "waiting for child processes",
-    "join": "waiting for threads to end",
+    "join": "waiting for threads to end, or for their backward pass",
     "other": "waiting for other reasons",
     "unknown": "waiting, too short to see why",
 }
@@ -54,9 +54,7 @@ def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
         if resources.kernel_ns is not None:
             busy += f", {units.duration(resources.kernel_ns)} in the kernel"
         yield f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}"
-    if summary.spinning_share is not None and summary.spinning_share >= _LEAST_SPINNING:
-        share = f"{100 * summary.spinning_share:.0f} %"
-        yield f"{share} of the CPU time is spinning: threads wait without giving up the CPU"
+    yield from _spinning(summary)
     switches = summary.switches
     if switches is not None:
         per_switch = f" a {noun}" if noun and switches.per_step else whole_run
@@ -74,6 +72,20 @@ def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
         yield f"page faults {units.amount(resources.faults_minor)}{per}, {disk} from disk"
     yield _memory(summary.memory)
     yield _storage(summary.limits, whole_run)
+
+
+def _spinning(summary: Summary) -> Iterator[str]:
+    """CPU time that is spent waiting."""
+    if summary.spinning is None:
+        return
+    gpu = summary.spinning.for_gpu
+    others = summary.spinning.all - gpu
+    if others >= _LEAST_SPINNING:
+        share = f"{100 * others:.0f} %"
+        yield f"{share} of the CPU time is spinning: threads wait without giving up the CPU"
+    if gpu >= _LEAST_SPINNING:
+        share = f"{100 * gpu:.0f} %"
+        yield f"{share} of the CPU time waits for the GPU, without giving up the CPU"
 
 
 def _switches(switches: Switches, per: str) -> str:

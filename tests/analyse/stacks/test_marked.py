@@ -7,7 +7,7 @@ import pytest
 from layerscope.analyse.stacks import weights
 from layerscope.analyse.stacks.frames import NATIVE, PYTHON, StackFrame
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, mark_of, marked_weights
-from layerscope.analyse.stacks.spinning import spinning_share
+from layerscope.analyse.stacks.spinning import Spinning, spinning_of
 from layerscope.model.layers import WAITS
 from layerscope.model.sample_tables import CUT, LEFT_OUT
 from layerscope.show import resource_lines
@@ -22,6 +22,8 @@ from tests.recordings import Recording
         ("gomp_team_barrier_wait_end", True), ("gomp_barrier_wait_end", True), ("do_spin", True),
         ("[libgomp.so.1.0.0]", True), ("[libiomp5.so]", True), ("__kmp_fork_barrier(int, int)", True),
         ("__sched_yield", True), ("pthread_spin_lock", True), ("mkl_serv_thread_yield", True),
+        ("cudaDeviceSynchronize", True), ("cuCtxSynchronize_v2", True), ("cuMemcpyDtoHAsync_v2", True),
+        ("cudaLaunchKernel", False), ("cuMemcpyHtoDAsync_v2", False), ("[libcuda.so.580.1]", False),
         ("GOMP_parallel", False), ("gomp_thread_start", False), ("await", False),
         ("mkl_blas_avx512_sgemm", False), ("[libgompertz.so]", False),
     ],
@@ -70,12 +72,32 @@ def test_the_share_of_spinning_is_one_of_all_cpu_time() -> None:
     key = recording.add_stack("native main app", "native do_spin libgomp.so")
     recording.add_sample(key, 1000, kind="offcpu", state="barrier", exact=True)
     with opened(recording) as reader:
-        assert spinning_share(reader) == 0.4
+        assert spinning_of(reader) == Spinning(0.4, 0.0)
+
+
+def test_waiting_for_a_gpu_is_all_that_its_function_calls_but_copying() -> None:
+    waits = (
+        "python f a.py:1",
+        "native cudaStreamSynchronize cudart",
+        "native cuStreamSynchronize libcuda.so.1",
+    )
+    copies = ("native cudaMemcpyAsync cudart", "native cuMemcpyDtoHAsync_v2 libcuda.so.1")
+    recording = sampled(
+        (("native cudaLaunchKernel cudart", "native [libcuda.so.1] libcuda.so.1"), 20),
+        (waits, 10),
+        ((*waits, "native [libcuda.so.1] libcuda.so.1", "native clock_gettime [vdso]"), 30),
+        ((*copies, "native [libcuda.so.1] libcuda.so.1", "kernel ioctl"), 5),
+        ((*copies, "native __memmove_avx libc.so.6"), 15),
+        (("native do_spin libgomp.so",), 20),
+    )  # fmt: skip
+    with opened(recording) as reader:
+        assert spinning_of(reader) == Spinning(0.65, 0.45)
+    assert marked_weights(graph_of(recording)) == {SPINNING: 65}
 
 
 def test_without_samples_the_share_of_spinning_is_not_known() -> None:
     with opened(Recording()) as reader:
-        assert spinning_share(reader) is None
+        assert spinning_of(reader) is None
 
 
 def test_every_reason_to_wait_has_words_wherever_waits_are_described() -> None:

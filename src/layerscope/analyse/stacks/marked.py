@@ -27,13 +27,22 @@ _SPINS = re.compile(
     r"mkl_serv_\w*(yield|barrier|wait)|_*sched_yield$|_*pthread_spin_lock|"
     r"\[lib(gomp|i?omp5?)[-.\]])"
 )
+# What waits for a GPU does so with all that it calls: the driver of CUDA has no names. A copy to
+# memory that is not pinned waits for what was launched before it.
+_WAITS_FOR_GPU = re.compile(
+    r"^cu(da)?(Ctx|Device|Event|Stream|Thread)Synchronize(_v\d+)?(_ptsz)?$|"
+    r"^cuMemcpyDtoH(Async)?(_v\d+)?(_ptsz)?$"
+)
+_COPIES = re.compile(r"mem(cpy|move)")
 
 
 def mark_of(frame: StackFrame) -> str | None:
     """SPINNING, UNKNOWN, or None for all that is neither."""
     if frame == UNKNOWN_STACK or frame.name in (CUT, LEFT_OUT):
         return UNKNOWN
-    if frame.layer == NATIVE and _SPINS.search(frame.name):
+    if frame.layer != NATIVE:
+        return None
+    if _SPINS.search(frame.name) or _WAITS_FOR_GPU.search(frame.name):
         return SPINNING
     return None
 
@@ -67,10 +76,28 @@ def marked_weights(graph: Graph) -> dict[str, int]:
 
 def spinning(frames: list[StackFrame], up: Ints, frame: Ints, levels: list[Ints]) -> Bools:
     """Of each stack, with callers `up`, whether it ends in a function that spins, or in what that
-    does in the kernel.
+    does in the kernel, or waits for a GPU.
     """
     spins = np.array([mark_of(one) == SPINNING for one in frames])[frame]
     in_kernel = np.array([one.layer == KERNEL for one in frames])[frame]
     outside = nearest(up, ~in_kernel, levels)
     is_there: Bools = (outside >= 0) & np.append(spins, False)[outside]
+    return is_there | waiting_for_gpu(frames, up, frame, levels)
+
+
+def waiting_for_gpu(frames: list[StackFrame], up: Ints, frame: Ints, levels: list[Ints]) -> Bools:
+    """Of each stack, with callers `up`, whether it is in a function that waits for a GPU."""
+    waits = _of_native(frames, _WAITS_FOR_GPU)
+    copies = _of_native(frames, _COPIES)
+    around = nearest(up, waits[frame], levels)
+    is_there: Bools = (around >= 0) & ~copies[frame]
     return is_there
+
+
+def _of_native(frames: list[StackFrame], pattern: re.Pattern[str]) -> Bools:
+    """Of each frame whether it is native code with such a name."""
+    found = []
+    for frame in frames:
+        has_name = pattern.search(frame.name) is not None
+        found.append(has_name and frame.layer == NATIVE)
+    return np.array(found, np.bool_)

@@ -1,14 +1,14 @@
-"""How much CPU time threads spent spinning: waiting for others on their CPU."""
+"""How much CPU time threads spent spinning: waiting on their CPU for others, or for a GPU."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.stacks.frames import FrameTable
-from layerscope.analyse.stacks.marked import spinning
+from layerscope.analyse.stacks.marked import spinning, waiting_for_gpu
 from layerscope.analyse.stacks.sample_reader import read_stacks
 from layerscope.analyse.stacks.tree import by_level
 
@@ -16,8 +16,17 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 
-def spinning_share(reader: Reader) -> float | None:
-    """The part of all sampled CPU time in functions that spin; None where nothing was sampled."""
+class Spinning(NamedTuple):
+    """Parts of all sampled CPU time: in functions that spin, and in those of them that wait for a
+    GPU.
+    """
+
+    all: float
+    for_gpu: float
+
+
+def spinning_of(reader: Reader) -> Spinning | None:
+    """The parts of the CPU time of a recording; None where nothing was sampled."""
     if not reader.has("samples"):
         return None
     frames = FrameTable()
@@ -28,7 +37,11 @@ def spinning_share(reader: Reader) -> float | None:
     whole_ns = int(weight_ns.sum())
     if not whole_ns or not len(stacks.up):
         return None
-    of_spinning = spinning(frames.all(), stacks.up, stacks.frame, by_level(stacks.up))
     place = stacks.place(columns["stack"][is_cpu].astype(np.int64))
-    is_there = np.append(of_spinning, False)[place]
-    return float(weight_ns[is_there].sum()) / whole_ns
+    levels = by_level(stacks.up)
+    shares = []
+    for find in (spinning, waiting_for_gpu):
+        of_stack = find(frames.all(), stacks.up, stacks.frame, levels)
+        is_there = np.append(of_stack, False)[place]
+        shares.append(float(weight_ns[is_there].sum()) / whole_ns)
+    return Spinning(*shares)

@@ -40,6 +40,10 @@ _BACKENDS = Backends(
     convolutions_by_onednn=(
         r"(?=.*mkldnn)(aten|mkldnn)::_?(mkldnn_)?convolution(_transpose)?(_pointwise.*)?$"
     ),
+    convolutions_by_others=(
+        (r"aten::cudnn_convolution\w*$", "cuDNN"),
+        (r"aten::miopen_convolution\w*$", "MIOpen"),
+    ),
     products_by_onednn=r"(aten::mkldnn_|mkldnn::_?)linear(_pointwise.*)?$",
     has_primitive=r"conv|pool|batch_norm|layer_norm|softmax|relu|gelu|lstm|gru",
     calls_others=(
