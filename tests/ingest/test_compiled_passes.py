@@ -144,7 +144,7 @@ def nested(batches: list[list[tuple[int, int, int, int]]]) -> list[list[int]]:
         out = nesting.add(start, start + dur, depth, layer)
         found += [out.key.tolist(), out.parent.tolist(), out.self_ns.tolist()]
     nesting.finish()
-    return [*found, nesting.never_came]
+    return [*found, sorted(nesting.never_came)]
 
 
 @given(st.lists(st.lists(SPAN, max_size=20), max_size=4))
