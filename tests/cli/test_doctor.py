@@ -328,3 +328,14 @@ def test_lines_are_folded_behind_their_subject() -> None:
         "ok       python        one two three four five\n                       six\n"
     )
     assert checklist.folded(head, "one\ntwo", 0) == "ok       python        one\\ntwo\n"
+
+
+def test_a_cache_that_lies_among_temporary_files_by_choice_is_a_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "chosen"))
+    assert surroundings.cached_probes().state == OK
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    found = surroundings.cached_probes()
+    assert (found.state, str(tmp_path) in found.what) == (LIMITED, True)

@@ -102,7 +102,7 @@ def cached_probes() -> RecordingCheck:
             cache.make(folder)
         except OSError:
             continue
-        if Path(tempfile.gettempdir()) in folder.parents:
+        if cache.is_temporary(folder):
             what = f"no cache in the home can be written: {folder.parent} instead"
             return RecordingCheck(
                 "cache", LIMITED, what, "set HOME or XDG_CACHE_HOME to a folder of yours"

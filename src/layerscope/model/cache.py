@@ -66,6 +66,11 @@ def bases() -> list[Path]:
     return [base for base in found if is_absent(base) or is_ours(base)]
 
 
+def is_temporary(folder: Path) -> bool:
+    """Whether a folder for a kind lies in the temporary folder, for want of a cache."""
+    return folder.parent == _temporary_base()
+
+
 def _cache_of_user() -> str:
     """By the XDG Base Directory Specification; empty where the environment names none."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
