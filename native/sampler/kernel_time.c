@@ -447,13 +447,15 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
     t->kernel.owed_ns = 0;
 }
 
-/* What a tick stands for when no sample comes any more: one period of what is left of the CPU time. Of a thread that has
- * ended, what lies between two ticks and behind the last one, too. */
+/* What a tick stands for when no sample comes any more: one period of what is left of the CPU time. What is a little more,
+ * because of a longer period or a pause, is divided among them; of a thread that has ended, what lies between two ticks
+ * and behind the last one, too. */
 static uint64_t period_of_rest(const sm_thread *t, uint64_t all_ns) {
     uint64_t ticks = t->kernel.count;
-    uint64_t ticked_ns = ticks * own_period();
-    int is_part_of_period = t->end_ns && all_ns > ticked_ns && 2 * all_ns < 2 * ticked_ns + own_period();
-    return ticks && is_part_of_period ? all_ns / ticks + 1 : own_period();
+    uint64_t ticked_ns = ticks * own_period(), most_ns = ticked_ns + ticked_ns / 4;
+    if (t->end_ns && most_ns < ticked_ns + own_period() / 2)
+        most_ns = ticked_ns + own_period() / 2;
+    return ticks && all_ns > ticked_ns && all_ns < most_ns ? all_ns / ticks + 1 : own_period();
 }
 
 /* No sample comes any more. */

@@ -403,3 +403,21 @@ def test_page_faults_are_counted_where_they_are(has_cpu: bool) -> None:
     assert ("inner", "python 100", 50) in by_thread
     used = (100 if has_cpu else None, 150)
     assert rows(recording, "threads", None, "cpu_ns", "faults") == [used]
+
+
+def test_time_without_a_stack_may_belong_to_any_row() -> None:
+    """Ten of a hundred samples: the upper end has them, the lower end is of the others."""
+    recording = Recording()
+    work = recording.add_stack("python work train.py:3")
+    for _ in range(90):
+        recording.add_sample(work)
+    for _ in range(10):
+        recording.add_sample(None)
+
+    names = ("name", "self_share_low", "self_share_high")
+    found = rows(recording, "functions", None, *names)
+
+    low, high = interval(np.array([1.0]), 90.0)
+    known = (pytest.approx(0.9 * low[0]), pytest.approx(0.9 * high[0] + 0.1))
+    unknown = (pytest.approx(0.1), pytest.approx(0.1))
+    assert found == [("work", *known), ("not known", *unknown)]

@@ -3,7 +3,8 @@ sampling.
 
 A time from n samples is known to about one part in the root of n. The interval of a share is
 Wilson's for 95 %, with as many samples as would say as much if all weighed alike (Kish). It takes
-each sample for a draw of its own; of samples at a fixed rate it is too wide rather than too narrow.
+each sample for a draw of its own, as samples that come by chance are. CPU time of which no stack is
+known may be of any row: the upper end has it, too.
 """
 
 from __future__ import annotations
@@ -125,6 +126,26 @@ def interval(
     return low, high
 
 
+def _intervals(
+    counted: _Counted, whole: int, samples: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of the share of each row in the whole. Where no stack is known, none was drawn."""
+    own = counted.own[:, 0]
+    is_unknown = np.array(
+        [UNKNOWN in (frame.name, frame.file) for frame in counted.frame], np.bool_
+    )
+    unknown = int(own[is_unknown].sum()) / whole
+    known = max(1 - unknown, 1 / whole)
+    low, high = interval(own / (whole * known), samples * known)
+    low, high = low * known, np.minimum(high * known + unknown, 1)
+    low[is_unknown] = high[is_unknown] = own[is_unknown] / whole
+    return low, high
+
+
+def _is_unknown(frame: StackFrame) -> bool:
+    return frame.layer == OTHER and UNKNOWN in (frame.name, frame.file)
+
+
 def effective_samples(weight: Ints) -> float:
     """How many samples of the same weight say as much as these."""
     weights = weight.astype(np.float64)
@@ -166,7 +187,7 @@ def build(
     cpu = samples.weight[~samples.is_wait]
     whole = max(int(cpu.sum()), 1)
     share = counted.own[:, 0] / whole
-    low, high = interval(share, effective_samples(_whole_samples(samples)))
+    low, high = _intervals(counted, whole, effective_samples(_whole_samples(samples)))
     values: dict[str, Any] = {
         "self_ns": counted.own[:, 0],
         "self_share": share,
