@@ -136,7 +136,8 @@ def _intervals(
     )
     unknown = int(own[is_unknown].sum()) / whole
     known = max(1 - unknown, 1 / whole)
-    low, high = interval(own / (whole * known), samples * known)
+    of_known = np.minimum(own / (whole * known), 1)
+    low, high = interval(of_known, samples * known)
     low, high = low * known, np.minimum(high * known + unknown, 1)
     low[is_unknown] = high[is_unknown] = own[is_unknown] / whole
     return low, high
