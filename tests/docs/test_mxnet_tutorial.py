@@ -1,13 +1,16 @@
-"""The commands of the tutorial about MXNet run as they stand there, and find what it says."""
+"""The commands of the tutorials about MXNet run as they stand there, and find what they say."""
 
 from __future__ import annotations
 
 import re
+import runpy
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.docs.tutorials import Tutorial
+from tests.recorded import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -53,4 +56,56 @@ def test_the_tutorial_finds_what_it_says(
     counts = {row["name"]: row["count"] for row in commands.rows()}
     assert counts["MyAddOne::pure_python"] == counts["_backward_MyAddOne::pure_python"] == 10
     assert counts["MyAddOne::_npi_add_scalar"] == 10
+    assert commands.left == []
+
+
+def test_the_flame_graphs_find_what_they_say(
+    mxnet2_python: str, native_agent: Path, perf_events: None, tmp_path: Path
+) -> None:
+    page = "tutorials/mxnet_flame_graphs.md"
+    commands = Tutorial(page, ("mlp.py",), tmp_path, mxnet2_python)
+
+    assert "400 steps, the first" in commands.run().stderr
+    commands.run()
+    objects = {row["object"] for row in commands.rows()}
+    assert "[jit]" in objects
+    commands.run()
+    longest = commands.rows()[0]
+    assert (longest["state"], longest["line"].rpartition("/")[2]) == ("join", "mlp.py:32")
+    faults = commands.run().stdout
+    assert "import mxnet" in faults
+
+    commands.run()
+    commands.run()
+    graphs = {path.name for path in tmp_path.glob("*.html")}
+    assert graphs == {"mlp.html", "waits.html", "onednn.html"}
+    verdicts = {row["name"]: row["verdict"] for row in commands.rows()}
+    assert verdicts["FullyConnected"] == "faster"
+    assert commands.left == []
+
+
+def test_the_program_in_c_finds_what_it_says(
+    mxnet2_python: str, native_agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = "import importlib.util; print(importlib.util.find_spec('mxnet').origin)"
+    done = subprocess.run([mxnet2_python, "-c", find], capture_output=True, text=True, check=True)
+    monkeypatch.setenv("MXNET", str(Path(done.stdout.strip()).parent))
+    runpy.run_path(str(ROOT / "examples" / "native" / "build.py"))["build_mxnet_mlp"](tmp_path)
+    commands = Tutorial("tutorials/mxnet_c.md", (), tmp_path, mxnet2_python)
+
+    assert "mxnet 2.0.0b1" in commands.run().stderr
+    operators = {row["name"]: row["count"] for row in commands.rows()}
+    assert operators["FullyConnected"] == 420
+    calls = {row["name"]: row["calls"] for row in commands.rows()}
+    assert calls["MXAutogradBackwardEx"] == 120
+
+    assert "120 steps" in commands.run().stderr
+    ranges = {(row["range"], row["name"]): row["count"] for row in commands.rows()}
+    assert ranges["batch", "FullyConnected"] == 360
+    assert ranges["none", "FullyConnected"] == 60
+    marks = {(row["kind"], row["name"]): row["marks"] for row in commands.rows()}
+    assert marks["marker", "test ends"] == 2
+    commands.run()
+    theirs = {row["name"]: row["count"] for row in commands.rows()}
+    assert theirs["FullyConnected"] == 360
     assert commands.left == []

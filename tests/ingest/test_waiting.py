@@ -71,6 +71,7 @@ def state(
         (("main", "pthread_timedjoin_np"), "join"),
         (("main", "pthread_join", "destructor()", "pthread_mutex_lock"), "lock"),
         (("main", "joined", "pthread_cond_wait"), "lock"),
+        (("main", "engine::ThreadedEngine::WaitForVar", "std::condition_variable::wait"), "join"),
         (
             ("start_thread", "c10d::ProcessGroupGloo::runLoop", "std::condition_variable::wait"),
             "pool",
@@ -80,6 +81,25 @@ def state(
 )
 def test_a_futex_is_what_the_functions_say(functions: tuple[str, ...], expected: str) -> None:
     assert state(FUTEX, *functions) == expected
+
+
+def test_a_thread_of_an_engine_is_told_by_its_signature() -> None:
+    """It waits for operators, or for what an operator waits for."""
+    begins = "std::_Function_handler::_M_invoke"
+    signature = (
+        "std::_Function_handler<void (std::shared_ptr<dmlc::ManualEvent>), "
+        "engine::ThreadedEnginePerDevice::Start()::'lambda'(std::shared_ptr<dmlc::ManualEvent>)>"
+        "::_M_invoke(std::_Any_data const&, std::shared_ptr<dmlc::ManualEvent>&&)"
+    )
+    inside = deeper(
+        evidence("std::thread::_State_impl::_M_run"), evidence(begins, "native", signature)
+    )
+    for functions, expected in (((), "pool"), (("Dense::Forward",), "lock")):
+        told = inside
+        for name in (*functions, "std::condition_variable::wait", "pthread_cond_wait"):
+            told = deeper(told, evidence(name))
+        found, _ = states(*(np.array([one]) for one in (FUTEX, files.NO_FILE, False, told)))
+        assert WAITS[int(found[0])] == expected
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ class FrameNames(Struct):
     _known: dict[tuple[Any, ...], int] = field(
         default_factory=dict
     )  # lines of Python, functions of objects
-    _meanings: dict[tuple[int, str], Meaning] = field(default_factory=dict)
+    _meanings: dict[tuple[int, str, str | None], Meaning] = field(default_factory=dict)
     _symbols: Symbols | None = None
 
     @property
@@ -129,21 +129,23 @@ class FrameNames(Struct):
         values = (layer, name, signature, file, line, object_, build_id, address)
         for column, value in zip(self._rows.values(), values, strict=True):
             column.append(value)
-        anchor = self.meaning(layer, name).anchor
+        anchor = self.meaning(layer, name, signature).anchor
         if anchor is not None:
             self.anchors[key] = anchor
         return key
 
-    def meaning(self, layer: int, name: str) -> Meaning:
+    def meaning(self, layer: int, name: str, signature: str | None) -> Meaning:
         """What the name of a frame tells."""
-        found = self._meanings.get((layer, name))
+        known = (layer, name, signature)
+        found = self._meanings.get(known)
         if found is None:
-            found = self._meanings[layer, name] = _meaning(layer, name)
+            found = self._meanings[known] = _meaning(*known)
         return found
 
     def meaning_of(self, key: int) -> Meaning:
         """The same of a frame that there is."""
-        return self._meanings[self._rows["layer"][key], self._rows["name"][key]]
+        rows = self._rows
+        return self.meaning(rows["layer"][key], rows["name"][key], rows["signature"][key])
 
     def add_named(self, columns: dict[str, Any]) -> list[int]:
         """The keys of the frames of another program's file: columns of the table `frames` but
@@ -157,7 +159,7 @@ class FrameNames(Struct):
         for key, layer, name in zip(
             range(first, first + count), layers, columns["name"], strict=True
         ):
-            anchor = self.meaning(layer, name).anchor
+            anchor = self.meaning(layer, name, None).anchor
             if anchor is not None:
                 self.anchors[key] = anchor
         return list(range(first, first + count))
@@ -280,11 +282,11 @@ class FrameNames(Struct):
                 self._rows["signature"][key] = whole if whole != name else None
 
 
-def _meaning(layer: int, name: str) -> Meaning:
+def _meaning(layer: int, name: str, signature: str | None) -> Meaning:
     patterns = _ANCHORS.get(layer, ())
     matching = (number for number, pattern in patterns if pattern.match(name))
     anchor = next(matching, None)
     begins_thread = layer == NATIVE and _BEGINS.match(name) is not None
     is_outer = layer == PYTHON or begins_thread
-    evidence = waiting.evidence(name, FRAME_LAYERS[layer])
+    evidence = waiting.evidence(name, FRAME_LAYERS[layer], signature or "")
     return Meaning(anchor, evidence, is_outer)

@@ -11,7 +11,8 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 - **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the
   runtime of OpenMP. Where the runtime has no names, `team_waits` tells that from `pool`.
 - **`join`**: in `pthread_join`, `std::thread::join` or Python's `Thread.join`, waiting for a thread
-  to end; or waiting for autograd's own threads, which run the backward pass of a GPU.
+  to end; or waiting for work that other threads do for it: autograd's own, which run the backward
+  pass of a GPU, or those of an engine that executes operators.
 - **`sleep`**, **`yield`**: it asked for that.
 - **`pipe`**, **`socket`**, **`file`**, **`event`**: reading, writing or polling one of these.
 - **`lock`**: any other futex.
@@ -62,11 +63,19 @@ _EVIDENCE = (
     ),
     (MAIN, re.compile(r"^thread_main$")),
     (PLAIN, re.compile(r"^syscall$")),
-    (JOIN, re.compile(r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b")),
+    (
+        JOIN,
+        re.compile(
+            r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b|"
+            r"(^|:)ThreadedEngine::WaitFor(Var|All)$"
+        ),
+    ),
     (DRIVER, re.compile(r"^\[libcuda\.so")),
     (EXECUTES, re.compile(r"(^|:)(Python)?Engine::execute$")),
     (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[-.\]])")),
 )
+# Threads of an engine that executes operators begin in a function that only its signature tells.
+_POOL_BY_SIGNATURE = re.compile(r"\bengine::ThreadedEngine\w*::.*\bdmlc::ManualEvent\b")
 # Up to CPython 3.12 `Thread.join` waits there; names have no class before 3.11.
 _PYTHON_JOIN = re.compile(r"^Thread\.join$|(^|\.)_wait_for_tstate_lock$")
 # What waiting itself goes through, and where threads begin: nothing that a program does with its
@@ -155,8 +164,9 @@ POOL_STATE = _CODES["pool"]
 _BY_FILE = tuple(_CODES[state] for state in ("other", "pipe", "socket", "file", "file", "event"))
 
 
-def evidence(name: str, layer: str = "native") -> int:
+def evidence(name: str, layer: str = "native", signature: str = "") -> int:
     """What a function called `name` tells about a wait that it is on the stack of: bits.
+    `signature`: the name with its arguments, where it is known.
 
     Functions of the kernel are how a thread waits, not for what; all but native ones are what it
     does.
@@ -165,6 +175,8 @@ def evidence(name: str, layer: str = "native") -> int:
         return WORK | PYTHON | (PYTHON_JOIN if _PYTHON_JOIN.search(name) else 0)
     if layer != "native":
         return 0 if layer == "kernel" else WORK
+    if _POOL_BY_SIGNATURE.search(signature):
+        return POOL
     bits = sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
     if bits:
         return bits | (WORK if bits & EXECUTES else 0)

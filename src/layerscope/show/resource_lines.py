@@ -34,7 +34,7 @@ WAITS = {
     "event": "waiting for events",
     "page_fault": "waiting for page faults from disk",
     "child": "waiting for child processes",
-    "join": "waiting for threads to end, or for their backward pass",
+    "join": "waiting for other threads to end or to do its work",
     "other": "waiting for other reasons",
     "unknown": "waiting, too short to see why",
 }
