@@ -378,6 +378,27 @@ def test_without_steps_it_is_the_main_thread_and_without_enough_samples_nobody()
     assert summary_of(recording).threads is None
 
 
+def test_a_thread_that_hands_its_work_to_an_engine_makes_the_steps() -> None:
+    """Where the user has marked them: the engine's own thread is the busiest."""
+    recording = Recording()
+    engine = recording.add_thread(0, 101, "engine")
+    for number in range(3):
+        start_ns = number * S
+        recording.add_step(number, start_ns, STEP, rule="mark")
+        recording.add_span(
+            "dot", start_ns, MS, layer="api", kind="submit", step=number, parent=None
+        )
+        recording.add_span("dot", start_ns + MS, 60 * MS, step=number, track=engine)
+        recording.add_sample(None, 20 * MS, start_ns, step=number)
+        recording.add_sample(None, 60 * MS, start_ns, kind="offcpu", state="join", step=number)
+        recording.add_sample(None, 60 * MS, start_ns, track=engine, step=number)
+
+    threads = summary_of(recording).threads
+
+    assert threads is not None
+    assert [state for state, _ in threads.waits] == ["join"]
+
+
 def test_open_operators_are_listed_for_each_thread_outermost_first() -> None:
     recording = Recording()
     worker = recording.add_thread(0, 101, "worker")

@@ -63,6 +63,8 @@ from layerscope.recording.reader import Reader
 from layerscope.recording.run import RunInfo
 
 TOP = 10
+# The kinds of spans that tell which threads make steps, by the rule of the steps.
+_SCOPES = {"request": ("module",), "mark": ("submit",)}
 
 Floats = NDArray[np.float64]
 
@@ -294,7 +296,7 @@ def _sum_up(
     none, count = np.zeros(0), len(process_of)
     sums = _Sums(np.zeros(0, object), none, none, none, np.zeros(count), np.zeros(count))
     sums.layer = _ranked_layer(reader)
-    scopes = ("module",) if steps.rule == "request" else ("optimizer", "loader")
+    scopes = _SCOPES.get(steps.rule, ("optimizer", "loader"))
     wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight", "unfinished"]
     if reader.has("modules"):
         wanted.append("module")
@@ -421,14 +423,16 @@ def _by(codes: Array, weights: Array, length: int) -> Floats:
 def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Arrays) -> Bools:
     """Which tracks make steps.
 
-    Of requests all that call modules; of steps that were marked the busiest of each process, or all
-    if they overlap; of others the one of each process with the most optimizer and loader spans.
+    Of requests all that call modules; of steps that were marked the busiest of each process, or the
+    one that submits most to an engine, or all if they overlap; of others the one of each process
+    with the most optimizer and loader spans.
     """
     if steps.rule == "request":
         return np.asarray(sums.scopes_by_track > 0)
     if steps.rule == "mark" and times.at_once > len(steps.processes):
         return np.asarray(sums.busy_by_track > 0)
-    most = sums.busy_by_track if steps.rule == "mark" else sums.scopes_by_track
+    is_busiest = steps.rule == "mark" and not sums.scopes_by_track.any()
+    most = sums.busy_by_track if is_busiest else sums.scopes_by_track
     if sums.work is not None and not most.any():  # only primitives
         most = sums.work.spent.sum(axis=1)
     process_of = process_of_tracks(tracks)
