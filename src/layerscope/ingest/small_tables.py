@@ -45,7 +45,8 @@ REFUSALS = {
         "the calls of modules, and which module an operator belongs to",
     ),
     "build_refused": (
-        "use a build that layerscope doctor says is known, or update layerscope",
+        "use a build that layerscope doctor says is known, or open what the framework's own "
+        "profiler writes: layerscope summary profile.json",
         "operators, modules and steps of this framework",
     ),
     "begun_late": (
