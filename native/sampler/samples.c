@@ -5,7 +5,9 @@
  * told. So of the time w since the sample before, n = w / period, rounded, ticks were due. n - 1 of them fell into the
  * kernel, and so did (n - 1) / n of w: `kernel_ns`.
  *
- * Where its clock begins a period anew (rate.c), w is what was used since then. */
+ * Where its clock began a period anew (periods.c), some CPU time had been used since the sample before, `skipped`. Then
+ * n = (w - skipped) / period, and what was skipped lies before the first of these ticks: if others were in the kernel, it
+ * is theirs. */
 #define _GNU_SOURCE
 #include "samples.h"
 
@@ -125,10 +127,11 @@ static uint64_t period_of(const sm_thread *t, const lf_sample *sample) {
     return clock_period(t) + t->sampled.skipped_ns;
 }
 
-/* How many ticks were due since the sample before, in `passed` of CPU time: this one, and those in the kernel. */
-static uint64_t ticks_in(sm_thread *t, uint64_t passed) {
+/* Of `passed` CPU time since the sample before, what was in the kernel, by the ticks that were due. */
+static uint64_t missed_ns(const sm_thread *t, uint64_t passed) {
     uint64_t skipped = t->sampled.skipped_ns < passed ? t->sampled.skipped_ns : passed;
-    return (passed - skipped + clock_period(t) / 2) / clock_period(t);
+    uint64_t ticks = (passed - skipped + clock_period(t) / 2) / clock_period(t);
+    return ticks > 1 ? passed - (passed - skipped) / ticks : 0;
 }
 
 /* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
@@ -170,10 +173,9 @@ static void weigh(sm_thread *t, const lf_sample *sample, lt_sample *row) {
         row->kernel_ns = left_by_copies(t, passed, period_ns);
         return;
     }
-    uint64_t ticks = ticks_in(t, passed);
+    if (!(sample->head.flags & LF_SAMPLE_TIMER))
+        row->kernel_ns = missed_ns(t, passed);
     t->sampled.skipped_ns = 0;
-    if (ticks > 1 && !(sample->head.flags & LF_SAMPLE_TIMER))
-        row->kernel_ns = passed - passed / ticks;
 }
 
 /* Which event made it. */
