@@ -27,11 +27,12 @@ void sm_period_begin(sm_thread *t, uint64_t now_ns, uint64_t most_ns, uint64_t p
     sm_events_set_period(t, period_ns);
 }
 
-/* From 11/16 of the period to 19/16: until a change about a fourth of one has passed, which makes that up. */
+/* From 7/16 of the period to 23/16: until a change about a fourth of one has passed, which makes that up. Changes are made
+ * in our rounds, which are regular: so all of a period can be added to them. */
 static uint64_t another_period(void) {
     static uint64_t state = 1;
     state = state * 6364136223846793005ull + 1442695040888963407ull;
-    return sm.period_ns / 16 * 11 + (state >> 16) % (sm.period_ns / 2);
+    return sm.period_ns / 16 * 7 + (state >> 16) % sm.period_ns;
 }
 
 /* After this sample of its own clock has been told. */
