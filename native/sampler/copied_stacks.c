@@ -343,18 +343,14 @@ static void note_pause(sm_thread *t, int is_on) {
         t->copied.paused_ns += cpu_ns - t->copied.paused_from;
 }
 
-static void set_paused(int fd, int is_on) {
-    ioctl(fd, is_on ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
-}
-
 void sm_copies_pause(int is_on) {
     for (sm_process *p = sm_processes(); p; p = p->next) {
         for (uint32_t i = 0; i < p->copied.count; i++)
             if (p->copied.events[i].event == SM_CPU)
-                set_paused(p->copied.events[i].fd, is_on);
+                sm_perf_event_pause(p->copied.events[i].fd, is_on);
         for (sm_thread *t = p->threads; t; t = t->next) {
             for (uint32_t i = 0; i < t->copied.count; i++)
-                set_paused(t->copied.fds[i], is_on);
+                sm_perf_event_pause(t->copied.fds[i], is_on);
             if (p->copied.is_on || t->copied.fds)
                 note_pause(t, is_on);
         }
@@ -387,7 +383,7 @@ static int is_due(sm_process *p) {
     if (p->area)
         return 1;
     /* The program itself, where it is no Python: hardly any such hands an area over, and its first waits count. */
-    if (sm.now_ns < p->start_ns + LEAST_AGE_NS && (p->pid == sm.main_pid && !sm_is_python(p->pid))) {
+    if (sm.now_ns < p->start_ns + LEAST_AGE_NS && p->pid == sm.main_pid && !sm_is_python(p->pid)) {
         ask_of(p);
         return 1;
     }

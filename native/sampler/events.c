@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "events.h"
 
+#include "chance.h"
 #include "output.h"
 #include "perf_event.h"
 #include "procfs.h"
@@ -86,8 +87,7 @@ static void say_missed(const sm_thread *t, int failed) {
 uint64_t sm_events_first_period(void) {
     static uint64_t state = 1;
     uint64_t least_ns = sm.period_ns / FIRST_TICKS > LEAST_PERIOD_NS ? sm.period_ns / FIRST_TICKS : LEAST_PERIOD_NS;
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    return least_ns < sm.period_ns / 2 ? least_ns + (state >> 33) % least_ns : sm.period_ns;
+    return least_ns < sm.period_ns / 2 ? least_ns + sm_chance(&state, least_ns) : sm.period_ns;
 }
 
 void sm_events_open(sm_thread *t) {

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "kernel_time.h"
 
+#include "chance.h"
 #include "interpreter_frames.h"
 #include "perf_event.h"
 #include "procfs.h"
@@ -90,10 +91,9 @@ void sm_kernel_new_rate(void) {
 void sm_kernel_pause(int is_on) {
     static uint64_t state = 1;
     uint64_t period_ns = own_period();
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
     sm_rate_limit_pause(&limit, is_on);
     if (!is_on)
-        sm_rate_limit_new_period(&limit, period_ns / 4 * 3 + (state >> 16) % (period_ns / 2));
+        sm_rate_limit_new_period(&limit, period_ns / 4 * 3 + sm_chance(&state, period_ns / 2));
 }
 
 void sm_kernel_tick(void) {

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "pauses.h"
 
+#include "chance.h"
 #include "copied_stacks.h"
 #include "kernel_time.h"
 #include "recording.h"
@@ -21,10 +22,9 @@ static uint64_t until_ns; /* they are paused until then; 0: they are not */
 static uint64_t next_ns, next_kernel_ns;
 static int is_kernel_paused;
 
-static uint32_t by_chance(uint32_t below) {
+static uint64_t by_chance(uint64_t below) {
     static uint64_t state = 1;
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(state >> 33) % below;
+    return sm_chance(&state, below);
 }
 
 /* CPU time that it takes to begin a pause. */

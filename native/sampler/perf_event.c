@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -79,4 +80,8 @@ void sm_ring_copy(const uint8_t *data, uint64_t size, uint64_t at, void *into, s
     uint64_t from = at % size, first = size - from < bytes ? size - from : bytes;
     memcpy(into, data + from, first);
     memcpy((uint8_t *)into + first, data, bytes - first);
+}
+
+void sm_perf_event_pause(int fd, int is_on) {
+    ioctl(fd, is_on ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
 }

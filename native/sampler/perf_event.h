@@ -10,6 +10,7 @@
 #define SM_USER_REGISTERS 0xff01ffull
 extern const uint8_t sm_user_registers[LF_REGISTERS];
 int sm_may_keep(int fd);
+void sm_perf_event_pause(int fd, int is_on); /* or let it go on; all that threads have inherited of it, too */
 int sm_perf_event_open(void *attributes, int32_t tid, int cpu);
 /* Finds the CPUs that are online: 0, or minus an errno. */
 int sm_cpus_find(void);

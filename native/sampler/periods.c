@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "periods.h"
 
+#include "chance.h"
 #include "cpu_time.h"
 #include "events.h"
 #include "recording.h"
@@ -31,8 +32,7 @@ void sm_period_begin(sm_thread *t, uint64_t now_ns, uint64_t most_ns, uint64_t p
  * in our rounds, which are regular: so all of a period can be added to them. */
 static uint64_t another_period(void) {
     static uint64_t state = 1;
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    return sm.period_ns / 16 * 7 + (state >> 16) % sm.period_ns;
+    return sm.period_ns / 16 * 7 + sm_chance(&state, sm.period_ns);
 }
 
 /* After this sample of its own clock has been told. */

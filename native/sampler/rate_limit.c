@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "rate_limit.h"
 
+#include "perf_event.h"
 #include "recording.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ int sm_rate_limit_keep(sm_rate_limit *l, int fd) {
 /* What a thread has begun is paused with it. */
 static void set_paused(sm_rate_limit *l, int is_paused) {
     for (size_t i = 0; i < l->used; i++)
-        ioctl(l->fds[i], is_paused ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
+        sm_perf_event_pause(l->fds[i], is_paused);
 }
 
 static void pause_all(sm_rate_limit *l, int is_paused) {

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.analyse.enclosing_ranges import nearest
+from layerscope.analyse.stacks.tree import by_level, nearest
 from tests.analyse.test_tables import rows
 from tests.recordings import MS, Recording
 
@@ -58,6 +58,7 @@ def test_what_runs_elsewhere_belongs_where_it_was_asked_for() -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=30))
 def test_the_nearest_is_the_first_on_the_way_up(tree: list[tuple[int, bool]]) -> None:
     parent = np.array([min(up, row) for row, (up, _) in enumerate(tree)])
+    up = np.where(parent == np.arange(len(tree)), -1, parent).astype(np.int32)
     is_wanted = np.array([wanted for _, wanted in tree])
 
     def walk(row: int) -> int:
@@ -67,4 +68,4 @@ def test_the_nearest_is_the_first_on_the_way_up(tree: list[tuple[int, bool]]) ->
             row = parent[row]
         return row
 
-    assert nearest(parent, is_wanted).tolist() == [walk(row) for row in range(len(tree))]
+    assert nearest(up, is_wanted, by_level(up)).tolist() == [walk(row) for row in range(len(tree))]

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from layerscope.analyse.stacks.tree import by_level, nearest
+
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
@@ -29,12 +31,11 @@ def enclosing_ranges(reader: Reader) -> pa.Table:
     """Two columns, `span` and `within`: the key of the range, for all spans that have one."""
     spans = reader.query(_SPANS)
     keys = spans["span"].to_numpy()
-    rows = np.arange(len(keys))
-    parent = _row_of(keys, spans["parent"].to_numpy())
-    parent = np.where(parent < 0, rows, parent)
-    found = nearest(parent, spans["named"].to_numpy(zero_copy_only=False))
+    up = _row_of(keys, spans["parent"].to_numpy()).astype(np.int32)
+    levels = by_level(up)
+    found = nearest(up, spans["named"].to_numpy(zero_copy_only=False), levels)
     cause = _causes(reader, keys)
-    caused = nearest(parent, cause >= 0)
+    caused = nearest(up, cause >= 0, levels)
     for _ in range(_MOST_CAUSES):
         of_cause = np.where(caused >= 0, found[cause[caused]], -1)
         found = np.where(found >= 0, found, of_cause)
@@ -59,16 +60,3 @@ def _row_of(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.in
     row[row == len(keys)] = -1
     row[keys[row] != wanted] = -1
     return row
-
-
-def nearest(parent: NDArray[np.int64], is_wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The nearest of these rows on the way from each row to its root, itself included; -1: none.
-
-    `parent`: the row of the parent; a root is its own.
-    """
-    reached = np.where(is_wanted, np.arange(len(parent)), parent)
-    while True:
-        further = reached[reached]
-        if np.array_equal(further, reached):
-            return np.where(is_wanted[reached], reached, -1)
-        reached = further
