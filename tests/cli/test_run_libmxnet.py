@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mxnet_folder import mxnet_folder
 from tests.native.building import build
 from tests.recorded import NO_STACKS, Recorded, layerscope, open_run
 
@@ -117,9 +118,7 @@ int main(int count, char **words) {
 @pytest.fixture(scope="module")
 def package(mxnet_python: str) -> Path:
     """The folder of the installed package of MXNet."""
-    find = "import importlib.util; print(importlib.util.find_spec('mxnet').origin)"
-    done = subprocess.run([mxnet_python, "-c", find], capture_output=True, text=True, check=True)
-    return Path(done.stdout.strip()).parent
+    return mxnet_folder(mxnet_python)
 
 
 @pytest.fixture(scope="module", params=["lazy", "now"])

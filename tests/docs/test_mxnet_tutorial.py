@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import runpy
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.docs.tutorials import Tutorial
+from tests.mxnet_folder import mxnet_folder
 from tests.recorded import ROOT
 
 pytestmark = pytest.mark.slow
@@ -87,9 +87,7 @@ def test_the_flame_graphs_find_what_they_say(
 def test_the_program_in_c_finds_what_it_says(
     mxnet2_python: str, native_agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = "import importlib.util; print(importlib.util.find_spec('mxnet').origin)"
-    done = subprocess.run([mxnet2_python, "-c", find], capture_output=True, text=True, check=True)
-    monkeypatch.setenv("MXNET", str(Path(done.stdout.strip()).parent))
+    monkeypatch.setenv("MXNET", str(mxnet_folder(mxnet2_python)))
     runpy.run_path(str(ROOT / "examples" / "native" / "build.py"))["build_mxnet_mlp"](tmp_path)
     commands = Tutorial("tutorials/mxnet_c.md", (), tmp_path, mxnet2_python)
 

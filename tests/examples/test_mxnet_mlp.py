@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.ingest.open import open_run
+from tests.mxnet_folder import mxnet_folder
 from tests.recorded import NO_STACKS, ROOT, Recorded, layerscope
 
 BUILD = ROOT / "examples" / "native" / "build.py"
@@ -41,10 +42,8 @@ def program(
     mxnet_python: str, native_agent: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The compiled example, for each version of MXNet."""
-    find = "import importlib.util; print(importlib.util.find_spec('mxnet').origin)"
-    done = subprocess.run([mxnet_python, "-c", find], capture_output=True, text=True, check=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MXNET", str(Path(done.stdout.strip()).parent))
+        patch.setenv("MXNET", str(mxnet_folder(mxnet_python)))
         built = runpy.run_path(str(BUILD))["build_mxnet_mlp"](tmp_path_factory.mktemp("built"))
     assert isinstance(built, Path)
     return built

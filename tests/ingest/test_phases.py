@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from layerscope.ingest.steps import find_steps
@@ -91,7 +93,8 @@ def test_backward_on_threads_of_the_autograd_engine(
     assert check_truth(trace).track == 0
 
 
-def test_backward_passes_overlapping_on_two_devices_are_one() -> None:
+def beside(spans_of: Callable[[int], list[tuple[int, int, int, int, str, str, int]]]) -> Trace:
+    """Three steps whose backward pass of 30 ns runs on other threads: `spans_of` its beginning."""
     trace = Trace()
     for _ in range(3):
         with trace.step():
@@ -100,34 +103,34 @@ def test_backward_passes_overlapping_on_two_devices_are_one() -> None:
             begin = trace.now
             with trace.phase("backward"):
                 trace.tick(30)
-            trace.spans += [
-                (8, 0, begin, 15, "backward", NODE, -1),
-                (9, 0, begin + 10, 20, "backward", NODE, -1),
-                (8, 0, begin + 16, 2, "backward", NODE, -1),
-            ]
+            trace.spans += spans_of(begin)
             trace.optimizer_step()
+    return trace
+
+
+def test_backward_passes_overlapping_on_two_devices_are_one() -> None:
+    trace = beside(
+        lambda begin: [
+            (8, 0, begin, 15, "backward", NODE, -1),
+            (9, 0, begin + 10, 20, "backward", NODE, -1),
+            (8, 0, begin + 16, 2, "backward", NODE, -1),
+        ]
+    )
     check_truth(trace)
 
 
 def test_gradients_that_are_copied_between_autograd_spans_are_of_the_backward_pass() -> None:
     """As DistributedDataParallel does it on the thread of a GPU: half of what runs there."""
-    trace = Trace()
-    for _ in range(3):
-        with trace.step():
-            with trace.phase("forward"):
-                trace.ops()
-            begin = trace.now
-            with trace.phase("backward"):
-                trace.tick(30)
-            copy = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
-            trace.spans += [
-                (9, 0, begin, 10, "backward", NODE, -1),
-                (9, 0, begin + 11, 2, "function", copy, -1),
-                (9, 0, begin + 14, 2, "function", "aten::as_strided", -1),
-                (9, 0, begin + 20, 10, "backward", NODE, -1),
-                (9, 0, begin + 30, 1, "function", copy, -1),
-            ]
-            trace.optimizer_step()
+    copy = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+    trace = beside(
+        lambda begin: [
+            (9, 0, begin, 10, "backward", NODE, -1),
+            (9, 0, begin + 11, 2, "function", copy, -1),
+            (9, 0, begin + 14, 2, "function", "aten::as_strided", -1),
+            (9, 0, begin + 20, 10, "backward", NODE, -1),
+            (9, 0, begin + 30, 1, "function", copy, -1),
+        ]
+    )
     assert check_truth(trace).track == 0
 
 
