@@ -60,7 +60,7 @@ struct sm_thread {
         uint64_t count;
         uint64_t lost_before; /* samples of its process, when its last one came */
         uint64_t last_ns;     /* when the last one of its clock was made */
-        uint64_t period_ns;   /* of its own clock (rate.c) */
+        uint64_t period_ns;   /* of its own clock (periods.c) */
         uint64_t skipped_ns;  /* CPU time from the last sample until that period began */
         uint32_t of_period;   /* samples since it began */
         uint32_t last_stack;
