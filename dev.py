@@ -10,6 +10,7 @@
     python3 dev.py golden       records again what tests replay (tests/golden/recordings)
     python3 dev.py docs         writes the generated pages again (`docs --check`: only looks)
     python3 dev.py native       compiles what runs inside the profiled program, and liblayerscope.so
+    python3 dev.py web          builds the page of `layerscope report` from web/ (needs Node)
 
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself
 needs 3.11. Environments live in .envs/: `tool` is ours, `program` stands for the user's,
@@ -39,6 +40,7 @@ import native_build
 import native_layout
 from native_build import Failure, NoCompiler
 from pythons import MissingVenv, find_python, install_packages, python_version, say
+from web_build import web
 
 ROOT = Path(__file__).resolve().parent
 ENVS = ROOT / ".envs"
@@ -408,7 +410,7 @@ def golden(options: argparse.Namespace) -> int:
 
 
 def run_script(
-    script: str, options: argparse.Namespace, tool: str, variables: dict[str, str]
+    script: str, options: argparse.Namespace, tool: str, variables: dict[str, str] | None = None
 ) -> int:
     """Runs a file of the repository with our Python."""
     command = [tool, str(ROOT / script), *options.arguments]
@@ -417,9 +419,7 @@ def run_script(
 
 def docs(options: argparse.Namespace) -> int:
     """Writes the pages that are generated from the code."""
-    tool = make(tool_environment(development=False))
-    command = [tool, str(ROOT / "docs" / "generate.py"), *options.arguments]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    return run_script("docs/generate.py", options, make(tool_environment(development=False)))
 
 
 def native(options: argparse.Namespace) -> int:
@@ -444,6 +444,7 @@ VERBS = {
     "golden": golden,
     "docs": docs,
     "native": native,
+    "web": web,
 }
 PASSES_ARGUMENTS_ON = ("test", "bench", "stress", "golden", "docs")
 
@@ -461,7 +462,7 @@ def parser() -> argparse.ArgumentParser:
             add_help=name not in PASSES_ARGUMENTS_ON,
             allow_abbrev=False,
         )
-        if name not in ("docs", "native"):
+        if name not in ("docs", "native", "web"):
             verb.add_argument(
                 "--index-url", metavar="URL", help=f"package index for {TORCH}, passed on to pip"
             )

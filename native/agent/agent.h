@@ -90,6 +90,7 @@ struct ls_thread {
     uint32_t api_depth; /* calls of a framework's C interface that are open */
     const char *custom;      /* the operator written in Python whose code runs here, NULL: none does */
     uint32_t backward_depth; /* how many of them were when a backward pass began in one, 0: none does */
+    uint32_t invoke_depth;   /* the same of a call that executes operators */
     int line_is_step; /* `line` is what --step-mark names */
     ls_known_shapes *shapes; /* made when the first ones come */
     char *arguments;         /* of spans that are open, LF_NAME_LIMIT bytes each; made when the first ones come */

@@ -292,6 +292,9 @@ static void thread_begin(ls_thread *t) {
     t->calls = t->worked = t->raised = t->noted = t->steps_open = t->step_in = t->loaders_open = 0;
     t->optimizers_open = 0;
     t->line_is_step = 0;
+    t->submitted = 0;
+    t->custom = NULL;
+    t->submitted_line = t->submitted_in = t->api_depth = t->backward_depth = t->invoke_depth = 0;
     t->skips = 0;
     t->begun = ls_ticks();
     t->elsewhere = LS_LOAD(t->ring->h.elsewhere);

@@ -164,10 +164,16 @@ def test_what_the_storage_holds_is_a_counter(networks: Recorded) -> None:
     assert count > 100
 
 
-def test_operators_written_in_python_have_the_names_and_counts_of_mxnet(
-    mxnet_python: str, native_agent: Path, tmp_path: Path
-) -> None:
-    recorded = record(mxnet_python, str(CUSTOM), tmp_path)
+@pytest.fixture(scope="module")
+def custom(
+    mxnet_python: str, native_agent: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Recorded:
+    """An operator written in Python, three times in a block and once in a symbol."""
+    return record(mxnet_python, str(CUSTOM), tmp_path_factory.mktemp("custom"))
+
+
+def test_operators_written_in_python_have_the_names_and_counts_of_mxnet(custom: Recorded) -> None:
+    recorded = custom
 
     assert recorded.status == 0, recorded.stderr
     expected = Counter(json.loads(recorded.stdout)["Custom Operator"])
@@ -185,6 +191,34 @@ def test_operators_written_in_python_have_the_names_and_counts_of_mxnet(
     (number,) = [int(row["line"].rpartition(":")[2]) for row in lines]
     assert "in_data[0] + 1" in CUSTOM.read_text().splitlines()[number - 1]
     assert not recorded.rows("SELECT * FROM problems")
+
+
+def test_code_of_operators_has_the_module_and_the_line_that_called_it(custom: Recorded) -> None:
+    rows = custom.rows(
+        "SELECT name, path, line, count(*)::INT AS count FROM spans LEFT JOIN modules USING (module) "
+        "WHERE kind = 'function' AND name LIKE '%MyAddOne::%' AND (name LIKE '%pure_python' OR "
+        "name LIKE '%scalar%') GROUP BY ALL ORDER BY ALL"
+    )
+    lines = CUSTOM.read_text().splitlines()
+    found = Counter(
+        {
+            (
+                row["name"].replace("_npi_add", "_plus"),
+                row["path"],
+                row["line"] and lines[int(row["line"].rpartition(":")[2]) - 1].strip(),
+            ): row["count"]
+            for row in rows
+        }
+    )
+    called = 'return mx.nd.Custom(x, op_type="MyAddOne") * 2'
+    added = "self.assign(out_data[0], req[0], in_data[0] + 1)"
+    assert found == {
+        ("MyAddOne::pure_python", "Adding", called): 3,
+        ("MyAddOne::pure_python", None, None): 1,
+        ("_backward_MyAddOne::pure_python", "Adding", None): 3,
+        ("MyAddOne::_plus_scalar", "Adding", added): 3,
+        ("MyAddOne::_plus_scalar", None, added): 1,
+    }
 
 
 def test_a_window_has_what_was_submitted_in_it_however_late_that_is_executed(

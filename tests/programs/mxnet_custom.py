@@ -5,7 +5,7 @@ own profiler counts, and prints what it counted: {category: {name: executions}}.
 import json
 
 import mxnet as mx
-from mxnet import autograd
+from mxnet import autograd, gluon
 from mxnet_counted import counted
 
 STEPS = 3
@@ -37,10 +37,16 @@ class AddOneProperties(mx.operator.CustomOpProp):
         return AddOne()
 
 
+class Adding(gluon.Block):
+    def forward(self, x):
+        return mx.nd.Custom(x, op_type="MyAddOne") * 2
+
+
 def imperative(x):
+    add = Adding()
     for _ in range(STEPS):
         with autograd.record():
-            doubled = mx.nd.Custom(x, op_type="MyAddOne") * 2
+            doubled = add(x)
         doubled.backward()
     mx.nd.waitall()
     return x.grad.asnumpy()

@@ -1,6 +1,6 @@
 """A distributed store of MXNet on this machine: starts the scheduler, a server and two workers, and
 prints {rank: {operator: executions}} as MXNet's own profiler counted them in the workers. `--bare`:
-each worker prints what it pulled, and nobody counts.
+each worker prints what it pulled, and nobody counts. `--library`: our profiler counts as well.
 """
 
 import json
@@ -62,26 +62,18 @@ def train(mx, store):
     return float(weight.asnumpy()[0, 0])
 
 
-def count(mx, store):
-    """What MXNet's own profiler counts of `train`."""
-    from layerscope import profiler
+def count(mx, store, by_both):
+    """What MXNet's own profiler counts of `train`, or both profilers."""
+    from mxnet_counted import counted, counted_by_both
 
-    mx.profiler.set_config(
-        profile_symbolic=True,
-        profile_imperative=True,
-        profile_memory=False,
-        profile_api=False,
-        aggregate_stats=True,
-        filename=f"mxnet-{store.rank}.json",
-    )
-    mx.profiler.set_state("run")
-    pulled = train(mx, store)
-    assert pulled == 1 - WORKERS * STEPS * 0.5, pulled
-    mx.nd.waitall()
-    mx.profiler.set_state("stop")
-    profiler.Domain("store").new_marker("counted").mark()
-    counted = json.loads(mx.profiler.dumps(format="json"))["Time"]["operator"]
-    return {name: entry["Count"] for name, entry in counted.items()}
+    def work():
+        pulled = train(mx, store)
+        assert pulled == 1 - WORKERS * STEPS * 0.5, pulled
+        mx.nd.waitall()
+
+    if by_both:
+        return counted_by_both(work, f"-{store.rank}")
+    return counted(work, f"mxnet-{store.rank}.json")["operator"]
 
 
 def main():
@@ -90,7 +82,8 @@ def main():
     import mxnet as mx  # a server and the scheduler stay in here
 
     store = mx.kv.create("dist_sync")
-    found = train(mx, store) if "--bare" in sys.argv else count(mx, store)
+    is_bare, by_both = "--bare" in sys.argv, "--library" in sys.argv
+    found = train(mx, store) if is_bare else count(mx, store, by_both)
     print(json.dumps({store.rank: found}), flush=True)
 
 

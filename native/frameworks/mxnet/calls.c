@@ -33,6 +33,12 @@ static int is_backward(const char *name) {
     return !strncmp(name, autograd, sizeof autograd - 1) || !strncmp(name, executor, sizeof executor - 1);
 }
 
+/* Whether it executes operators, and returns when they are submitted. */
+static int is_invoke(const char *name) {
+    static const char imperative[] = "MXImperativeInvoke", cached[] = "MXInvokeCachedOp";
+    return !strncmp(name, imperative, sizeof imperative - 1) || !strncmp(name, cached, sizeof cached - 1);
+}
+
 /* mxnet::on_enter_api */
 void ls_mxnet_enter_api(const char *name) {
     ls_mxnet_own_enter_api(name);
@@ -42,6 +48,8 @@ void ls_mxnet_enter_api(const char *name) {
     t->api_depth++;
     if (!t->backward_depth && is_backward(name))
         t->backward_depth = t->api_depth;
+    if (!t->invoke_depth && is_invoke(name))
+        t->invoke_depth = t->api_depth;
     if (ls_mxnet_records_calls)
         begin_call(name);
 }
@@ -55,13 +63,15 @@ void ls_mxnet_exit_api(void) {
             ls_nested_end(CALLS);
         if (t->backward_depth == t->api_depth)
             t->backward_depth = 0;
+        if (t->invoke_depth == t->api_depth)
+            t->invoke_depth = 0;
         t->api_depth--;
     }
     ls_mxnet_own_exit_api();
 }
 
 /* Whether what this thread submits is recorded, where only windows are. */
-static uint32_t window_of(const ls_thread *t) {
+uint32_t ls_mxnet_window_of(const ls_thread *t) {
     if (!LS_LOAD(ls.watching))
         return 0;
     ls_window_is_open(); /* by what was said last */
@@ -75,13 +85,14 @@ void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t prior
     uint64_t at = c && c->owner ? c->start : ls_ticks();
     if (t && t->submitted)
         at = t->submitted;
-    uint32_t line = t && t->submitted ? t->submitted_line : ls_python_line();
+    int is_passed_on = t && t->submitted && !t->custom; /* by an operator that does not run Python */
+    uint32_t line = is_passed_on ? t->submitted_line : ls_python_line();
     ls_mxnet_submission what = {.at = at, .line = line};
     if (t) {
         const ls_mxnet_uses uses = ls_mxnet_uses_of(operator);
         what.module = ls_mxnet_note_uses(t, ls_mxnet_name_of(operator), &uses);
         what.custom = t->custom;
-        what.in = window_of(t);
+        what.in = ls_mxnet_window_of(t);
     }
     const ls_ending ending = {.sequence = ls_mxnet_submit(operator, what)};
     ls_mxnet_own_push(engine, operator, device, priority, profiling);

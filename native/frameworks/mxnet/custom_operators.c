@@ -43,7 +43,8 @@ static const char *name_of(const void *class) {
     return NULL;
 }
 
-static void *run(const char *name, void *function, void *const *arguments, ssize_t count, void *keywords) {
+static void *run(const char *name, int is_forward, void *function, void *const *arguments, ssize_t count,
+                 void *keywords) {
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     const char *around = t ? t->custom : NULL;
     char text[sizeof BACKWARD + MOST_NAME + 16];
@@ -51,18 +52,25 @@ static void *run(const char *name, void *function, void *const *arguments, ssize
         return ls_mxnet_call(function, arguments, count, keywords);
     snprintf(text, sizeof text, "%s::pure_python", name);
     t->custom = name;
-    void *span = ls_mxnet_begin(text, LF_FUNCTION);
+    const ls_mxnet_origin origin = ls_mxnet_custom_origin(arguments[0], is_forward);
+    const ls_mxnet_origin before = ls_mxnet_go_to(t, origin);
+    ls_context *c = ls_mxnet_begin(text, LF_FUNCTION);
+    if (c && c->owner)
+        c->line = origin.line;
     void *result = ls_mxnet_call(function, arguments, count, keywords);
-    const ls_ending ending = {.sequence = -1};
-    ls_operator_finish(span, &ending);
-    if (t == ls_this_thread)
+    const ls_ending ending = {.sequence = -1, .submitted = origin.submitted};
+    ls_operator_finish(c, &ending);
+    if (t == ls_this_thread) {
+        ls_mxnet_go_to(t, before);
         t->custom = around;
+    }
     return result;
 }
 
 /* Operators that are made, and stores, are shown to `learn`, a function of Python that is kept for good. */
 LS_EXPORT void ls_mxnet_watch_custom(void *learn) {
     ls_python_keep(learn);
+    ls_mxnet_origins_begin();
     learner = learn;
 }
 
@@ -73,18 +81,20 @@ void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t cou
         ls_mxnet_release(made); /* an exception of the program's is set */
         return NULL;
     }
+    if (made && name_of(ls_mxnet_type_of(made)))
+        ls_mxnet_custom_made(made);
     return made;
 }
 
 /* CustomOp.forward and backward, of classes of the program. */
 void *ls_mxnet_custom_forward(void *function, void *const *arguments, ssize_t count, void *keywords) {
     const char *name = count > 0 ? name_of(ls_mxnet_type_of(arguments[0])) : NULL;
-    return run(name ? name + strlen(BACKWARD) : NULL, function, arguments, count, keywords);
+    return run(name ? name + strlen(BACKWARD) : NULL, 1, function, arguments, count, keywords);
 }
 
 void *ls_mxnet_custom_backward(void *function, void *const *arguments, ssize_t count, void *keywords) {
     const char *name = count > 0 ? name_of(ls_mxnet_type_of(arguments[0])) : NULL;
-    return run(name, function, arguments, count, keywords);
+    return run(name, 0, function, arguments, count, keywords);
 }
 
 /* What is executed under this name was submitted by the code of a custom operator, or NULL. While MXNet's own profiler

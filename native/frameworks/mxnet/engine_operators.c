@@ -31,6 +31,16 @@ ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
                            .written = list_at(in + ls_mxnet_build_here.written_in_operator)};
 }
 
+/* What an operator does, and submits itself, belongs to where it comes from. Where the thread was before. */
+ls_mxnet_origin ls_mxnet_go_to(ls_thread *t, ls_mxnet_origin to) {
+    ls_mxnet_origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in};
+    t->submitted = to.submitted;
+    t->module = to.module;
+    t->submitted_line = to.line;
+    t->submitted_in = to.in;
+    return before;
+}
+
 /* A span of the engine begins; what ls_operator_finish takes. */
 void *ls_mxnet_begin(const char *name, uint32_t kind) {
     ls_beginning b;

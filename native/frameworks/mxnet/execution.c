@@ -15,30 +15,15 @@ void (*ls_mxnet_own_delete_naive)(void *, void *, uint64_t, void *);
 
 static const ls_ending not_submitted = {.sequence = -1};
 
-/* Where what a thread does was submitted. */
-typedef struct {
-    uint64_t submitted; /* when; 0: it was not */
-    uint32_t module, line, in;
-} origin;
-
-/* What an operator does, and submits itself, belongs to where it comes from. */
-static origin go_to(ls_thread *t, origin to) {
-    origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in};
-    t->submitted = to.submitted;
-    t->module = to.module;
-    t->submitted_line = to.line;
-    t->submitted_in = to.in;
-    return before;
-}
-
 /* ThreadedEngine::ExecuteOprBlock(RunContext, OprBlock *, ...): the structures among the arguments are on the stack. */
 void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
     const void *operator = ls_mxnet_operator_of(block);
     const ls_mxnet_submission submission = ls_mxnet_take(operator);
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
-    origin before = {0};
+    ls_mxnet_origin before = {0};
     if (t)
-        before = go_to(t, (origin){submission.at, submission.module, submission.line, submission.in});
+        before = ls_mxnet_go_to(
+            t, (ls_mxnet_origin){submission.at, submission.module, submission.line, submission.in});
     char text[LF_NAME_LIMIT];
     const char *name = ls_mxnet_custom_name(text, submission.custom, ls_mxnet_name_of(operator));
     ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
@@ -46,7 +31,7 @@ void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
         c->line = submission.line;
     ls_mxnet_own_execute(engine, block, rest);
     if (t && t == ls_this_thread)
-        go_to(t, before);
+        ls_mxnet_go_to(t, before);
     const ls_ending ending = {.sequence = submission.number, .submitted = submission.at};
     ls_operator_finish(c, &ending);
 }

@@ -53,6 +53,11 @@ uint32_t ls_mxnet_note_uses(ls_thread *t, const char *text, const ls_mxnet_uses 
 const char *ls_mxnet_writer_of(const void *variable);
 
 /* engine_operators.c */
+typedef struct { /* where what a thread does was submitted */
+    uint64_t submitted; /* when; 0: it was not, or it is not known */
+    uint32_t module, line, in;
+} ls_mxnet_origin;
+ls_mxnet_origin ls_mxnet_go_to(ls_thread *t, ls_mxnet_origin to);
 extern ls_mxnet_build ls_mxnet_build_here;
 extern _Atomic int ls_mxnet_is_recorded; /* its calls lead to us */
 const void *ls_mxnet_operator_of(const void *block);
@@ -63,6 +68,7 @@ void ls_mxnet_abandon(ls_thread *t);
 
 /* calls.c */
 extern void (*ls_mxnet_own_wait)(void *engine, void *variable);
+uint32_t ls_mxnet_window_of(const ls_thread *t);
 void ls_mxnet_wait(void *engine, void *variable);
 extern int ls_mxnet_records_calls;
 extern void (*ls_mxnet_own_enter_api)(const char *name);
@@ -100,6 +106,11 @@ int ls_mxnet_find_python(void);
 void *ls_mxnet_call(void *function, void *const *arguments, ssize_t count, void *keywords);
 void *ls_mxnet_type_of(const void *object);
 void ls_mxnet_release(void *object);
+
+/* custom_origins.c: with the GIL held */
+void ls_mxnet_origins_begin(void);
+void ls_mxnet_custom_made(const void *operator);
+ls_mxnet_origin ls_mxnet_custom_origin(const void *operator, int is_forward);
 
 /* custom_operators.c */
 LS_EXPORT int ls_mxnet_learn_custom(const void *class, const char *name);

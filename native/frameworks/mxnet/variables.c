@@ -197,7 +197,7 @@ uint32_t ls_mxnet_note_uses(ls_thread *t, const char *text, const ls_mxnet_uses 
     note_writer(uses->written, name->copy);
     if (t->backward_depth && !t->module)
         return module_of_backward(t, text, uses);
-    if (!t->submitted)
+    if (!t->submitted && !t->custom)
         note_forward(t, name->id, uses);
     return t->module;
 }

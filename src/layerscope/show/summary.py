@@ -396,7 +396,7 @@ def _closing(summary: Summary, run: str) -> list[str]:
         lines += _wrapped(_kept(summary.thinned, is_lossy, by_weight))
     if not summary.info.imported_from:
         size = f"{units.size(summary.cost.size_bytes)} in {summary.folder}"
-        lines += _wrapped(f"Overhead: {_cost(summary.cost)}; {size}")
+        lines += _wrapped(f"Overhead: {cost_sentence(summary.cost)}; {size}")
     command = _next_command(summary)
     if run:
         command = command.replace("table ", f"table {shlex.quote(run)} ", 1)
@@ -432,7 +432,8 @@ def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:
     return f"Kept in detail: {steps}{spans}; {sums}. To keep all: run --full"
 
 
-def _cost(cost: Cost) -> str:
+def cost_sentence(cost: Cost) -> str:
+    """What the recording cost in the program and beside it."""
     inside = "not measured in the program"
     if cost.inside is not None:
         inside = f"{_cost_percent(cost.inside)} in the program (estimated)"

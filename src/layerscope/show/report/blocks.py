@@ -1,0 +1,92 @@
+"""Blocks of data as the page reads them (web/src/data/blocks.ts): JSON, or columns of integers.
+
+A column is written in planes: all low bytes, then all next ones, up to the last that is not zero
+everywhere. A block is packed with raw deflate, which finds what planes have in common: measured on
+a million spans, 3.1 bytes each. Numbers are exact up to 2^53, which JavaScript's are too.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+# Level 6 packs 4 % better than 5 at the same speed, 9 takes five times as long for 2 %.
+_LEVEL = 6
+JSON, COLUMNS = "json", "columns"
+# How a column is written: as it is, or as differences of neighbours.
+PLAIN, DELTA = "plain", "delta"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block. `about`: how the page reads it; `packed`: what it holds, by raw deflate."""
+
+    name: str
+    about: Mapping[str, Any]
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IntColumn:
+    """Integers with a name. Of `DELTA` the differences are written, the first one from 0."""
+
+    name: str
+    values: np.ndarray
+    mode: str = PLAIN
+
+
+def json_block(name: str, value: Any) -> Block:
+    """A block of anything that JSON can hold."""
+    return Block(name, {"kind": JSON}, _packed(msgspec.json.encode(value)))
+
+
+def column_block(name: str, columns: list[IntColumn]) -> Block:
+    """A block of columns of one length."""
+    written = [_Written(column) for column in columns]
+    about = {
+        "kind": COLUMNS,
+        "rows": len(columns[0].values),
+        "columns": [one.about for one in written],
+    }
+    return Block(name, about, _packed(b"".join(one.planes for one in written)))
+
+
+class _Written:
+    """A column as bytes, and how to read them."""
+
+    def __init__(self, column: IntColumn) -> None:
+        values = np.asarray(column.values, np.int64)
+        if column.mode == DELTA:
+            values = np.diff(values, prepend=0)
+        is_signed = bool(len(values)) and int(values.min()) < 0
+        if is_signed:
+            values = _zigzag(values)
+        width = (int(values.max(initial=0)).bit_length() + 7) // 8
+        self.about = {
+            "name": column.name,
+            "bytes": width,
+            "mode": column.mode,
+            "signed": is_signed,
+        }
+        self.planes = _planes(values, width)
+
+
+def _zigzag(values: np.ndarray) -> np.ndarray:
+    """Signed numbers as those of which small ones have few bytes: 0, -1, 1, -2 as 0, 1, 2, 3."""
+    return np.asarray((values << 1) ^ (values >> 63))
+
+
+def _planes(values: np.ndarray, width: int) -> bytes:
+    """All low bytes, then all next ones."""
+    as_bytes = np.ascontiguousarray(values, "<i8").view(np.uint8).reshape(-1, 8)
+    return np.ascontiguousarray(as_bytes[:, :width].T).tobytes()
+
+
+def _packed(data: bytes) -> bytes:
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()

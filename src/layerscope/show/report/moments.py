@@ -1,0 +1,66 @@
+"""Counters, marks and links as blocks of the page."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layerscope.recording.reader import Reader
+from layerscope.show.report.blocks import DELTA, Block, IntColumn, column_block, json_block
+
+
+def counter_blocks(reader: Reader, origin_ns: int) -> list[Block]:
+    """What was read of every counter: by track, name and time, as values or differences of them."""
+    read = reader.arrays("counters", ["track", "at_ns", "name", "value", "unit"])
+    order = np.lexsort((read["at_ns"], read["name"], read["track"]))
+    columns = [
+        IntColumn("track", read["track"][order], DELTA),
+        IntColumn("name", read["name"][order], DELTA),
+        IntColumn("at", read["at_ns"][order] - origin_ns, DELTA),
+        IntColumn("value", read["value"][order], DELTA),
+        IntColumn("unit", read["unit"][order], DELTA),
+    ]
+    about = {"names": read["name.names"].tolist(), "units": read["unit.names"].tolist()}
+    return [json_block("counter_names", about), column_block("counters", columns)]
+
+
+def mark_block(reader: Reader, origin_ns: int) -> Block:
+    """The moments that the program marked."""
+    answer = reader.query("SELECT track, at_ns, kind, name FROM marks ORDER BY at_ns")
+    found = {name: answer.column(name).to_pylist() for name in ("track", "at_ns", "kind", "name")}
+    found["at_ns"] = [at_ns - origin_ns for at_ns in found["at_ns"]]
+    return json_block("marks", found)
+
+
+def link_blocks(reader: Reader, keys: np.ndarray) -> list[Block]:
+    """Pairs of spans, by their rows in the block of spans; `keys`: the span of each row."""
+    read = reader.arrays("links", ["from_span", "to_span", "kind"])
+    rows = np.argsort(keys, kind="stable")
+    sorted_keys = keys[rows]
+    found = [_rows_of(read[name], sorted_keys, rows) for name in ("from_span", "to_span")]
+    is_known = (found[0] >= 0) & (found[1] >= 0)
+    from_row, to_row, kind = (values[is_known] for values in (*found, read["kind"]))
+    order = np.lexsort((to_row, from_row))
+    columns = [
+        IntColumn("from", from_row[order], DELTA),
+        IntColumn("to", to_row[order] - from_row[order]),
+        IntColumn("kind", kind[order]),
+    ]
+    return [
+        json_block("link_kinds", read["kind.names"].tolist()),
+        column_block("links", columns),
+    ]
+
+
+def _rows_of(spans: np.ndarray, sorted_keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The row of each span; -1: it is not there."""
+    if not len(rows):
+        return np.full(len(spans), -1)
+    at = np.minimum(np.searchsorted(sorted_keys, spans), len(rows) - 1)
+    return np.where(sorted_keys[at] == spans, rows[at], -1)
+
+
+def argument_block(reader: Reader) -> Block:
+    """The distinct arguments of spans, as JSON texts by their keys."""
+    answer = reader.query("SELECT args, json FROM args ORDER BY args")
+    keys, texts = answer.column("args").to_pylist(), answer.column("json").to_pylist()
+    return json_block("args", {"keys": keys, "texts": texts})

@@ -1,0 +1,54 @@
+"""What ran, how long a step takes, on what it is spent, and what is wrong with the recording."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from layerscope.analyse.step_times import StepTimes
+from layerscope.analyse.summary import Summary, summarise
+from layerscope.model.events import Problem
+from layerscope.recording.reader import Reader
+from layerscope.show import summary as summary_text
+from layerscope.show.resource_lines import resource_facts
+from layerscope.show.summary_steps import steady, what_a_step_is
+from layerscope.show.summary_words import step_noun
+from layerscope.show.terminal import problem_sentence
+
+TITLE = "Overview"
+ORDER = 10
+
+
+def data(reader: Reader) -> dict[str, Any]:
+    """The figures of the summary."""
+    found = summarise(reader)
+    noun = step_noun(found.steps) if found.steps else ""
+    return {
+        "text": summary_text.text(found),
+        "noun": noun,
+        "steps": _steps(found.steps),
+        "operators": asdict(found.operators) if found.operators else None,
+        "modules": asdict(found.modules) if found.modules else None,
+        "facts": _facts(found, noun),
+        "problems": [_problem(problem) for problem in found.problems],
+        "failures": [asdict(failure) for failure in found.failures],
+        "cost": summary_text.cost_sentence(found.cost),
+    }
+
+
+def _steps(steps: StepTimes | None) -> dict[str, Any] | None:
+    return {**asdict(steps), "measured": steps.measured} if steps else None
+
+
+def _facts(found: Summary, noun: str) -> list[str]:
+    """Sentences about the steps and the resources that they took."""
+    facts = []
+    if found.steps:
+        facts += [*what_a_step_is(found.steps, found.modules, found.generation)]
+    if not found.info.imported_from:
+        facts += [steady(found.steps), *resource_facts(found, noun)]
+    return [fact for fact in facts if fact]
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"layer": problem.layer, "sentence": problem_sentence(problem)}

@@ -1,0 +1,46 @@
+// What the page knows from the start: show/report/contents.py writes it.
+
+import type { BlockAbout } from "./blocks";
+
+export interface RunAbout {
+  name: string;
+  command: string[];
+  state: string;
+  started_utc: string;
+  start_ns: number;
+  wall_ns: number;
+  duration: string;
+  has_python: boolean;
+  problems: string[];
+}
+
+export interface TableColumn {
+  name: string;
+  type: string;
+  unit: string;
+  meaning: string;
+  instant: boolean;
+  signed: boolean;
+}
+
+export interface TableAbout {
+  name: string;
+  by: string | null;
+  meaning: string;
+  rows: number;
+  block: string;
+  columns: TableColumn[];
+  notes: string[];
+  totals: Record<string, number | string>;
+  empty: string;
+  command: string;
+}
+
+export interface Head {
+  format: number;
+  layerscope: string;
+  run: RunAbout;
+  pages: { name: string; title: string }[];
+  tables: TableAbout[];
+  blocks: Record<string, BlockAbout>;
+}

@@ -1,0 +1,63 @@
+// One recording as the page has it: its blocks, each read once, when somebody asks for it.
+
+import { type BlockAbout, type Columns, columnsOf, fromBase64, inflated } from "./blocks";
+import type { Head } from "./head";
+
+// Where packed blocks come from: the page itself, or the server of `layerscope view`.
+export interface Source {
+  head: Head;
+  packed(block: string): Promise<Uint8Array<ArrayBuffer>>;
+}
+
+export class Recording {
+  readonly head: Head;
+  private readonly source: Source;
+  private readonly read = new Map<string, Promise<unknown>>();
+
+  constructor(source: Source) {
+    this.source = source;
+    this.head = source.head;
+  }
+
+  has(block: string): boolean {
+    return block in this.head.blocks;
+  }
+
+  json<T>(block: string): Promise<T> {
+    return this.once(block, data => JSON.parse(new TextDecoder().decode(data)) as T);
+  }
+
+  columns(block: string): Promise<Columns> {
+    return this.once(block, (data, about) => columnsOf(about, data));
+  }
+
+  private once<T>(block: string, decode: (data: Uint8Array, about: BlockAbout) => T): Promise<T> {
+    const known = this.read.get(block);
+    if (known) return known as Promise<T>;
+    const about = this.head.blocks[block];
+    if (!about) throw new Error(`the report has no block ${block}`);
+    const asked = this.source.packed(block).then(inflated).then(data => decode(data, about));
+    this.read.set(block, asked);
+    return asked;
+  }
+}
+
+// The blocks that stand in the page. Their text is let go once it was read.
+export function inPage(): Source {
+  const head = JSON.parse(element("head").textContent) as Head;
+  return {
+    head,
+    packed: async block => {
+      const holder = element(`block ${block}`);
+      const packed = fromBase64(holder.textContent);
+      holder.textContent = "";
+      return packed;
+    },
+  };
+}
+
+function element(id: string): HTMLElement & { textContent: string } {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no element ${id}`);
+  return found as HTMLElement & { textContent: string };
+}

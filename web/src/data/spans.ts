@@ -1,0 +1,163 @@
+// All spans, by track and start, and what follows from their order: parents and self times
+// (analyse/self_times.py says how).
+
+import type { NumberColumn } from "./blocks";
+import type { Recording } from "./recording";
+
+// [name, kind, layer, module, line] as numbers; -1: it has none.
+export type SpanClass = [number, number, number, number, number];
+
+interface About {
+  tracks: number[];
+  begins: number[];
+  classes: SpanClass[];
+  names: string[];
+  lines: string[];
+  kinds: string[];
+  layers: string[];
+  phases: string[];
+  self_exceptions: [number, number][];
+  unfinished: number[];
+  is_thinned: boolean;
+}
+
+// The spans of one track at one depth, by start.
+export interface Lane {
+  track: number;
+  depth: number;
+  rows: Uint32Array;
+  start: Float64Array;
+  end: Float64Array;
+}
+
+export class Spans {
+  readonly count: number;
+  readonly start: Float64Array;
+  readonly dur: NumberColumn;
+  readonly cls: NumberColumn;
+  readonly depth: NumberColumn;
+  readonly step: NumberColumn; // 1 + the step; 0: none
+  readonly parent: Int32Array; // a row; -1: none
+  readonly self: Float64Array;
+  readonly unfinished: ReadonlySet<number>;
+  readonly end_ns: number;
+
+  constructor(
+    readonly about: About,
+    columns: Record<string, NumberColumn>,
+  ) {
+    this.dur = columns["dur"]!;
+    this.cls = columns["class"]!;
+    this.depth = columns["depth"]!;
+    this.step = columns["step"]!;
+    this.count = this.dur.length;
+    this.start = this.starts(columns["start"]!);
+    this.parent = new Int32Array(this.count).fill(-1);
+    this.self = Float64Array.from(this.dur);
+    this.unfinished = new Set(about.unfinished);
+    this.nest();
+    let end = 0;
+    for (let row = 0; row < this.count; row++) end = Math.max(end, this.start[row]! + this.dur[row]!);
+    this.end_ns = end;
+  }
+
+  // The first row of a track, and the one behind its last.
+  range(track: number): [number, number] {
+    const at = this.about.tracks.indexOf(track);
+    if (at < 0) return [0, 0];
+    return [this.about.begins[at]!, this.about.begins[at + 1] ?? this.count];
+  }
+
+  trackOf(row: number): number {
+    const { begins, tracks } = this.about;
+    let low = 0;
+    let high = begins.length;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (begins[middle]! <= row) low = middle;
+      else high = middle;
+    }
+    return tracks[low]!;
+  }
+
+  classOf(row: number): SpanClass {
+    return this.about.classes[this.cls[row]!]!;
+  }
+
+  name(row: number): string {
+    return this.about.names[this.classOf(row)[0]]!;
+  }
+
+  // The lanes of a track, from the outermost in.
+  lanes(track: number): Lane[] {
+    const [from, to] = this.range(track);
+    const counts: number[] = [];
+    for (let row = from; row < to; row++) counts[this.depth[row]!] = (counts[this.depth[row]!] ?? 0) + 1;
+    const lanes = counts.map((count, depth) => emptyLane(track, depth, count));
+    const filled = counts.map(() => 0);
+    for (let row = from; row < to; row++) {
+      const depth = this.depth[row]!;
+      const lane = lanes[depth]!;
+      const at = filled[depth]!++;
+      lane.rows[at] = row;
+      lane.start[at] = this.start[row]!;
+      lane.end[at] = this.start[row]! + this.dur[row]!;
+    }
+    return lanes.filter(Boolean);
+  }
+
+  private starts(differences: NumberColumn): Float64Array {
+    const start = new Float64Array(this.count);
+    const { begins } = this.about;
+    begins.forEach((from, at) => {
+      const to = begins[at + 1] ?? this.count;
+      let sum = 0;
+      for (let row = from; row < to; row++) start[row] = sum += differences[row]!;
+    });
+    return start;
+  }
+
+  private nest(): void {
+    const { begins, classes, self_exceptions } = this.about;
+    begins.forEach((from, at) => this.nestTrack(from, begins[at + 1] ?? this.count, classes));
+    for (const [row, self] of self_exceptions) this.self[row] = self;
+  }
+
+  private nestTrack(from: number, to: number, classes: SpanClass[]): void {
+    const open: number[] = []; // by depth, the last row there
+    for (let row = from; row < to; row++) {
+      const depth = this.depth[row]!;
+      const last = depth ? open[depth - 1] : undefined;
+      if (last !== undefined && this.start[last]! + this.dur[last]! >= this.start[row]!) this.parent[row] = last;
+      open[depth] = row;
+      const layer = classes[this.cls[row]!]![2];
+      let around = this.parent[row]!;
+      while (around >= 0 && classes[this.cls[around]!]![2] !== layer) around = this.parent[around]!;
+      if (around >= 0) this.self[around]! -= this.dur[row]!;
+    }
+  }
+}
+
+function emptyLane(track: number, depth: number, count: number): Lane {
+  return {
+    track,
+    depth,
+    rows: new Uint32Array(count),
+    start: new Float64Array(count),
+    end: new Float64Array(count),
+  };
+}
+
+const known = new WeakMap<Recording, Promise<Spans>>();
+
+// The spans of a recording, read once.
+export function spansOf(recording: Recording): Promise<Spans> {
+  let asked = known.get(recording);
+  if (!asked) {
+    asked = Promise.all([recording.json<About>("span_classes"), recording.columns("spans")]).then(
+      ([about, columns]) => new Spans(about, columns),
+    );
+    known.set(recording, asked);
+  }
+  return asked;
+}
