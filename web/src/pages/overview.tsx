@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
 import { type Step, tracksOf } from "../data/tracks";
-import { goTo, name, step, time } from "../state/state";
+import { goTo, name, showInTimeline, step, time } from "../state/state";
 import { Bar, type Part } from "../ui/bar";
 import { duration, percent, plural, threeDigits } from "../ui/format";
 import { Loaded, useLoaded } from "../ui/loading";
@@ -130,9 +130,10 @@ function StepTimes({ steps, noun, all }: { steps: Steps; noun: string; all: Step
 }
 
 function showStep(of: Step): void {
-  goTo("timeline");
-  time.value = [of.start, of.start + of.dur];
-  step.value = String(of.step);
+  showInTimeline(() => {
+    time.value = [of.start, of.start + of.dur];
+    step.value = String(of.step);
+  });
 }
 
 function TopOperators({ operators, noun }: { operators: Operators; noun: string }) {
@@ -176,8 +177,7 @@ function TopOperators({ operators, noun }: { operators: Operators; noun: string 
 }
 
 function showName(of: string): void {
-  goTo("timeline");
-  name.value = of;
+  showInTimeline(() => (name.value = of));
 }
 
 function Facts({ data }: { data: Data }) {

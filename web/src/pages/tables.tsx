@@ -4,7 +4,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import type { TableAbout } from "../data/head";
 import type { Recording } from "../data/recording";
 import { asCsv, asMarkdown, canBeAdded, filtered, grouped, isNumber, type Rows, sorted } from "../data/rows";
-import { chosen, goTo, minor, moduleName, name, own, step, time } from "../state/state";
+import { goTo, minor, moduleName, name, own, showInTimeline, step } from "../state/state";
 import { cell, plural } from "../ui/format";
 import { Loaded, useLoaded } from "../ui/loading";
 import { Table } from "../ui/table";
@@ -94,10 +94,10 @@ function leadOf(rows: Rows): ((row: number) => void) | null {
   const value = (column: string, row: number) => rows.values[rows.columns.findIndex(one => one.name === column)]?.[row];
   const names = new Set(rows.columns.map(column => column.name));
   if (names.has("step") && names.has("start_ns")) return row => showMoment(value, row);
-  if (names.has("path")) return row => show(() => (moduleName.value = String(value("path", row))));
+  if (names.has("path")) return row => showInTimeline(() => (moduleName.value = String(value("path", row))));
   if (names.has("name") && names.has("count")) {
     return row =>
-      show(() => {
+      showInTimeline(() => {
         name.value = String(value("name", row));
         if (names.has("module")) moduleName.value = String(value("module", row) ?? "");
       });
@@ -106,14 +106,7 @@ function leadOf(rows: Rows): ((row: number) => void) | null {
 }
 
 function showMoment(value: (column: string, row: number) => unknown, row: number): void {
-  show(() => (step.value = String(value("step", row))));
-}
-
-function show(select: () => void): void {
-  goTo("timeline");
-  chosen.value = null;
-  time.value = null;
-  select();
+  showInTimeline(() => (step.value = String(value("step", row))));
 }
 
 interface ControlProps {

@@ -105,6 +105,17 @@ export function goTo(next: string, ownValues: Record<string, string> = {}): void
   });
 }
 
+// Go to the timeline with these filters and no others: one place to come back from.
+export function showInTimeline(select: () => void): void {
+  batch(() => {
+    goTo("timeline");
+    time.value = null;
+    name.value = moduleName.value = step.value = "";
+    tracks.value = chosen.value = view.value = null;
+    select();
+  });
+}
+
 export interface Chip {
   label: string;
   remove: () => void;
