@@ -46,3 +46,12 @@ for (const file of result.outputFiles) {
   const banner = file.path.endsWith(".js") ? `/* sources ${hashOfSources()} */\n` : "";
   writeFileSync(file.path, banner + file.text);
 }
+
+// The licences of the libraries in the bundle, beside it.
+const LIBRARIES = Object.keys(JSON.parse(readFileSync(join(HERE, "package.json"), "utf8")).dependencies);
+const bundled = [...LIBRARIES, "@preact/signals-core"].sort().map(name => {
+  const folder = join(HERE, "node_modules", name);
+  const { version } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  return `${name} ${version}\n\n${readFileSync(join(folder, "LICENSE"), "utf8").trim()}\n`;
+});
+writeFileSync(join(OUT, "page.licenses.txt"), bundled.join("\n\n"));

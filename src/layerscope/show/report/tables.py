@@ -13,7 +13,7 @@ from layerscope.show.report.blocks import Block, json_block
 
 # What the page has of each table beside the table itself. Others are a command away.
 BY = {
-    "operators": ("kind", "module", "line", "thread", "primitive"),
+    "operators": ("kind", "module", "thread", "primitive"),
     "modules": ("class",),
     "waits": ("thread",),
     "counters": ("process",),

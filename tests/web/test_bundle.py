@@ -1,0 +1,92 @@
+"""The built page is what its sources make, small enough, with the licences of what is in it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+WEB, OUT = ROOT / "web", ROOT / "src" / "layerscope" / "show" / "report"
+SETTINGS = ("build.mjs", "package.json", "package-lock.json", "tsconfig.json")
+MOST_BYTES = 250_000
+TIMEOUT_S = 240
+
+
+@pytest.fixture(scope="module")
+def npm() -> str:
+    """npm with the libraries of web/ installed."""
+    found = shutil.which("npm")
+    if found is None:
+        pytest.skip("no Node here: whether the page can be built again is not tested")
+    with (WEB / "package-lock.json").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (WEB / "node_modules" / ".package-lock.json").exists():
+            done = _run(found, "ci", "--ignore-scripts")
+            if done.returncode:
+                pytest.skip(f"npm cannot install the libraries of web/: {done.stderr[-300:]}")
+    return found
+
+
+def _run(npm: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [npm, *words], cwd=WEB, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+def hash_of_sources() -> str:
+    """As web/build.mjs makes it."""
+    files = [*(WEB / name for name in SETTINGS)]
+    files += [file for file in (WEB / "src").rglob("*") if file.is_file()]
+    found = hashlib.sha256()
+    for file in sorted(files, key=lambda file: file.relative_to(WEB).as_posix()):
+        name = file.relative_to(WEB).as_posix()
+        found.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def test_the_page_was_built_from_these_sources() -> None:
+    built = re.match(r"/\* sources ([0-9a-f]{64}) \*/", (OUT / "page.js").read_text())
+
+    assert built, "page.js does not say what it was built from"
+    assert built[1] == hash_of_sources(), "web/ was changed and not built: python3 dev.py web"
+
+
+def test_the_page_is_small() -> None:
+    assert sum((OUT / name).stat().st_size for name in ("page.js", "page.css")) <= MOST_BYTES
+
+
+def test_licences_of_what_is_bundled_lie_beside_it() -> None:
+    said = (OUT / "page.licenses.txt").read_text()
+
+    for name in ("preact", "@preact/signals"):
+        assert re.search(rf"^{re.escape(name)} \d", said, re.MULTILINE)
+    assert said.count("MIT License") >= 2
+
+
+def test_nothing_in_the_page_asks_the_network() -> None:
+    script = (OUT / "page.js").read_text() + (OUT / "page.css").read_text()
+
+    addresses = set(re.findall(r"https?://[^\"'`\s)]+", script))
+    # Names of XML vocabularies, which nobody fetches.
+    assert {
+        address for address in addresses if not address.startswith("http://www.w3.org/")
+    } == set()
+
+
+def test_the_types_fit_together(npm: str) -> None:
+    done = _run(npm, "run", "check")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_same_sources_give_the_same_bytes(npm: str, tmp_path: Path) -> None:
+    done = _run(npm, "run", "build", "--", str(tmp_path))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("page.js", "page.css", "page.licenses.txt"):
+        assert (tmp_path / name).read_bytes() == (OUT / name).read_bytes(), name
