@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
+from tests.web.node import ROOT, WEB, run_npm
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-WEB, OUT = ROOT / "web", ROOT / "src" / "layerscope" / "show" / "report"
+OUT = ROOT / "src" / "layerscope" / "show" / "report"
 SETTINGS = ("build.mjs", "package.json", "package-lock.json", "tsconfig.json")
 MOST_BYTES = 250_000
-TIMEOUT_S = 240
-
-
-@pytest.fixture(scope="module")
-def npm() -> str:
-    """npm with the libraries of web/ installed."""
-    found = shutil.which("npm")
-    if found is None:
-        pytest.skip("no Node here: whether the page can be built again is not tested")
-    with (WEB / "package-lock.json").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (WEB / "node_modules" / ".package-lock.json").exists():
-            done = _run(found, "ci", "--ignore-scripts")
-            if done.returncode:
-                pytest.skip(f"npm cannot install the libraries of web/: {done.stderr[-300:]}")
-    return found
-
-
-def _run(npm: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [npm, *words], cwd=WEB, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
 
 
 def hash_of_sources() -> str:
@@ -80,12 +54,12 @@ def test_nothing_in_the_page_asks_the_network() -> None:
 
 
 def test_the_types_fit_together(npm: str) -> None:
-    done = _run(npm, "run", "check")
+    done = run_npm(npm, "run", "check")
     assert done.returncode == 0, done.stdout
 
 
 def test_the_same_sources_give_the_same_bytes(npm: str, tmp_path: Path) -> None:
-    done = _run(npm, "run", "build", "--", str(tmp_path))
+    done = run_npm(npm, "run", "build", "--", str(tmp_path))
 
     assert done.returncode == 0, done.stdout + done.stderr
     for name in ("page.js", "page.css", "page.licenses.txt"):

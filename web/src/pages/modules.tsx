@@ -33,39 +33,41 @@ function Tree({ rows }: { rows: Rows }) {
     setClosed(now);
   };
   return (
-    <table class="top modules" role="treegrid" aria-label="modules">
-      <thead>
-        <tr>
-          <th scope="col">module</th>
-          {["total", "forward and other", "backward", "self", "share", "calls"].map(head => (
-            <th scope="col" class="number" key={head}>{head}</th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {shown.map(node => (
-          <tr key={node.path} aria-level={node.depth + 1} {...(node.below.length ? { "aria-expanded": !closed.has(node.path) } : {})}>
-            <th scope="row" style={{ paddingLeft: `${1.2 * node.depth}em` }}>
-              {node.below.length ? (
-                <button type="button" class="fold" aria-label={`${closed.has(node.path) ? "open" : "close"} ${node.path}`} onClick={() => toggle(node.path)}>
-                  {closed.has(node.path) ? "\u25b8" : "\u25be"}
-                </button>
-              ) : (
-                <span class="fold" />
-              )}
-              <button type="button" class="cell" onClick={() => showModule(node.path)}>{node.label}</button>{" "}
-              <small>{String(value("class", node.row))}</small>
-            </th>
-            <td class="number">{cell(value("total_ns", node.row), "ns")}</td>
-            <td class="number">{cell(forward(value("total_ns", node.row), value("backward_ns", node.row)), "ns")}</td>
-            <td class="number">{cell(value("backward_ns", node.row), "ns")}</td>
-            <td class="number">{cell(value("self_ns", node.row), "ns")}</td>
-            <td class="number">{cell(value("total_share", node.row), "share")}</td>
-            <td class="number">{cell(value("calls", node.row), "count")}</td>
+    <div class="scroll" tabIndex={0} role="region" aria-label="modules">
+      <table class="top modules" role="treegrid" aria-label="modules">
+        <thead>
+          <tr>
+            <th scope="col">module</th>
+            {["total", "forward and other", "backward", "self", "share", "calls"].map(head => (
+              <th scope="col" class="number" key={head}>{head}</th>
+            ))}
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {shown.map(node => (
+            <tr key={node.path} aria-level={node.depth + 1} {...(node.below.length ? { "aria-expanded": !closed.has(node.path) } : {})}>
+              <th scope="row" style={{ paddingLeft: `${1.2 * node.depth}em` }}>
+                {node.below.length ? (
+                  <button type="button" class="fold" aria-label={`${closed.has(node.path) ? "open" : "close"} ${node.path}`} onClick={() => toggle(node.path)}>
+                    {closed.has(node.path) ? "\u25b8" : "\u25be"}
+                  </button>
+                ) : (
+                  <span class="fold" />
+                )}
+                <button type="button" class="cell" onClick={() => showModule(node.path)}>{node.label}</button>{" "}
+                <small>{String(value("class", node.row))}</small>
+              </th>
+              <td class="number">{cell(value("total_ns", node.row), "ns")}</td>
+              <td class="number">{cell(forward(value("total_ns", node.row), value("backward_ns", node.row)), "ns")}</td>
+              <td class="number">{cell(value("backward_ns", node.row), "ns")}</td>
+              <td class="number">{cell(value("self_ns", node.row), "ns")}</td>
+              <td class="number">{cell(value("total_share", node.row), "share")}</td>
+              <td class="number">{cell(value("calls", node.row), "count")}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 

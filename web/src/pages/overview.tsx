@@ -143,34 +143,36 @@ function TopOperators({ operators, noun }: { operators: Operators; noun: string 
   return (
     <section aria-labelledby="operators">
       <h2 id="operators">{operators.layer === "ranges" ? "Ranges" : "Operators"} with the most self time</h2>
-      <table class="top">
-        <thead>
-          <tr>
-            <th scope="col">name</th>
-            <th scope="col" class="number">{`self time${per}`}</th>
-            <th scope="col" class="number">share</th>
-            <th scope="col" class="number">{`calls${per}`}</th>
-            <th scope="col">below it</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(row => (
-            <tr key={row.name}>
-              <th scope="row">
-                {row.name ? (
-                  <button type="button" class="cell" onClick={() => showName(row.name)}>{row.name}</button>
-                ) : (
-                  <button type="button" class="cell" onClick={() => goTo("tables", { table: "operators" })}>{`${operators.rest_names} more`}</button>
-                )}
-              </th>
-              <td class="number">{duration(row.self_ns)}</td>
-              <td class="number">{percent(row.share)}</td>
-              <td class="number">{row.calls ? threeDigits(row.calls) : ""}</td>
-              <td>{row.primitives.map(one => `${one.what} ${duration(one.ns)}`).join(", ") || row.worker}</td>
+      <div class="scroll" tabIndex={0} role="region" aria-label="operators">
+        <table class="top">
+          <thead>
+            <tr>
+              <th scope="col">name</th>
+              <th scope="col" class="number">{`self time${per}`}</th>
+              <th scope="col" class="number">share</th>
+              <th scope="col" class="number">{`calls${per}`}</th>
+              <th scope="col">below it</th>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {rows.map(row => (
+              <tr key={row.name}>
+                <th scope="row">
+                  {row.name ? (
+                    <button type="button" class="cell" onClick={() => showName(row.name)}>{row.name}</button>
+                  ) : (
+                    <button type="button" class="cell" onClick={() => goTo("tables", { table: "operators" })}>{`${operators.rest_names} more`}</button>
+                  )}
+                </th>
+                <td class="number">{duration(row.self_ns)}</td>
+                <td class="number">{percent(row.share)}</td>
+                <td class="number">{row.calls ? threeDigits(row.calls) : ""}</td>
+                <td>{row.primitives.map(one => `${one.what} ${duration(one.ns)}`).join(", ") || row.worker}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
       {isAll && <button type="button" onClick={() => setAll(false)}>Less</button>}
     </section>
   );
