@@ -10,10 +10,8 @@ import pytest
 
 from layerscope.analyse import tables
 from layerscope.analyse.shapes import words
-from layerscope.analyse.summary import summarise
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
-from layerscope.show import summary
 from tests.recordings import Recording
 
 
@@ -58,16 +56,6 @@ def shaped() -> Recording:
         recording.add_span("op", 100 * at, dur_ns, args=args)
     recording.add_span("task", 500, 7, args=None, layer="ranges")
     return recording
-
-
-def test_the_summary_of_a_recording_with_shapes_leads_to_them(tmp_path: Path) -> None:
-    without = Recording()
-    without.add_span("op", 0, 10)
-    without.rows["args"] = [{"args": 0, "json": '{"batch": 3}'}]
-    for name, recording, following in (("a", shaped(), " --by shape"), ("b", without, "")):
-        with Reader(recording.write(tmp_path / f"{name}.layerscope")) as reader:
-            printed = summary.text(summarise(reader))
-        assert printed.endswith(f"Next: layerscope table operators{following}\n")
 
 
 def by_shape(recording: Recording, folder: Path) -> list[dict[str, Any]]:

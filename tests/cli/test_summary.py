@@ -31,10 +31,10 @@ def test_the_summary_of_a_recording_is_printed_again(
     newest = capsys.readouterr().out
     assert "8 steps" in newest
     assert "\nOverhead: " in newest
-    assert newest.endswith("\nNext: layerscope table operators\n")
+    assert newest.endswith("\nNext: layerscope report\n")
     assert cli.main(["summary", "train"]) == 0
     assert capsys.readouterr().out == newest.replace(
-        "\nNext: layerscope table ", "\nNext: layerscope table train "
+        "\nNext: layerscope report\n", "\nNext: layerscope report train\n"
     )
 
 
@@ -50,7 +50,7 @@ def test_files_of_other_programs_have_a_summary(
     assert "\nFunction, with what it calls" in printed
     assert "not recorded" not in printed.lower()
     assert "Overhead:" not in printed
-    assert "Next: layerscope table stacks.txt symbols\n" in printed
+    assert "Next: layerscope report stacks.txt\n" in printed
 
 
 def test_a_log_of_onednn_has_a_summary_and_a_flame_graph(

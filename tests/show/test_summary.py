@@ -67,7 +67,7 @@ def test_a_training_run_from_the_header_to_the_next_command() -> None:
         "\n"
         "Overhead: 1.0 % in the program (estimated), 2.7 % in layerscope's processes (drainer 1.5 %, converter 1.0 %,\n"
         "  session 0.2 %); 6.40 MB in x.layerscope\n"
-        "Next: layerscope table operators\n"
+        "Next: layerscope report\n"
     )
 
 
@@ -160,7 +160,7 @@ def test_nothing_recorded_is_a_sentence_with_the_reason() -> None:
     expected = "Not recorded: operators, because torch 9.9 keeps its records differently; update layerscope.\n"
     assert expected in printed
     assert "A step takes" not in printed
-    assert printed.endswith("Next: layerscope table processes\n")
+    assert printed.endswith("Next: layerscope report\n")
 
 
 def test_a_program_without_operators_is_told_so() -> None:
@@ -427,7 +427,7 @@ def test_requests_are_called_requests() -> None:
         "",
     ]
     assert lines[10].split() == ["Operator", "(self", "time)", "ms/request", "share", "calls"]
-    assert lines[-1] == "Next: layerscope table operators"
+    assert lines[-1] == "Next: layerscope report"
 
 
 def test_a_request_of_one_network_names_it() -> None:

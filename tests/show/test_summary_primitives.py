@@ -41,7 +41,7 @@ def test_a_training_step_by_kind_of_work_and_what_is_below_its_operators() -> No
         "",
         "Overhead: 1.0 % in the program (estimated), 2.7 % in layerscope's processes (drainer 1.5 %, converter 1.0 %,",
         "  session 0.2 %); 6.40 MB in x.layerscope",
-        "Next: layerscope table operators",
+        "Next: layerscope report",
     ]
     assert max(map(len, lines)) <= show.WIDTH
 
@@ -91,7 +91,7 @@ def test_a_program_without_operators_is_summed_up_by_its_ranges_and_primitives()
         "matmul brg_matmul:avx512_core      3.00   30 %        1\n"
         "reorder jit:uni                    1.00   10 %        1\n"
     ) in printed
-    assert printed.endswith("Next: layerscope table primitives\n")
+    assert printed.endswith("Next: layerscope report\n")
 
 
 def test_a_program_of_ranges_alone_shows_them() -> None:
@@ -104,7 +104,7 @@ def test_a_program_of_ranges_alone_shows_them() -> None:
         "Range (self time)        ms  share    calls\nwork                   5.00  100 %        1\n"
         in printed
     )
-    assert printed.endswith("Next: layerscope table spans\n")
+    assert printed.endswith("Next: layerscope report\n")
 
 
 def test_sums_of_ranges_in_a_thinned_run_are_not_called_exact() -> None:

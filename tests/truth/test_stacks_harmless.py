@@ -164,4 +164,4 @@ def test_a_program_in_c_is_sent_no_signal_at_all(tmp_path: Path) -> None:
     ]
     assert heading.split() == ["Function,", "with", "what", "it", "calls", "total", "share", "self"]
     assert int(heaviest.split()[3]) > 60
-    assert "Next: layerscope table symbols" in done.stderr
+    assert "Next: layerscope report" in done.stderr

@@ -43,12 +43,6 @@ def shape_texts(reader: Reader) -> pa.Table:
     )
 
 
-def has_shapes(reader: Reader) -> bool:
-    """Whether the first arguments of the recording are shapes; no database is opened."""
-    first = next(reader.pieces("args", ["json"]), None)
-    return first is not None and any(text.startswith(_BEGIN) for text in first["json"])
-
-
 def words(text: str) -> str:
     """The tensors of one text of arguments."""
     try:

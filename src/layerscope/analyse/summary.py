@@ -35,7 +35,6 @@ from layerscope.analyse.resources import (
     resources,
     switches,
 )
-from layerscope.analyse.shapes import has_shapes
 from layerscope.analyse.span_groups import SpanGroups, grouped
 from layerscope.analyse.stacks.spinning import Spinning, spinning_of
 from layerscope.analyse.step_times import (
@@ -138,7 +137,6 @@ class Summary:
     problems: tuple[Problem, ...]
     cost: Cost
     thinned: Thinned | None = None
-    has_shapes: bool = False
     functions: TopFunctions | None = None  # where no operators ran
     onednn: OneDnn | None = None
     failures: list[Failure] = field(default_factory=list)
@@ -179,7 +177,6 @@ def summarise(reader: Reader) -> Summary:
         problems=problems(reader),
         cost=cost_of(info),
         thinned=what_was_kept(reader),
-        has_shapes=has_shapes(reader),
         functions=None if sums else top_functions(reader),
         onednn=onednn(
             info.versions,

@@ -397,23 +397,8 @@ def _closing(summary: Summary, run: str) -> list[str]:
     if not summary.info.imported_from:
         size = f"{units.size(summary.cost.size_bytes)} in {summary.folder}"
         lines += _wrapped(f"Overhead: {cost_sentence(summary.cost)}; {size}")
-    command = _next_command(summary)
-    if run:
-        command = command.replace("table ", f"table {shlex.quote(run)} ", 1)
-    return [*lines, f"Next: {command}"]
-
-
-def _next_command(summary: Summary) -> str:
-    operators = summary.operators
-    command = _OPERATORS_COMMAND if operators else "layerscope table processes"
-    if summary.functions:
-        command = f"layerscope table {summary.functions.table}"
-    if operators and operators.layer == RANGES:
-        table = "primitives" if operators.primitives else "spans"
-        command = f"layerscope table {table}"
-    if operators is not None and summary.has_shapes:
-        command += " --by shape"
-    return command
+    words = ["layerscope report", *([shlex.quote(run)] if run else [])]
+    return [*lines, f"Next: {' '.join(words)}"]
 
 
 def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:
