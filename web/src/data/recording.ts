@@ -13,6 +13,7 @@ export class Recording {
   readonly head: Head;
   private readonly source: Source;
   private readonly read = new Map<string, Promise<unknown>>();
+  private compared: Recording | undefined;
 
   constructor(source: Source) {
     this.source = source;
@@ -31,6 +32,12 @@ export class Recording {
     return this.once(block, (data, about) => columnsOf(about, data));
   }
 
+  // The recording that this one is compared with: its blocks have "other " before their names.
+  other(): Recording {
+    this.compared ??= new Recording(otherSource(this.source));
+    return this.compared;
+  }
+
   private once<T>(block: string, decode: (data: Uint8Array, about: BlockAbout) => T): Promise<T> {
     const known = this.read.get(block);
     if (known) return known as Promise<T>;
@@ -40,6 +47,14 @@ export class Recording {
     this.read.set(block, asked);
     return asked;
   }
+}
+
+const OTHER = "other ";
+
+function otherSource(source: Source): Source {
+  const named = Object.entries(source.head.blocks).filter(([name]) => name.startsWith(OTHER));
+  const blocks = Object.fromEntries(named.map(([name, about]) => [name.slice(OTHER.length), about]));
+  return { head: { ...source.head, blocks }, packed: block => source.packed(OTHER + block) };
 }
 
 // The blocks that stand in the page. Their text is let go once it was read.

@@ -2,6 +2,7 @@
 
 import type { ComponentType } from "preact";
 import type { Recording } from "../data/recording";
+import { Compare } from "./compare";
 import { Machine } from "./machine";
 import { Modules } from "./modules";
 import { Overview } from "./overview";
@@ -16,4 +17,5 @@ export const PAGES: Record<string, Page> = {
   tables: Tables,
   modules: Modules,
   machine: Machine,
+  compare: Compare,
 };
