@@ -124,19 +124,17 @@ def _write(
     from layerscope.show.report import document
     from layerscope.show.report.contents import Contents
 
-    part = part_of(reader, steps, arguments.max_spans, _view_command(arguments))
+    part = part_of(reader, steps, arguments.max_spans, _view_command(reader, arguments))
     found = Contents(reader, part)
     with whole_or_nothing(path) as stream:
         document.write(reader.run.name, found.head(), found.blocks(), stream)
     return _Written(found.spans, tuple(found.notes))
 
 
-def _view_command(arguments: argparse.Namespace) -> str:
+def _view_command(reader: Reader, arguments: argparse.Namespace) -> str:
     """What shows all of the recording; its name is nobody's business where it was redacted."""
     words = ["layerscope", "view"]
-    if arguments.run_name and not arguments.redact:
-        words.append(arguments.run_name)
-    return shlex.join(words)
+    return shlex.join(words if arguments.redact else [*words, reader.run.name])
 
 
 def _print(reader: Reader, path: Path, written: _Written) -> None:

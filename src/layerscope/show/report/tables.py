@@ -8,6 +8,7 @@ from typing import Any
 
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result
+from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block, json_block
 
@@ -50,10 +51,19 @@ def report_tables(reader: Reader) -> list[ReportTable]:
     """All tables of the report; those that divide another one only where they have rows."""
     found = []
     for name, by in _wanted():
-        result = tables.build(reader, name, by)
-        if by is None or result.rows:
+        result = _divided(reader, name, by) if by else tables.build(reader, name)
+        if result is not None:
             found.append(ReportTable(_about(result, name, by), result))
     return found
+
+
+def _divided(reader: Reader, name: str, by: str) -> Result | None:
+    """The table by something else; None where the recording has nothing to tell apart."""
+    try:
+        result = tables.build(reader, name, by)
+    except UsageError:
+        return None
+    return result if result.rows else None
 
 
 def _wanted() -> Iterable[tuple[str, str | None]]:
