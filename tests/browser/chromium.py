@@ -166,6 +166,13 @@ class Page:
         body = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}
         _ask(f"{self._address}/goog/cdp/execute", body)
 
+    def console_errors(self) -> list[str]:
+        """What the browser has complained about since the last question: exceptions, what a policy
+        forbids, what was not found.
+        """
+        entries = _ask(f"{self._address}/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
+
     def answered_from_outside(self) -> list[str]:
         """Addresses beyond this machine that answered since the last question. There must be
         none.

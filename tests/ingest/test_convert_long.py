@@ -15,10 +15,10 @@ from layerscope.analyse import thinned
 from layerscope.analyse.aggregates import aggregates
 from layerscope.analyse.tables import modules, operators, processes, threads
 from layerscope.ingest import conversion as conversion_module
-from layerscope.ingest import thinning
 from layerscope.ingest.conversion import RunConversion
 from layerscope.ingest.limits import NEVER, IngestLimits
 from layerscope.rawfile import raw_file
+from layerscope.recording import thinning
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 from layerscope.sources.raw.folder import RawRecording

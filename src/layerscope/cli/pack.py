@@ -29,9 +29,6 @@ from layerscope.show import screen
 if TYPE_CHECKING:
     from layerscope.recording.run import Run
 
-# What a redacted recording is called inside the file: its own name may say too much.
-_NAMELESS = "recording"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `pack`."""
@@ -51,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Pack the recording that `arguments` ask for."""
+    from layerscope.cli._redacted import NAMELESS
     from layerscope.ingest.open import open_run
     from layerscope.model import units
     from layerscope.recording import packed
@@ -63,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     recording = open_run(source)
     if recording.info.state == "running":
         raise UsageError(f"{source} is still being recorded. Pack it when the program has ended")
-    name = _NAMELESS if arguments.redact else recording.name
+    name = NAMELESS if arguments.redact else recording.name
     with tempfile.TemporaryDirectory(prefix="layerscope-pack-", dir=target.parent) as scratch:
         entries = (
             _redacted(recording, Path(scratch))
@@ -159,16 +157,15 @@ def _redacted(recording: Run, scratch: Path) -> dict[str, Path | bytes]:
     """The files of a recording without what identifies, which are made in `scratch`."""
     import msgspec
 
-    from layerscope.ingest.open import mark_complete
+    from layerscope.cli._redacted import redacted_in
+    from layerscope.model.schema import TABLES
     from layerscope.recording.complete import COMPLETE
-    from layerscope.recording.redacted import redact
 
-    info, rows = redact(recording, scratch)
-    mark_complete(scratch, scratch / "raw", rows)
+    made = redacted_in(recording, scratch)
     entries: dict[str, Path | bytes] = {
-        "run.json": msgspec.json.format(msgspec.json.encode(info), indent=1)
+        "run.json": msgspec.json.format(msgspec.json.encode(made.info), indent=1)
     }
-    entries.update({f"{table}/all.parquet": scratch / table / "all.parquet" for table in rows})
+    entries.update({f"{table}/all.parquet": scratch / table / "all.parquet" for table in TABLES})
     entries[COMPLETE] = scratch / COMPLETE
     return entries
 

@@ -4,14 +4,24 @@ RUN is a recording made by `layerscope run`, or a file that another program wrot
 the newest one here. The page is one file, RUN.html unless -o names another. It opens in a browser
 from the disk and asks the network for nothing.
 
+Of a recording with more than --max-spans spans whole steps are kept, each with the weight of those
+that it stands for; the page says so. `layerscope view` shows all of them. --steps keeps some steps
+instead. --redact leaves out what `layerscope pack --redact` leaves out: what could identify the
+owner (docs/pack.md has the list).
+
     layerscope report                       the newest recording
     layerscope report train -o train.html   another one, into a file of that name
+    layerscope report train --steps 10:20   only the steps 10 to 19
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
+import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +31,7 @@ from layerscope.show import screen
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
+MOST_SPANS = 5_000_000
 _NEXT = "open it in a browser: ? lists the keys"
 
 
@@ -29,6 +40,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [RUN] [-o FILE.html] [options]"
     parser.add_argument("run_name", nargs="?", metavar="RUN", help="a recording")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the file (RUN.html)")
+    parser.add_argument(
+        "--steps",
+        metavar="A:B",
+        help="only the spans and samples of the steps from A up to, not including, B",
+    )
+    parser.add_argument(
+        "--max-spans",
+        metavar="N",
+        type=int,
+        default=MOST_SPANS,
+        help=f"keep whole steps with about N spans of a larger recording ({MOST_SPANS:,})",
+    )
+    parser.add_argument(
+        "--redact", action="store_true", help="leave out what could identify the owner"
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
         "--json", action="store_true", help="print what was written as one JSON object"
@@ -38,20 +64,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the page that `arguments` ask for."""
+    from layerscope.cli._redacted import redacted
     from layerscope.ingest.open import open_run
     from layerscope.recording.reader import Reader
     from layerscope.recording.run import find_run
 
+    if arguments.max_spans < 1:
+        raise UsageError(f"--max-spans {arguments.max_spans} leaves nothing: it is 1 or more")
+    steps = _steps(arguments.steps)
     recording = find_run(arguments.run_name)
-    with Reader(open_run(recording)) as reader:
-        path = arguments.output or Path(f"{reader.run.name}.html")
-        _check_place(path, arguments.force)
-        spans = _write(reader, path)
+    opened = open_run(recording)
+    path = arguments.output or Path(f"{opened.name}.html")
+    _check_place(path, arguments.force)
+    with contextlib.ExitStack() as stack:
+        if arguments.redact:
+            opened = stack.enter_context(redacted(opened, path.parent))
+        reader = stack.enter_context(Reader(opened))
+        written = _write(reader, path, steps, arguments)
         if arguments.json:
-            _print_json(reader, recording, path, spans)
+            _print_json(reader, recording, path, written)
         elif not arguments.quiet:
-            _print(reader, path, spans)
+            _print(reader, path, written)
     return 0
+
+
+def _steps(words: str | None) -> range | None:
+    if words is None:
+        return None
+    found = re.fullmatch(r"(\d+):(\d+)", words, re.ASCII)
+    if not found or int(found[1]) >= int(found[2]):
+        raise UsageError(f"--steps {words} is no range: 10:20 are the steps 10 to 19")
+    return range(int(found[1]), int(found[2]))
 
 
 def _check_place(path: Path, force: bool) -> None:
@@ -65,31 +108,48 @@ def _check_place(path: Path, force: bool) -> None:
         raise UsageError(f"{path} exists and was left as it is. --force replaces it")
 
 
-def _write(reader: Reader, path: Path) -> int:
-    """Write the page; how many spans are in it."""
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """How many spans are in the page, and what is to be said of them."""
+
+    spans: int
+    notes: tuple[str, ...]
+
+
+def _write(
+    reader: Reader, path: Path, steps: range | None, arguments: argparse.Namespace
+) -> _Written:
+    from layerscope.analyse.kept_spans import part_of
     from layerscope.show.exports import whole_or_nothing
     from layerscope.show.report import document
-    from layerscope.show.report.contents import contents
+    from layerscope.show.report.contents import Contents
 
-    found = contents(reader)
+    part = part_of(reader, steps, arguments.max_spans, _view_command(reader, arguments))
+    found = Contents(reader, part)
     with whole_or_nothing(path) as stream:
-        document.write(reader.run.name, found.head, found.blocks, stream)
-    return found.spans
+        document.write(reader.run.name, found.head(), found.blocks(), stream)
+    return _Written(found.spans, tuple(found.notes))
 
 
-def _print(reader: Reader, path: Path, spans: int) -> None:
+def _view_command(reader: Reader, arguments: argparse.Namespace) -> str:
+    """What shows all of the recording; its name is nobody's business where it was redacted."""
+    words = ["layerscope", "view"]
+    return shlex.join(words if arguments.redact else [*words, reader.run.name])
+
+
+def _print(reader: Reader, path: Path, written: _Written) -> None:
     from layerscope.analyse.losses import problems
     from layerscope.model.units import size
     from layerscope.show import terminal
 
-    for sentence in terminal.problem_lines(problems(reader)):
+    for sentence in (*terminal.problem_lines(problems(reader)), *written.notes):
         screen.tell(f"layerscope: {sentence}")
-    counted = "1 span" if spans == 1 else f"{spans:,} spans"
+    counted = "1 span" if written.spans == 1 else f"{written.spans:,} spans"
     screen.tell(f"{path}: {counted}, {size(path.stat().st_size)}")
     screen.tell(f"Next: {_NEXT}")
 
 
-def _print_json(reader: Reader, recording: Path, path: Path, spans: int) -> None:
+def _print_json(reader: Reader, recording: Path, path: Path, written: _Written) -> None:
     """One row about the file."""
     from layerscope.analyse.losses import problems
     from layerscope.analyse.result import BYTES, COUNT, ResultColumn, of_rows
@@ -100,7 +160,7 @@ def _print_json(reader: Reader, recording: Path, path: Path, spans: int) -> None
         ResultColumn("spans", "int64", COUNT, "spans in it"),
         ResultColumn("bytes", "int64", BYTES, "size of the file"),
     )
-    row = (str(path), spans, path.stat().st_size)
-    result = of_rows("files", columns, [row], problems=problems(reader))
+    row = (str(path), written.spans, path.stat().st_size)
+    result = of_rows("files", columns, [row], notes=written.notes, problems=problems(reader))
     sys.stdout.flush()
     json_output.write(result, sys.stdout.buffer, "report", str(recording))

@@ -44,9 +44,9 @@ from layerscope.ingest.stacks import StackIngest, Until
 from layerscope.ingest.stepping import Stretch
 from layerscope.ingest.steps import no_steps
 from layerscope.ingest.string_table import StringTable
-from layerscope.ingest.thinning import Units, units_of_slices, units_of_steps
 from layerscope.ingest.totals import SpanTotals, keys_of
 from layerscope.model.frameworks import backward_prefixes, gradient_sums
+from layerscope.recording.thinning import Units, units_of_slices, units_of_steps
 
 # A step that has not ended after so many epochs is not waited for any longer.
 PATIENCE = 3

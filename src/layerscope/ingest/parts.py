@@ -22,11 +22,11 @@ from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.primitives import PrimitiveRows
 from layerscope.ingest.spans import Columns, as_table, codes_of, taken
 from layerscope.ingest.string_table import StringTable
-from layerscope.ingest.thinning import Units, choose
 from layerscope.ingest.totals import SpanTotals, keys_of
 from layerscope.model.layers import KINDS, LINKS
 from layerscope.model.schema import TABLES
 from layerscope.recording.arrow_columns import numbers_of
+from layerscope.recording.thinning import Units, choose
 from layerscope.recording.writer import codes_to_names, to_arrow, write_parquet
 
 # Rows that are in memory with all their columns when a part is read to be thinned.

@@ -42,5 +42,8 @@ export interface Head {
   run: RunAbout;
   pages: { name: string; title: string }[];
   tables: TableAbout[];
-  blocks: Record<string, BlockAbout>;
+  // What the page does not have of the recording.
+  notes: string[];
+  // Null: the block itself says how it is read.
+  blocks: Record<string, BlockAbout | null>;
 }

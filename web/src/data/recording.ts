@@ -6,7 +6,12 @@ import type { Head } from "./head";
 // Where packed blocks come from: the page itself, or the server of `layerscope view`.
 export interface Source {
   head: Head;
-  packed(block: string): Promise<Uint8Array<ArrayBuffer>>;
+  packed(block: string): Promise<PackedBlock>;
+}
+
+export interface PackedBlock {
+  about: BlockAbout;
+  data: Uint8Array<ArrayBuffer>;
 }
 
 export class Recording {
@@ -41,12 +46,22 @@ export class Recording {
   private once<T>(block: string, decode: (data: Uint8Array, about: BlockAbout) => T): Promise<T> {
     const known = this.read.get(block);
     if (known) return known as Promise<T>;
-    const about = this.head.blocks[block];
-    if (!about) throw new Error(`the report has no block ${block}`);
-    const asked = this.source.packed(block).then(inflated).then(data => decode(data, about));
+    const asked = this.asked(block, decode);
     this.read.set(block, asked);
+    asked.catch(() => this.read.delete(block)); // the next one who asks may have more luck
     return asked;
   }
+
+  private async asked<T>(block: string, decode: (data: Uint8Array, about: BlockAbout) => T): Promise<T> {
+    if (!this.has(block)) throw new Error(`the report has no block ${block}`);
+    const { about, data } = await this.source.packed(block);
+    return decode(await inflated(data), about);
+  }
+}
+
+// Where the page has its data: in itself, or at the server that it came from.
+export function source(): Promise<Source> {
+  return document.getElementById("head") ? Promise.resolve(inPage()) : fromServer();
 }
 
 const OTHER = "other ";
@@ -58,17 +73,40 @@ function otherSource(source: Source): Source {
 }
 
 // The blocks that stand in the page. Their text is let go once it was read.
-export function inPage(): Source {
+function inPage(): Source {
   const head = JSON.parse(element("head").textContent) as Head;
   return {
     head,
     packed: async block => {
       const holder = element(`block ${block}`);
-      const packed = fromBase64(holder.textContent);
+      const data = fromBase64(holder.textContent);
       holder.textContent = "";
-      return packed;
+      return { about: head.blocks[block]!, data };
     },
   };
+}
+
+// The blocks of the server of `layerscope view`, each with a header that says how it is read.
+async function fromServer(): Promise<Source> {
+  const head = (await (await answer("/head")).json()) as Head;
+  return {
+    head,
+    packed: async block => {
+      const response = await answer(`/block/${encodeURIComponent(block)}`);
+      const about = JSON.parse(response.headers.get("Layerscope-Block") ?? "") as BlockAbout;
+      return { about, data: new Uint8Array(await response.arrayBuffer()) };
+    },
+  };
+}
+
+const NO_SERVER = "layerscope view has ended; start it again, and open the address that it prints";
+
+async function answer(path: string): Promise<Response> {
+  const response = await fetch(path).catch(() => {
+    throw new Error(NO_SERVER);
+  });
+  if (!response.ok) throw new Error(await response.text());
+  return response;
 }
 
 function element(id: string): HTMLElement & { textContent: string } {

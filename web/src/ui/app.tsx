@@ -44,6 +44,11 @@ export function App({ recording }: { recording: Recording }) {
         </div>
       </header>
       <Chips />
+      {recording.head.notes.map(note => (
+        <p key={note} class="notice" role="note">
+          {note}
+        </p>
+      ))}
       <main id="main">{Page ? <Page recording={recording} /> : <p>There is no such page.</p>}</main>
       {hasHelp && <Help close={() => setHelp(false)} />}
     </>

@@ -13,13 +13,17 @@ export function useLoaded<T>(load: () => Promise<T>, of: readonly unknown[]): St
     setState(null);
     load().then(
       value => isWanted && setState({ value }),
-      (error: unknown) => isWanted && setState({ error: String(error) }),
+      (error: unknown) => isWanted && setState({ error: sentence(error) }),
     );
     return () => {
       isWanted = false;
     };
   }, of);
   return state;
+}
+
+export function sentence(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 export function Loaded<T>({ state, children }: { state: State<T>; children: (value: T) => ComponentChildren }) {

@@ -7,6 +7,7 @@ a million spans, 3.1 bytes each. Numbers are exact up to 2^53, which JavaScript'
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +43,15 @@ class IntColumn:
 
 def json_block(name: str, value: Any) -> Block:
     """A block of anything that JSON can hold."""
-    return Block(name, {"kind": JSON}, _packed(msgspec.json.encode(value)))
+    return Block(name, {"kind": JSON}, _packed(as_json(value)))
+
+
+def as_json(value: Any) -> bytes:
+    """`value` as JSON. Half a pair of surrogates, which a name of a file may hold, is escaped."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode("ascii")
 
 
 def column_block(name: str, columns: list[IntColumn]) -> Block:

@@ -1,11 +1,18 @@
-"""What is in a report: the blocks of its pages, and what the page knows before it reads any."""
+"""What is in a report: the blocks of its pages, and what the page knows before it reads any.
+
+Blocks that come of the same tables are made together, when the first of them is asked for:
+`layerscope report` asks for all, the server of `layerscope view` for those that somebody looks at.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import layerscope
+from layerscope.analyse.kept_spans import PartReader
 from layerscope.analyse.losses import problems
 from layerscope.model.units import duration
 from layerscope.recording.reader import Reader
@@ -16,10 +23,10 @@ from layerscope.show.report.moments import (
     link_blocks,
     mark_block,
 )
-from layerscope.show.report.pages import pages
+from layerscope.show.report.pages import PageModule, pages
 from layerscope.show.report.samples import sample_blocks, stack_blocks
-from layerscope.show.report.spans import span_blocks
-from layerscope.show.report.tables import table_blocks
+from layerscope.show.report.spans import SpanBlocks, span_blocks
+from layerscope.show.report.tables import ReportTable, report_tables
 from layerscope.show.report.tracks import track_block
 from layerscope.show.terminal import problem_sentence
 
@@ -27,39 +34,90 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
+class BlockGroup:
+    """Blocks that are made together: their names, and what makes them."""
+
+    names: tuple[str, ...]
+    make: Callable[[], Iterable[Block]]
+
+
 class Contents:
-    """`head`: what the page knows from the start; `spans`: how many are in it."""
+    """The report of a recording. Times count from the start of the run.
 
-    head: dict[str, Any]
-    blocks: list[Block]
-    spans: int
+    `part`: what the page has of the spans and samples, where that is not all.
+    """
+
+    def __init__(self, reader: Reader, part: PartReader | None = None) -> None:
+        self._reader = reader
+        self._part = part or reader
+        self.notes = [part.note] if part else []
+        self._origin_ns = reader.run.info.start_ns
+        self._spans: SpanBlocks | None = None
+        self._tables = report_tables(reader)
+        self._groups = {name: group for group in self._all_groups() for name in group.names}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all blocks."""
+        return list(self._groups)
+
+    @property
+    def spans(self) -> int:
+        """How many spans are in the report."""
+        return len(self._span_blocks().keys)
+
+    def head(self) -> dict[str, Any]:
+        """What the page knows from the start."""
+        return {
+            "format": FORMAT,
+            "layerscope": layerscope.__version__,
+            "run": _about_run(self._reader),
+            "pages": [{"name": name, "title": page.TITLE} for name, page in pages().items()],
+            "tables": [table.about for table in self._tables],
+            "notes": self.notes,
+        }
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks."""
+        for name, group in self._groups.items():
+            if name == group.names[0]:
+                yield from group.make()
+
+    def made_with(self, name: str) -> list[Block]:
+        """The block of this name, with those that are made with it."""
+        return list(self._groups[name].make())
+
+    def _all_groups(self) -> Iterator[BlockGroup]:
+        reader, part, origin_ns = self._reader, self._part, self._origin_ns
+        for name, page in pages().items():
+            yield BlockGroup((f"page {name}",), partial(_page_block, reader, name, page))
+        for table in self._tables:
+            yield BlockGroup((table.block_name,), partial(_table_block, table))
+        yield BlockGroup(("tracks",), lambda: [track_block(reader, origin_ns)])
+        yield BlockGroup(
+            ("span_classes", "spans", "span_details"), lambda: self._span_blocks().blocks
+        )
+        yield BlockGroup(
+            ("link_kinds", "links"), lambda: link_blocks(part, self._span_blocks().keys)
+        )
+        yield BlockGroup(("counter_names", "counters"), lambda: counter_blocks(reader, origin_ns))
+        yield BlockGroup(("marks",), lambda: [mark_block(reader, origin_ns)])
+        yield BlockGroup(("args",), lambda: [argument_block(reader)])
+        yield BlockGroup(("sample_names", "samples"), lambda: sample_blocks(part, origin_ns))
+        yield BlockGroup(("stacks", "frames"), lambda: stack_blocks(reader))
+
+    def _span_blocks(self) -> SpanBlocks:
+        if self._spans is None:
+            self._spans = span_blocks(self._part, self._origin_ns)
+        return self._spans
 
 
-def contents(reader: Reader) -> Contents:
-    """Everything of `reader`'s recording. Times count from the start of the run."""
-    info = reader.run.info
-    spans = span_blocks(reader, info.start_ns)
-    about_tables, tables = table_blocks(reader)
-    blocks = [
-        *[json_block(f"page {name}", page.data(reader)) for name, page in pages().items()],
-        *tables,
-        track_block(reader, info.start_ns),
-        *spans.blocks,
-        *link_blocks(reader, spans.keys),
-        *counter_blocks(reader, info.start_ns),
-        mark_block(reader, info.start_ns),
-        argument_block(reader),
-        *sample_blocks(reader, info.start_ns),
-        *stack_blocks(reader),
-    ]
-    head = {
-        "format": FORMAT,
-        "layerscope": layerscope.__version__,
-        "run": _about_run(reader),
-        "pages": [{"name": name, "title": page.TITLE} for name, page in pages().items()],
-        "tables": about_tables,
-    }
-    return Contents(head, blocks, len(spans.keys))
+def _page_block(reader: Reader, name: str, page: PageModule) -> list[Block]:
+    return [json_block(f"page {name}", page.data(reader))]
+
+
+def _table_block(table: ReportTable) -> list[Block]:
+    return [table.block()]
 
 
 def _about_run(reader: Reader) -> dict[str, Any]:

@@ -14,9 +14,8 @@ from html import escape
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
-
-from layerscope.show.report.blocks import Block
+from layerscope.show.report.blocks import Block, as_json
+from layerscope.show.screen import printable
 
 _FOLDER = Path(__file__).parent
 SCRIPT, STYLE = _FOLDER / "page.js", _FOLDER / "page.css"
@@ -33,35 +32,49 @@ _HEAD = """<!DOCTYPE html>
 </head>
 <body>
 <div id="page"><noscript>This report needs JavaScript, which is switched off.</noscript></div>
-<script type="application/json" id="head">{head}</script>
 """
+_ABOUT = '<script type="application/json" id="head">{head}</script>\n'
 _BLOCK = '<script type="text/plain" id="block {name}">{data}</script>\n'
 _END = "<script>{script}</script>\n</body>\n</html>\n"
+# Beside its script and its style a page may ask for nothing, or for blocks from its own server.
+NOTHING, OWN_SERVER = "'none'", "'self'"
 
 
 def write(title: str, head: Mapping[str, Any], blocks: Iterable[Block], stream: IO[bytes]) -> None:
     """Write the page of these blocks; `head` says what the page needs before it reads any."""
-    script, style = SCRIPT.read_text("utf-8"), STYLE.read_text("utf-8")
-    policy = content_policy(script, style)
     about = {**head, "blocks": {}}
     packed = []
     for block in blocks:
         about["blocks"][block.name] = block.about
         packed.append(block)
-    opening = _HEAD.format(
-        policy=escape(policy), title=escape(title), style=style, head=as_data(about)
-    )
-    stream.write(opening.encode("utf-8"))
+    stream.write(_opening(title, NOTHING).encode("utf-8"))
+    stream.write(_ABOUT.format(head=as_data(about)).encode("utf-8"))
     for block in packed:
         data = base64.b64encode(block.packed).decode("ascii")
         stream.write(_BLOCK.format(name=escape(block.name), data=data).encode("utf-8"))
-    stream.write(_END.format(script=script).encode("utf-8"))
+    stream.write(_ending().encode("utf-8"))
 
 
-def content_policy(script: str, style: str) -> str:
-    """What the page may do: run this script and this style, and nothing else."""
+def served(title: str) -> bytes:
+    """The page without data, which asks its own server for them."""
+    return (_opening(title, OWN_SERVER) + _ending()).encode("utf-8")
+
+
+def _opening(title: str, connects_to: str) -> str:
+    policy = escape(content_policy(connects_to))
+    style = STYLE.read_text("utf-8")
+    return _HEAD.format(policy=policy, title=escape(printable(title)), style=style)
+
+
+def _ending() -> str:
+    return _END.format(script=SCRIPT.read_text("utf-8"))
+
+
+def content_policy(connects_to: str = NOTHING) -> str:
+    """What the page may do: run its script and its style, ask `connects_to`, and nothing else."""
+    script, style = (_hash_of(file.read_text("utf-8")) for file in (SCRIPT, STYLE))
     return (
-        f"default-src 'none'; script-src {_hash_of(script)}; style-src {_hash_of(style)}; "
+        f"default-src 'none'; script-src {script}; style-src {style}; connect-src {connects_to}; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
 
@@ -73,4 +86,4 @@ def _hash_of(text: str) -> str:
 
 def as_data(value: Any) -> str:
     """JSON that no HTML parser takes for anything else: it has no `<`."""
-    return msgspec.json.encode(value).decode("utf-8").replace("<", "\\u003c")
+    return as_json(value).decode("utf-8").replace("<", "\\u003c")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result
+from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block, json_block
 
@@ -27,17 +28,42 @@ def names_in_report() -> list[str]:
     return [name for name in tables.names() if name not in _LEFT_OUT]
 
 
-def table_blocks(reader: Reader) -> tuple[list[dict[str, Any]], list[Block]]:
-    """What the page says of each table, and their rows."""
-    abouts, blocks = [], []
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table of the report: what the page says of it, and its rows."""
+
+    about: dict[str, Any]
+    result: Result
+
+    @property
+    def block_name(self) -> str:
+        """The block with its rows."""
+        return str(self.about["block"])
+
+    def block(self) -> Block:
+        """The columns, each a list."""
+        data = self.result.data
+        columns = [data.column(place).to_pylist() for place in range(data.num_columns)]
+        return json_block(self.block_name, columns)
+
+
+def report_tables(reader: Reader) -> list[ReportTable]:
+    """All tables of the report; those that divide another one only where they have rows."""
+    found = []
     for name, by in _wanted():
+        result = _divided(reader, name, by) if by else tables.build(reader, name)
+        if result is not None:
+            found.append(ReportTable(_about(result, name, by), result))
+    return found
+
+
+def _divided(reader: Reader, name: str, by: str) -> Result | None:
+    """The table by something else; None where the recording has nothing to tell apart."""
+    try:
         result = tables.build(reader, name, by)
-        if by is not None and not result.rows:
-            continue
-        block = table_block(result, name, by)
-        blocks.append(block)
-        abouts.append(_about(result, name, by, block.name))
-    return abouts, blocks
+    except UsageError:
+        return None
+    return result if result.rows else None
 
 
 def _wanted() -> Iterable[tuple[str, str | None]]:
@@ -48,19 +74,13 @@ def _wanted() -> Iterable[tuple[str, str | None]]:
                 yield name, by
 
 
-def table_block(result: Result, name: str, by: str | None) -> Block:
-    """The columns of `result`, each a list."""
-    columns = [result.data.column(place).to_pylist() for place in range(result.data.num_columns)]
-    return json_block(f"table {name} {by}" if by else f"table {name}", columns)
-
-
-def _about(result: Result, name: str, by: str | None, block: str) -> dict[str, Any]:
+def _about(result: Result, name: str, by: str | None) -> dict[str, Any]:
     return {
         "name": name,
         "by": by,
         "meaning": _meaning(name),
         "rows": result.rows,
-        "block": block,
+        "block": f"table {name} {by}" if by else f"table {name}",
         "columns": [asdict(column) for column in result.columns],
         "notes": result.notes,
         "totals": dict(result.totals),

@@ -1,0 +1,261 @@
+"""A part of a recording for a page that cannot hold all of it: some steps, or whole steps that
+stand for others.
+
+What a part leaves out are spans, and of chosen steps the samples outside of them. Tables and sums
+are made of the whole recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from layerscope.analyse.step_times import process_of_tracks
+from layerscope.model.errors import UsageError
+from layerscope.recording.reader import Reader
+from layerscope.recording.thinning import Units, choose, units_of_slices, units_of_steps
+
+Arrays = dict[str, np.ndarray]
+# Behind everything that a run can hold.
+_END_NS = 2**62
+_PLACE_COLUMNS = ["track", "start_ns", "dur_ns", "step", "weight"]
+_STEP_COLUMNS = ["step", "process", "start_ns", "dur_ns", "weight"]
+
+
+class PartReader(Reader):
+    """A recording of which `arrays` gives some spans and samples only; `note` says which."""
+
+    note = ""
+
+    def __init__(self, whole: Reader, needed: Mapping[str, Sequence[str]]) -> None:
+        """`needed`: the columns that say what is left out, of each table that is concerned."""
+        super().__init__(whole.run)
+        self._needed = needed
+
+    def arrays(self, table: str, columns: list[str]) -> Arrays:
+        """As `Reader.arrays`, without what is left out."""
+        if table not in self._needed or not self.rows(table):
+            return super().arrays(table, columns)
+        keep = self._spans if table == "spans" else self._samples
+        wanted = list(dict.fromkeys([*columns, *self._needed[table]]))
+        pieces = [keep(piece) for piece in self.pieces(table, wanted)]
+        return _joined(pieces, columns)
+
+    def _spans(self, piece: Arrays) -> Arrays:
+        return piece
+
+    def _samples(self, piece: Arrays) -> Arrays:
+        return piece
+
+
+class StepsReader(PartReader):
+    """The spans and the samples of the steps `first` to `last` - 1 of every process."""
+
+    def __init__(self, whole: Reader, first: int, last: int) -> None:
+        super().__init__(whole, {"spans": ["step"], "samples": ["track", "at_ns"]})
+        steps = whole.arrays("steps", _STEP_COLUMNS)
+        is_wanted = (steps["step"] >= first) & (steps["step"] < last)
+        if not is_wanted.any():
+            raise UsageError(_no_such_step(f"{first}:{last}", steps["step"]))
+        self._first, self._last = first, last
+        self._process_of = process_of_tracks(whole.arrays("tracks", ["track", "process"]))
+        self._stretches = _stretches(steps, is_wanted)
+        which = f"step {first}" if last == first + 1 else f"the steps {first} to {last - 1}"
+        self.note = (
+            f"The page has the spans and samples of {which}; its tables and its summary are "
+            "of the whole recording."
+        )
+
+    def _spans(self, piece: Arrays) -> Arrays:
+        step = piece["step"]
+        return _taken(piece, (step >= self._first) & (step < self._last))
+
+    def _samples(self, piece: Arrays) -> Arrays:
+        process = self._process_of[piece["track"]]
+        is_inside = np.zeros(len(process), np.bool_)
+        for of, (from_ns, to_ns) in self._stretches.items():
+            is_in_time = (piece["at_ns"] >= from_ns) & (piece["at_ns"] < to_ns)
+            is_inside |= (process == of) & is_in_time
+        return _taken(piece, is_inside)
+
+
+def _no_such_step(words: str, steps: np.ndarray) -> str:
+    has = "it has no steps, leave --steps out"
+    if len(steps):
+        has = f"it has the steps {steps.min()} to {steps.max()}"
+    return f"--steps {words} holds no step of the recording: {has}"
+
+
+def _stretches(steps: Arrays, is_wanted: np.ndarray) -> dict[int, tuple[int, int]]:
+    """From the start of the first to the end of the last of these steps, by process."""
+    found = {}
+    ends_ns = steps["start_ns"] + steps["dur_ns"]
+    for process in np.unique(steps["process"][is_wanted]).tolist():
+        rows = is_wanted & (steps["process"] == process)
+        found[process] = int(steps["start_ns"][rows].min()), int(ends_ns[rows].max())
+    return found
+
+
+class ThinnedReader(PartReader):
+    """At most about `most` spans: whole steps, each with the weight of those it stands for.
+
+    It thins as a long run is thinned while it is recorded (`recording.thinning`). The first and the
+    last step of each process stay, for themselves.
+    """
+
+    def __init__(self, whole: Reader, most: int) -> None:
+        super().__init__(whole, {"spans": _PLACE_COLUMNS})
+        self._process_of = process_of_tracks(whole.arrays("tracks", ["track", "process"]))
+        self._units = _units(whole, self._process_of)
+        self._weights = {process: units.weight for process, units in self._units.items()}
+        counts, outside = self._counts()
+        self._thin(counts, outside, most)
+        kept = outside + self._kept(counts)
+        self.note = self._sentence(kept, whole.rows("spans"))
+
+    def _counts(self) -> tuple[dict[int, np.ndarray], int]:
+        """Spans of each unit by process, and those that lie in none."""
+        counts = {process: np.zeros(len(units), int) for process, units in self._units.items()}
+        outside = 0
+        for piece in self.pieces("spans", _PLACE_COLUMNS):
+            for process, rows, unit in self._placed(piece):
+                found = unit[unit >= 0]
+                counts[process] += np.bincount(found, minlength=len(counts[process]))
+                outside += len(rows) - len(found)
+        return counts, outside
+
+    def _placed(self, piece: Arrays) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Each process with its rows of the piece and their units."""
+        process_of = self._process_of[piece["track"]]
+        for process in np.unique(process_of).tolist():
+            rows = np.flatnonzero(process_of == process)
+            start_ns = piece["start_ns"][rows]
+            end_ns = start_ns + piece["dur_ns"][rows]
+            yield process, rows, self._units[process].place(start_ns, end_ns, piece["step"][rows])
+
+    def _thin(self, counts: dict[int, np.ndarray], outside: int, most: int) -> None:
+        longest = max(map(len, self._units.values()), default=0)
+        factor = 1
+        while factor < longest and outside + self._kept(counts) > most:
+            factor *= 2
+            for process, units in self._units.items():
+                self._weights[process] = _inner_chosen(units, factor)
+
+    def _kept(self, counts: dict[int, np.ndarray]) -> int:
+        kept = [counts[process][self._weights[process] > 0].sum() for process in counts]
+        return int(sum(kept))
+
+    def _sentence(self, kept: int, spans: int) -> str:
+        units = [(self._units[process], weight) for process, weight in self._weights.items()]
+        has_steps = any((unit.step >= 0).any() for unit, _ in units)
+        what = "steps" if has_steps else "slices of time"
+        stay = sum(int(np.count_nonzero(weight)) for _, weight in units)
+        heaviest = max((int(weight.max(initial=1)) for _, weight in units), default=1)
+        return (
+            f"The page has {kept:,} of {spans:,} spans: {stay:,} whole {what} of "
+            f"{sum(len(unit) for unit, _ in units):,}, of which one stands for up to {heaviest:,}. "
+            "Its tables and its summary are of the whole recording"
+        )
+
+    def _spans(self, piece: Arrays) -> Arrays:
+        """The spans of the steps that stay, with their weights, and those that outlast a step."""
+        weight = piece["weight"].astype(np.int64)
+        for process, rows, unit in self._placed(piece):
+            inside = unit >= 0
+            units = unit[inside]
+            now, before = self._weights[process][units], self._units[process].weight[units]
+            weight[rows[inside]] = weight[rows[inside]] * now // np.maximum(before, 1)
+        return _taken({**piece, "weight": weight}, weight > 0)
+
+
+def _units(whole: Reader, process_of: np.ndarray) -> dict[int, Units]:
+    """What stays or goes as a whole, by process: its steps, else slices of its time."""
+    steps = whole.arrays("steps", _STEP_COLUMNS)
+    found = {}
+    starts = _starts(whole, process_of)
+    for process, start_ns in starts.items():
+        rows = np.flatnonzero((steps["process"] == process) & (steps["weight"] > 0))
+        first_ns = int(start_ns.min())
+        if not len(rows):
+            found[process] = units_of_slices(start_ns, first_ns, _END_NS)
+            continue
+        rows = rows[np.argsort(steps["start_ns"][rows], kind="stable")]
+        of = {name: steps[name][rows] for name in _STEP_COLUMNS}
+        units = units_of_steps(
+            of["step"], of["start_ns"], of["dur_ns"], first_ns, _END_NS, _END_NS - 1
+        )
+        found[process] = units.taken(np.arange(len(rows)), of["weight"].astype(np.int64))
+    return found
+
+
+def _starts(whole: Reader, process_of: np.ndarray) -> dict[int, np.ndarray]:
+    """When the spans of each process start."""
+    pieces: dict[int, list[np.ndarray]] = {}
+    for piece in whole.pieces("spans", ["track", "start_ns"]):
+        of = process_of[piece["track"]]
+        for process in np.unique(of).tolist():
+            pieces.setdefault(process, []).append(piece["start_ns"][of == process])
+    return {process: np.concatenate(starts) for process, starts in sorted(pieces.items())}
+
+
+def _inner_chosen(units: Units, factor: int) -> np.ndarray:
+    """For how many each unit stands when of `factor` between the first and the last one stays."""
+    weight = units.weight.copy()
+    inner = np.arange(1, len(units) - 1)
+    weight[inner] = choose(units.taken(inner, units.weight[inner]), factor)
+    return weight
+
+
+def _taken(piece: Arrays, is_wanted: np.ndarray) -> Arrays:
+    rows = np.flatnonzero(is_wanted)
+    return {
+        name: values if name.endswith(".names") else values[rows] for name, values in piece.items()
+    }
+
+
+def _joined(pieces: list[Arrays], columns: list[str]) -> Arrays:
+    """The pieces behind each other, with those names only that a row has."""
+    found: Arrays = {}
+    for name in columns:
+        values = np.concatenate([piece[name] for piece in pieces])
+        if f"{name}.names" in pieces[-1]:
+            values, found[f"{name}.names"] = _used(values, pieces[-1][f"{name}.names"])
+        found[name] = values
+    return found
+
+
+def _used(codes: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    used = np.unique(codes[codes >= 0])
+    place = np.full(len(names) + 1, -1, np.int32)  # the last one is for null, whose code is -1
+    place[used] = np.arange(len(used))
+    return place[codes], names[used]
+
+
+def part_of(whole: Reader, steps: range | None, most: int, all_of_it: str) -> PartReader | None:
+    """What a page has of a recording: some steps, or at most `most` spans; None: all of it.
+
+    `all_of_it`: the command that shows what the page leaves out.
+    """
+    if steps is not None:
+        chosen = StepsReader(whole, steps.start, steps.stop)
+        _check_size(whole, steps, most)
+        return chosen
+    if whole.rows("spans") <= most:
+        return None
+    thinned = ThinnedReader(whole, most)
+    thinned.note += f"; {all_of_it} shows all of it."
+    return thinned
+
+
+def _check_size(whole: Reader, steps: range, most: int) -> None:
+    answer = whole.query(
+        "SELECT count(*) AS spans FROM spans WHERE step >= ? AND step < ?",
+        [steps.start, steps.stop],
+    )
+    spans = answer.column("spans")[0].as_py()
+    if spans > most:
+        raise UsageError(
+            f"--steps {steps.start}:{steps.stop} holds {spans:,} spans, and the page at most "
+            f"{most:,}. Choose fewer steps, or a larger --max-spans"
+        )

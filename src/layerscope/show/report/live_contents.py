@@ -1,0 +1,80 @@
+"""The blocks of a report, made when they are first asked for and kept: for a page that a server
+brings.
+
+Browsers ask for several at once, and a recording may go away meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from layerscope.model.errors import ReadError
+from layerscope.recording.complete import COMPLETE
+from layerscope.recording.reader import Reader
+from layerscope.show.report.blocks import Block
+from layerscope.show.report.contents import Contents
+
+
+class LiveContents:
+    """The report of the recording that `reader` has open. One thread at a time reads it."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._contents: Contents | None = None
+        self._kept: dict[str, Block] = {}
+        self._state = _state_of(self._tables)
+        self.title = reader.run.name
+
+    @property
+    def _tables(self) -> Path:
+        return self._reader.run.tables_path / COMPLETE
+
+    def head(self) -> dict[str, Any]:
+        """What the page knows from the start. How a block is to be read comes with it."""
+        with self._lock:
+            contents = self._made()
+            return {**contents.head(), "blocks": dict.fromkeys(contents.names)}
+
+    def has(self, name: str) -> bool:
+        """Whether there is a block of this name."""
+        with self._lock:
+            return name in self._made().names
+
+    def block(self, name: str) -> Block:
+        """The block of this name; ReadError where the recording is not there any more."""
+        with self._lock:
+            if name not in self._kept:
+                self._check()
+                blocks = self._made().made_with(name)
+                self._kept.update({block.name: block for block in blocks})
+            return self._kept[name]
+
+    def _made(self) -> Contents:
+        if self._contents is None:
+            self._check()
+            self._contents = Contents(self._reader)
+        return self._contents
+
+    def _check(self) -> None:
+        """Whoever removes a recording leaves no file behind, which a reader takes for no rows."""
+        path, state = self._reader.run.path, _state_of(self._tables)
+        if state is None:
+            raise ReadError(
+                f"the recording {path} is not there any more. Put it back, or end layerscope view"
+            )
+        if state != self._state:
+            raise ReadError(
+                f"the tables of {path} have changed. End layerscope view and start it again"
+            )
+
+
+def _state_of(file: Path) -> tuple[int, int] | None:
+    """Which file it is, and when it was written; None: it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns

@@ -1,0 +1,231 @@
+"""The report from a server of this machine: what `layerscope view` opens.
+
+It answers the browser of the user who started it, and nobody else: it listens on 127.0.0.1 alone,
+asks for a token that only the printed address has (then for a cookie that the browser got for it),
+and compares the names under which it was asked. It can be read from a fixed list of places, and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socketserver
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from layerscope.model.errors import LayerscopeError, UsageError
+from layerscope.show.report import document
+from layerscope.show.report.blocks import as_json
+from layerscope.show.report.live_contents import LiveContents
+
+LOCAL = "127.0.0.1"
+# Under these names a browser reaches this machine; the second one after `ssh -L`.
+_NAMES = (LOCAL, "localhost")
+_TOKEN_BYTES = 24
+# A connection that says nothing for so long is closed.
+_PATIENCE_S = 30
+# The header that says how a block is to be read.
+ABOUT_HEADER = "Layerscope-Block"
+_HTML, _JSON = "text/html; charset=utf-8", "application/json"
+_TEXT, _BYTES = "text/plain; charset=utf-8", "application/octet-stream"
+_NO_TOKEN = "open the whole address that layerscope view has printed, with its token"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent back: the state, what the body is, the body, and further headers."""
+
+    status: HTTPStatus
+    kind: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one recording. `address` opens it; another server beside it has its own cookie."""
+
+    daemon_threads = True
+
+    def __init__(self, contents: LiveContents, port: int = 0) -> None:
+        self.contents = contents
+        self.page = document.served(contents.title)
+        self._token = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._cookie = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._once: set[str] = set()
+        self._lock = threading.Lock()
+        try:
+            super().__init__((LOCAL, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"port {port} cannot be used: {error}. Choose another one, or leave --port out"
+            ) from error
+
+    def server_bind(self) -> None:
+        """Bind, without asking for the name of the machine, which may ask the network."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = LOCAL, int(self.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds the page."""
+        return self._address_with(self._token)
+
+    def address_for_once(self) -> str:
+        """An address that works once: who reads the command line of a browser comes too late."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        with self._lock:
+            self._once.add(token)
+        return self._address_with(token)
+
+    def _address_with(self, token: str) -> str:
+        return f"http://{LOCAL}:{self.server_port}/?token={token}"
+
+    @property
+    def cookie_name(self) -> str:
+        """Of its own for each port: browsers send cookies of a host to all of its ports."""
+        return f"layerscope-{self.server_port}"
+
+    @property
+    def hosts(self) -> list[str]:
+        """What a request may call this server."""
+        return [f"{name}:{self.server_port}" for name in _NAMES]
+
+    @property
+    def cookie(self) -> str:
+        """The header with which a browser gets the cookie."""
+        return f"{self.cookie_name}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
+
+    def takes_token(self, token: str) -> bool:
+        """Whether `token` opens the page; one for once does so no more afterwards."""
+        if _is_same(token, self._token):
+            return True
+        with self._lock:
+            found = [one for one in self._once if _is_same(token, one)]
+            self._once.difference_update(found)
+        return bool(found)
+
+    def takes_cookie(self, header: str) -> bool:
+        """Whether the header of cookies has ours."""
+        try:
+            morsel = SimpleCookie(header).get(self.cookie_name)
+        except CookieError:
+            return False
+        return morsel is not None and _is_same(morsel.value, self._cookie)
+
+    def handle_error(self, *_: Any) -> None:
+        """A browser that left has nobody to tell."""
+
+
+def _is_same(given: str, known: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "replace"), known.encode())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request; a connection has one."""
+
+    timeout = _PATIENCE_S
+
+    @property
+    def _server(self) -> Server:
+        return cast(Server, self.server)
+
+    def do_GET(self) -> None:
+        """Answer a question."""
+        self._send(self._answer())
+
+    def do_HEAD(self) -> None:
+        """Answer a question without the body."""
+        self._send(self._answer())
+
+    def _answer(self) -> Answer:
+        refusal = self._refusal()
+        if refusal:
+            return _refused(refusal)
+        parts = urlsplit(self.path)
+        if parts.path == "/" and "token" in parts.query:
+            return self._with_token(parse_qs(parts.query).get("token", [""])[-1])
+        if not self._server.takes_cookie(self.headers.get("Cookie", "")):
+            return _refused(_NO_TOKEN)
+        return self._of_path(parts.path)
+
+    def _refusal(self) -> str:
+        """Why the request is none of ours; empty: it is."""
+        host = self.headers.get("Host", "")
+        if host not in self._server.hosts:
+            return "this server answers to its own address only"
+        origin = self.headers.get("Origin")
+        if origin is not None and origin != f"http://{host}":
+            return "this server answers its own page only"
+        return ""
+
+    def _with_token(self, token: str) -> Answer:
+        if not self._server.takes_token(token):
+            return _refused(f"the token is wrong: {_NO_TOKEN}")
+        headers = {"Location": "/", "Set-Cookie": self._server.cookie}
+        return Answer(HTTPStatus.SEE_OTHER, _TEXT, b"", headers)
+
+    def _of_path(self, path: str) -> Answer:
+        """The page, what it knows from the start, or a block of those that there are."""
+        contents = self._server.contents
+        if path == "/":
+            return Answer(HTTPStatus.OK, _HTML, self._server.page, {})
+        try:
+            if path == "/head":
+                return Answer(HTTPStatus.OK, _JSON, as_json(contents.head()), {})
+            name = unquote(path.removeprefix("/block/"))
+            if path.startswith("/block/") and contents.has(name):
+                block = contents.block(name)
+                about = as_json(block.about).decode("ascii")
+                return Answer(HTTPStatus.OK, _BYTES, block.packed, {ABOUT_HEADER: about})
+        except LayerscopeError as error:
+            return _sentence(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        return _sentence(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response_only(answer.status)
+        body = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
+        for name, value in {**_headers(), **body, **answer.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Say in a sentence why a request is not answered, also one with another method."""
+        self.close_connection = True
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            answer = _sentence(HTTPStatus.METHOD_NOT_ALLOWED, "this server can only be read")
+            self._send(Answer(answer.status, _TEXT, answer.body, {"Allow": "GET, HEAD"}))
+        else:
+            self._send(_sentence(HTTPStatus(code), message or explain or "no request"))
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: what was asked is nobody's business, and tokens do not belong in logs."""
+
+
+def _refused(why: str) -> Answer:
+    return _sentence(HTTPStatus.FORBIDDEN, why)
+
+
+def _sentence(status: HTTPStatus, sentence: str) -> Answer:
+    return Answer(status, _TEXT, sentence.encode("utf-8", "backslashreplace"), {})
+
+
+def _headers() -> dict[str, str]:
+    """What every answer says of itself."""
+    policy = document.content_policy(document.OWN_SERVER)
+    return {
+        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
