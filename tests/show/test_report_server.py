@@ -107,7 +107,9 @@ def test_a_wrong_token_is_refused(server: Server, token: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/head", "/block/spans", "/block/nothing", "/nothing"])
-@pytest.mark.parametrize("cookie", [None, "", "layerscope={}", "{name}=wrong", "{name}=", "=;;,\x7f"])
+@pytest.mark.parametrize(
+    "cookie", [None, "", "layerscope={}", "{name}=wrong", "{name}=", "=;;,\x7f"]
+)
 def test_without_the_cookie_nothing_is_told(server: Server, path: str, cookie: str | None) -> None:
     given = {} if cookie is None else {"Cookie": cookie.replace("{name}", server.cookie_name)}
 
@@ -143,7 +145,9 @@ def test_after_ssh_it_may_be_called_localhost(server: Server) -> None:
     assert ask_as_user(server, "/head", Host=host, Origin=f"http://{host}").status == 200
 
 
-@pytest.mark.parametrize("origin", ["null", "", "https://example.org", "http://localhost", "{own}1"])
+@pytest.mark.parametrize(
+    "origin", ["null", "", "https://example.org", "http://localhost", "{own}1"]
+)
 def test_another_origin_is_refused(server: Server, origin: str) -> None:
     own = f"http://{LOCAL}:{server.server_port}"
 
@@ -151,7 +155,9 @@ def test_another_origin_is_refused(server: Server, origin: str) -> None:
     assert ask_as_user(server, "/head", Origin=own).status == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "NONSENSE"])
+@pytest.mark.parametrize(
+    "method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "NONSENSE"]
+)
 def test_it_can_only_be_read(server: Server, method: str) -> None:
     answer = ask_as_user(server, "/", method)
 

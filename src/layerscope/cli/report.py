@@ -12,6 +12,7 @@ owner (docs/pack.md has the list).
     layerscope report                       the newest recording
     layerscope report train -o train.html   another one, into a file of that name
     layerscope report train --steps 10:20   only the steps 10 to 19
+    layerscope report after --compare before   with what changed since `before`
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--redact", action="store_true", help="leave out what could identify the owner"
     )
+    parser.add_argument(
+        "--compare", metavar="OTHER", help="with a page that compares it with an earlier recording"
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
         "--json", action="store_true", help="print what was written as one JSON object"
@@ -80,12 +84,30 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.redact:
             opened = stack.enter_context(redacted(opened, path.parent))
         reader = stack.enter_context(Reader(opened))
-        written = _write(reader, path, steps, arguments)
+        other = _compared(stack, path.parent, arguments)
+        written = _write(reader, other, path, steps, arguments)
         if arguments.json:
             _print_json(reader, recording, path, written)
         elif not arguments.quiet:
             _print(reader, path, written)
     return 0
+
+
+def _compared(
+    stack: contextlib.ExitStack, folder: Path, arguments: argparse.Namespace
+) -> Reader | None:
+    """The recording that came before; None: none was named. `stack` closes it."""
+    from layerscope.cli._redacted import redacted
+    from layerscope.ingest.open import open_run
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import find_run
+
+    if arguments.compare is None:
+        return None
+    opened = open_run(find_run(arguments.compare))
+    if arguments.redact:
+        opened = stack.enter_context(redacted(opened, folder))
+    return stack.enter_context(Reader(opened))
 
 
 def _steps(words: str | None) -> range | None:
@@ -117,7 +139,11 @@ class _Written:
 
 
 def _write(
-    reader: Reader, path: Path, steps: range | None, arguments: argparse.Namespace
+    reader: Reader,
+    other: Reader | None,
+    path: Path,
+    steps: range | None,
+    arguments: argparse.Namespace,
 ) -> _Written:
     from layerscope.analyse.kept_spans import part_of
     from layerscope.show.exports import whole_or_nothing
@@ -125,7 +151,8 @@ def _write(
     from layerscope.show.report.contents import Contents
 
     part = part_of(reader, steps, arguments.max_spans, _view_command(reader, arguments))
-    found = Contents(reader, part)
+    before = other and part_of(other, None, arguments.max_spans, "layerscope view")
+    found = Contents(reader, part, before or other)
     with whole_or_nothing(path) as stream:
         document.write(reader.run.name, found.head(), found.blocks(), stream)
     return _Written(found.spans, tuple(found.notes))

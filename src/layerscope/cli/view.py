@@ -32,6 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `view`."""
     parser.usage = f"{parser.prog} [RUN] [options]"
     parser.add_argument("run_name", nargs="?", metavar="RUN", help="a recording")
+    parser.add_argument(
+        "--compare", metavar="OTHER", help="with a page that compares it with an earlier recording"
+    )
     parser.add_argument("--port", metavar="N", type=int, default=0, help="(a free one)")
     parser.add_argument("--no-open", action="store_true", help="open no browser")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the address only")
@@ -46,17 +49,21 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.port <= _HIGHEST_PORT:
         raise UsageError(f"--port {arguments.port} is no port: they go up to {_HIGHEST_PORT}")
     recording = find_run(arguments.run_name)
-    with Reader(open_run(recording)) as reader:
-        _serve(reader, arguments)
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(Reader(open_run(recording)))
+        other = None
+        if arguments.compare is not None:
+            other = stack.enter_context(Reader(open_run(find_run(arguments.compare))))
+        _serve(reader, other, arguments)
     return 0
 
 
-def _serve(reader: Reader, arguments: argparse.Namespace) -> None:
+def _serve(reader: Reader, other: Reader | None, arguments: argparse.Namespace) -> None:
     from layerscope.show.report.live_contents import LiveContents
     from layerscope.show.report.server import Server
 
     with (
-        Server(LiveContents(reader), arguments.port) as server,
+        Server(LiveContents(reader, other), arguments.port) as server,
         contextlib.suppress(KeyboardInterrupt),
     ):
         print(server.address, flush=True)

@@ -93,12 +93,19 @@ function drawStrip(canvas: HTMLCanvasElement, spans: Spans, rows: number[], step
     if (depth >= lanes) continue;
     const x = ((spans.start[row]! - step.start) / longest) * width;
     const px = Math.max((spans.dur[row]! / longest) * width, 0.5);
-    context.fillStyle = colours[spans.classOf(row)[0] % PALETTE]!;
+    context.fillStyle = colours[placeOf(spans.name(row))]!;
     context.globalAlpha = 0.6;
     context.fillRect(x, depth * LANE, px, LANE - 1);
     context.globalAlpha = 1;
     if (px >= LEAST_LABEL_PX) label(context, spans.name(row), x, depth * LANE, px, text);
   }
+}
+
+// The same name has the same colour in every recording.
+function placeOf(name: string): number {
+  let hash = 0;
+  for (let i = 0; i < name.length; i++) hash = (hash * 31 + name.charCodeAt(i)) | 0;
+  return Math.abs(hash) % PALETTE;
 }
 
 function label(context: CanvasRenderingContext2D, words: string, x: number, y: number, px: number, fill: string): void {

@@ -7,7 +7,7 @@ Blocks that come of the same tables are made together, when the first of them is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,8 @@ from layerscope.show.report.tracks import track_block
 from layerscope.show.terminal import problem_sentence
 
 FORMAT = 1
+# Before the names of the blocks of the recording that came before (web/src/data/recording.ts).
+_OTHER = "other "
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,17 @@ class BlockGroup:
 class Contents:
     """The report of a recording. Times count from the start of the run.
 
-    `part`: what the page has of the spans and samples, where that is not all.
+    `part`: what the page has of the spans and samples, where that is not all. `other`: the earlier
+    recording that it is compared with.
     """
 
-    def __init__(self, reader: Reader, part: PartReader | None = None) -> None:
+    def __init__(
+        self, reader: Reader, part: PartReader | None = None, other: Reader | None = None
+    ) -> None:
         self._reader = reader
         self._part = part or reader
+        self._other = other
+        self._pages = pages(is_compared=other is not None)
         self.notes = [part.note] if part else []
         self._origin_ns = reader.run.info.start_ns
         self._spans: SpanBlocks | None = None
@@ -72,7 +79,7 @@ class Contents:
             "format": FORMAT,
             "layerscope": layerscope.__version__,
             "run": _about_run(self._reader),
-            "pages": [{"name": name, "title": page.TITLE} for name, page in pages().items()],
+            "pages": [{"name": name, "title": page.TITLE} for name, page in self._pages.items()],
             "tables": [table.about for table in self._tables],
             "notes": self.notes,
         }
@@ -89,8 +96,10 @@ class Contents:
 
     def _all_groups(self) -> Iterator[BlockGroup]:
         reader, part, origin_ns = self._reader, self._part, self._origin_ns
-        for name, page in pages().items():
-            yield BlockGroup((f"page {name}",), partial(_page_block, reader, name, page))
+        for name, page in self._pages.items():
+            yield BlockGroup(
+                (f"page {name}",), partial(_page_block, reader, self._other, name, page)
+            )
         for table in self._tables:
             yield BlockGroup((table.block_name,), partial(_table_block, table))
         yield BlockGroup(("tracks",), lambda: [track_block(reader, origin_ns)])
@@ -105,6 +114,8 @@ class Contents:
         yield BlockGroup(("args",), lambda: [argument_block(reader)])
         yield BlockGroup(("sample_names", "samples"), lambda: sample_blocks(part, origin_ns))
         yield BlockGroup(("stacks", "frames"), lambda: stack_blocks(reader))
+        if self._other is not None:
+            yield from _groups_of_other(self._other)
 
     def _span_blocks(self) -> SpanBlocks:
         if self._spans is None:
@@ -112,8 +123,28 @@ class Contents:
         return self._spans
 
 
-def _page_block(reader: Reader, name: str, page: PageModule) -> list[Block]:
-    return [json_block(f"page {name}", page.data(reader))]
+def _page_block(reader: Reader, other: Reader | None, name: str, page: PageModule) -> list[Block]:
+    data = page.data(reader) if other is None else _compared(reader, other, page)
+    return [json_block(f"page {name}", data)]
+
+
+def _compared(reader: Reader, other: Reader, page: PageModule) -> Any:
+    return page.compared(reader, other) if hasattr(page, "compared") else page.data(reader)
+
+
+def _groups_of_other(other: Reader) -> Iterator[BlockGroup]:
+    """What the page has of the recording that came before, under names of its own."""
+    origin_ns = other.run.info.start_ns
+    yield BlockGroup((f"{_OTHER}tracks",), lambda: _of_other([track_block(other, origin_ns)]))
+    names = ("span_classes", "spans", "span_details")
+    yield BlockGroup(
+        tuple(_OTHER + name for name in names),
+        lambda: _of_other(span_blocks(other, origin_ns).blocks),
+    )
+
+
+def _of_other(blocks: list[Block]) -> list[Block]:
+    return [replace(block, name=_OTHER + block.name) for block in blocks]
 
 
 def _table_block(table: ReportTable) -> list[Block]:

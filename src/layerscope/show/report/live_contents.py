@@ -20,8 +20,9 @@ from layerscope.show.report.contents import Contents
 class LiveContents:
     """The report of the recording that `reader` has open. One thread at a time reads it."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, other: Reader | None = None) -> None:
         self._reader = reader
+        self._other = other
         self._lock = threading.Lock()
         self._contents: Contents | None = None
         self._kept: dict[str, Block] = {}
@@ -55,7 +56,7 @@ class LiveContents:
     def _made(self) -> Contents:
         if self._contents is None:
             self._check()
-            self._contents = Contents(self._reader)
+            self._contents = Contents(self._reader, other=self._other)
         return self._contents
 
     def _check(self) -> None:

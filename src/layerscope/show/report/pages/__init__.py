@@ -6,6 +6,10 @@ A page is a module with a docstring that defines
     ORDER   its place in the menu: smaller ones first
     data    (reader) -> what it shows beside the blocks that all pages share, as JSON
 
+One that is about two recordings has in the place of `data`
+
+    compared    (reader, other) -> the same, where there is an earlier recording to compare with
+
 The page itself is web/src/pages/NAME.tsx.
 """
 
@@ -28,11 +32,19 @@ class PageModule(Protocol):
     def data(self, reader: Reader) -> Any:
         """What the page shows, as JSON; None: nothing beside the shared blocks."""
 
+    def compared(self, reader: Reader, other: Reader) -> Any:
+        """The same of a page about two recordings."""
 
-def pages() -> dict[str, PageModule]:
-    """The pages by name, in the order of the menu."""
+
+def pages(is_compared: bool = False) -> dict[str, PageModule]:
+    """The pages by name, in the order of the menu; `is_compared`: also those about two
+    recordings.
+    """
     names = [entry.name for entry in pkgutil.iter_modules(__path__)]
     found = {
         name: cast(PageModule, importlib.import_module(f"{__name__}.{name}")) for name in names
     }
-    return dict(sorted(found.items(), key=lambda page: page[1].ORDER))
+    shown = {
+        name: page for name, page in found.items() if is_compared or not hasattr(page, "compared")
+    }
+    return dict(sorted(shown.items(), key=lambda page: page[1].ORDER))
