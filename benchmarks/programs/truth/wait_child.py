@@ -9,7 +9,8 @@ import planted
 
 def waits() -> None:
     """Until it has ended."""
-    process = subprocess.Popen(["sleep", "0.1"])
+    with planted.Wait(wait="child", wait_function="waits"):
+        process = subprocess.Popen(["sleep", "0.1"])  # which waits until the child runs
     with planted.Wait(wait="child", wait_function="waits", wait_line="wait"):
         process.wait()  # line: wait
 
