@@ -84,8 +84,8 @@ class Cpu:
 
 
 class Wait:
-    """A wait: its kind in `wait`, where it is in `wait_function` and `wait_line`. Once it is over,
-    the thread may have to wait for a CPU: that is no wait of its kind, but it is there.
+    """A wait: its kind in `wait`, where it is in `wait_function` and `wait_line`. It lasts until the
+    thread has a CPU again.
     """
 
     def __init__(self, **names: str) -> None:
@@ -93,7 +93,6 @@ class Wait:
 
     def __enter__(self) -> Wait:
         """Begin."""
-        self.contention = _contention_ns()
         self.cpu = time.thread_time_ns()
         self.begin = time.monotonic_ns()
         return self
@@ -101,15 +100,20 @@ class Wait:
     def __exit__(self, *_: object) -> None:
         """End."""
         ns = time.monotonic_ns() - self.begin - (time.thread_time_ns() - self.cpu)
-        contention = _contention_ns() - self.contention
         for kind, name in self.names.items():
-            add(kind, name, ns - contention if kind == "wait" else ns)
+            add(kind, name, ns)
 
 
 class GilWait(Wait):
     """A wait for the GIL, of a thread that computes otherwise. It is known where no other program
     wants the CPUs: a thread that waits for a CPU does not compute either.
     """
+
+    def __enter__(self) -> GilWait:
+        """Begin."""
+        self.contention = _contention_ns()
+        super().__enter__()
+        return self
 
     def __exit__(self, *_: object) -> None:
         """End."""
