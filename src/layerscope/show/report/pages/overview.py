@@ -29,6 +29,7 @@ def data(reader: Reader) -> dict[str, Any]:
         "steps": _steps(found.steps),
         "operators": asdict(found.operators) if found.operators else None,
         "modules": asdict(found.modules) if found.modules else None,
+        "missing": summary_text.what_is_missing(found),
         "facts": _facts(found, noun),
         "problems": [_problem(problem) for problem in found.problems],
         "failures": [asdict(failure) for failure in found.failures],
