@@ -14,6 +14,7 @@ from typing import Any
 import layerscope
 from layerscope.analyse.kept_spans import PartReader
 from layerscope.analyse.losses import problems
+from layerscope.analyse.thinned import what_was_kept
 from layerscope.model.units import duration
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block, json_block
@@ -50,7 +51,7 @@ class Contents:
     def __init__(self, reader: Reader, part: PartReader | None = None) -> None:
         self._reader = reader
         self._part = part or reader
-        self.notes = [part.note] if part else []
+        self.notes = [*_of_thinned_run(reader), *([part.note] if part else [])]
         self._origin_ns = reader.run.info.start_ns
         self._spans: SpanBlocks | None = None
         self._tables = report_tables(reader)
@@ -110,6 +111,18 @@ class Contents:
         if self._spans is None:
             self._spans = span_blocks(self._part, self._origin_ns)
         return self._spans
+
+
+def _of_thinned_run(reader: Reader) -> list[str]:
+    """What is to be said of a run of which some spans were kept while it was recorded."""
+    kept = what_was_kept(reader)
+    if kept is None:
+        return []
+    steps = f" of {kept.kept_steps:,} of {kept.steps:,} steps" if kept.steps else ""
+    return [
+        f"The run was long: {kept.kept_spans:,} of its {kept.spans:,} spans{steps} were kept, each "
+        "with its weight: for how many it stands."
+    ]
 
 
 def _page_block(reader: Reader, name: str, page: PageModule) -> list[Block]:
