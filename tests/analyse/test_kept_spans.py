@@ -33,7 +33,9 @@ def stepped(steps: int, spans: int = 3, processes: int = 1) -> Recording:
             start_ns = step * STEP_NS
             recording.add_step(step, start_ns, (0, STEP_NS, 0, 0, 0), process=process)
             for span in range(spans):
-                recording.add_span(f"op {span} of {step}", start_ns + span * MS, MS, track=track, step=step)
+                recording.add_span(
+                    f"op {span} of {step}", start_ns + span * MS, MS, track=track, step=step
+                )
             stack = recording.add_stack("python train train.py:1")
             recording.add_sample(stack, at_ns=start_ns + MS, track=track)
     return recording
@@ -91,7 +93,9 @@ def test_what_fits_is_all_there(reader: Reader) -> None:
     assert part.note.endswith("; layerscope view shows all of it.")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(most=st.integers(1, 121))
 def test_whole_steps_stay_and_stand_for_the_others(reader: Reader, most: int) -> None:
     found = ThinnedReader(reader, most).arrays("spans", COLUMNS)
@@ -124,9 +128,7 @@ def test_the_note_says_how_many_are_left_and_for_how_many_they_stand(reader: Rea
     )
 
 
-def test_without_steps_slices_of_time_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_steps_slices_of_time_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thinning, "SLICE_SPANS", 10)
     recording = Recording()
     for span in range(1000):

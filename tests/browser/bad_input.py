@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.ingest.test_ranks_joined import Ranks
-from tests.recordings import MS, S, Recording
+from tests.recordings import MS, Recording, S
 
 ROOT = Path(__file__).resolve().parent.parent
 HOSTILE = (
@@ -27,7 +27,9 @@ def _steps(recording: Recording, count: int) -> None:
 
 
 def _samples(recording: Recording) -> None:
-    stack = recording.add_stack("python main train.py:1", "python load train.py:7", "native read libc.so.6")
+    stack = recording.add_stack(
+        "python main train.py:1", "python load train.py:7", "native read libc.so.6"
+    )
     for at in range(50):
         recording.add_sample(stack, at_ns=at * 10 * MS)
     recording.add_sample(stack, 30 * MS, 5 * MS, kind="offcpu", state="lock")
@@ -67,7 +69,9 @@ def unfinished(path: Path) -> None:
     _steps(recording, 5)
     recording.add_span("open", 60 * MS, 5 * MS, unfinished=True)
     recording.add_gap("session_killed", None)
-    recording.add_problem("operators", "layerscope itself was killed", "let it run", "everything after")
+    recording.add_problem(
+        "operators", "layerscope itself was killed", "let it run", "everything after"
+    )
     recording.write(path, state="killed", finished_utc="", exit=None or {})
 
 
@@ -120,12 +124,19 @@ def hostile_names(path: Path) -> None:
     _samples(recording)
     for place, name in enumerate((*HOSTILE, LONG)):
         track = recording.add_thread(0, 500 + place, name)
-        recording.add_span(name, place * MS, MS, track=track, step=0, line=f"{name[:50]}:1", kind="range")
+        recording.add_span(
+            name, place * MS, MS, track=track, step=0, line=f"{name[:50]}:1", kind="range"
+        )
         recording.add_counter(0, name[:100] or "none", [(0, 1), (MS, 2)], domain=name[:100])
         recording.add_problem("operators", name[:1000], name[:1000], name[:1000])
         frame = f"python {name.replace(' ', '_') or '_'} {name.replace(' ', '_')[:100] or '_'}.py:1"
         recording.add_sample(recording.add_stack(frame))
-        module = {"module": place, "parent": None, "path": f"{name[:1000]}.{place}", "class": name[:1000]}
+        module = {
+            "module": place,
+            "parent": None,
+            "path": f"{name[:1000]}.{place}",
+            "class": name[:1000],
+        }
         recording.rows.setdefault("modules", []).append(module)
         recording.rows.setdefault("marks", []).append(
             {"track": track, "at_ns": place * MS, "kind": "instant", "name": name}
@@ -155,7 +166,9 @@ def folded_stacks(path: Path) -> None:
 
 
 def chrome_trace(path: Path) -> None:
-    path.write_bytes(gzip.decompress((ROOT / "golden" / "gpu" / "kineto_steps.json.gz").read_bytes()))
+    path.write_bytes(
+        gzip.decompress((ROOT / "golden" / "gpu" / "kineto_steps.json.gz").read_bytes())
+    )
 
 
 MAKERS: dict[str, Callable[[Path], None]] = {

@@ -51,14 +51,20 @@ def visit(page: chromium.Page, address: str) -> dict[str, dict[str, Any]]:
     page.console_errors()
     page.open(address)
     page.wait(IS_READ, 20)
-    names = page.run("return [...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))")
+    names = page.run(
+        "return [...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))"
+    )
     assert names
     found = {}
     for name in names:
         page.run(f"location.hash = {name!r}")
-        page.wait(f"document.querySelector('nav a[aria-current]').getAttribute('href') === {name!r}")
+        page.wait(
+            f"document.querySelector('nav a[aria-current]').getAttribute('href') === {name!r}"
+        )
         page.wait(IS_READ, 20)
-        page.run("return new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        page.run(
+            "return new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+        )
         found[name] = page.run(SHOWN)
     return found
 

@@ -65,7 +65,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def go(page: chromium.Page, name: str) -> None:
     """Press the link to a page."""
     page.mouse(*page.run(LINK, name), click=True)
-    page.wait(f"document.querySelector('nav a[aria-current]').getAttribute('href') === '#{name}'", 20)
+    page.wait(
+        f"document.querySelector('nav a[aria-current]').getAttribute('href') === '#{name}'", 20
+    )
     page.wait(IS_READ, 20)
 
 
@@ -154,7 +156,10 @@ def test_hostile_names_come_from_the_server_as_text(page: chromium.Page, folder:
 
 def test_a_page_of_somebody_else_gets_nothing(page: chromium.Page, folder: Path) -> None:
     """From another origin, even in the browser that has the cookie."""
-    with viewed(folder / "train.layerscope") as server, viewed(folder / "train.layerscope") as other:
+    with (
+        viewed(folder / "train.layerscope") as server,
+        viewed(folder / "train.layerscope") as other,
+    ):
         page.open(server.address)
         page.wait(IS_READ, 20)
         # A page that may ask everybody: a file.
@@ -192,7 +197,9 @@ def notebook(folder: Path) -> Any:
     return path.as_uri()
 
 
-def test_in_a_notebook_the_page_lives_in_its_frame(page: chromium.Page, notebook: str, tmp_path: Path) -> None:
+def test_in_a_notebook_the_page_lives_in_its_frame(
+    page: chromium.Page, notebook: str, tmp_path: Path
+) -> None:
     page.console_errors()
     page.open(notebook)
     with page.frame("iframe"):
@@ -206,7 +213,9 @@ def test_in_a_notebook_the_page_lives_in_its_frame(page: chromium.Page, notebook
     )
     page.mouse(left + 1 + x, top + 1 + y, click=True)
     with page.frame("iframe"):
-        page.wait("document.querySelector('nav a[aria-current]').getAttribute('href') === '#tables'", 20)
+        page.wait(
+            "document.querySelector('nav a[aria-current]').getAttribute('href') === '#tables'", 20
+        )
         page.wait(IS_READ, 20)
         assert "aten::conv2d" in page.run(MAIN)
     assert page.run("return location.href") == notebook

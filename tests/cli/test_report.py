@@ -34,7 +34,6 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.suffix != ".layerscope")
 
 
-
 def test_the_page_is_called_like_the_recording(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,7 +78,10 @@ def test_quiet_says_nothing_and_json_one_object(
         (["--steps", "5"], "--steps 5 is no range: 10:20 are the steps 10 to 19"),
         (["--steps", "5:5"], "--steps 5:5 is no range"),
         (["--steps", "16:20"], "--steps 16:20 holds no step of the recording: it has the steps 0"),
-        (["--steps", "0:9", "--max-spans", "10"], "--steps 0:9 holds 18 spans, and the page at most 10"),
+        (
+            ["--steps", "0:9", "--max-spans", "10"],
+            "--steps 0:9 holds 18 spans, and the page at most 10",
+        ),
         (["--max-spans", "0"], "--max-spans 0 leaves nothing"),
     ],
 )

@@ -43,7 +43,9 @@ def test_columns_come_back(values: dict[str, list[int]], mode: str) -> None:
     assert block.about["rows"] == len(next(iter(values.values())))
 
 
-@pytest.mark.parametrize("kind", [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64])
+@pytest.mark.parametrize(
+    "kind", [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64]
+)
 @pytest.mark.parametrize("mode", [PLAIN, DELTA])
 def test_columns_of_any_kind_come_back(kind: Any, mode: str) -> None:
     values = np.array([0, 1, 1, 0, 1], kind)

@@ -12,7 +12,7 @@ from layerscope import cli
 from layerscope.show.report import frame
 from tests.recordings import MS, Recording
 
-NAME = 'a "<b>" & \'c\''
+NAME = "a \"<b>\" & 'c'"
 
 
 class Frame(HTMLParser):

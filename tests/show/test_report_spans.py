@@ -34,7 +34,14 @@ def as_the_page_reads_them(blocks: dict[str, Any]) -> list[dict[str, Any]]:
             of_class = about["classes"][columns["class"][row]]
             span = dict(zip(("name", "kind", "layer", "module", "line"), of_class, strict=True))
             depth, dur = columns["depth"][row], columns["dur"][row]
-            span |= {"track": track, "start": start, "dur": dur, "self": dur, "depth": depth, "parent": -1}
+            span |= {
+                "track": track,
+                "start": start,
+                "dur": dur,
+                "self": dur,
+                "depth": depth,
+                "parent": -1,
+            }
             span |= {name: details[name][row] for name in details} | {"step": columns["step"][row]}
             above = open_rows.get(depth - 1)
             if above is not None and spans[above]["start"] + spans[above]["dur"] >= start:

@@ -40,7 +40,9 @@ def test_every_table_is_there_and_divided_ones_where_they_have_rows(tmp_path: Pa
     with Reader(Recording().write(tmp_path / "train.layerscope")) as reader:
         found = report_tables(reader)
 
-    assert [table.about["name"] for table in found if table.about["by"] is None] == names_in_report()
+    assert [
+        table.about["name"] for table in found if table.about["by"] is None
+    ] == names_in_report()
     assert set(names_in_report()) == set(tables.names()) - {"spans"}
     for table in found:
         assert table.about["meaning"]

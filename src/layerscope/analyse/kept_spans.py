@@ -130,9 +130,10 @@ class ThinnedReader(PartReader):
         process_of = self._process_of[piece["track"]]
         for process in np.unique(process_of).tolist():
             rows = np.flatnonzero(process_of == process)
-            start_ns = piece["start_ns"][rows]
+            units = self._units[process]
+            start_ns, step = piece["start_ns"][rows], piece["step"][rows]
             end_ns = start_ns + piece["dur_ns"][rows]
-            yield process, rows, self._units[process].place(start_ns, end_ns, piece["step"][rows])
+            yield process, rows, units.place(start_ns, end_ns, step)
 
     def _thin(self, counts: dict[int, np.ndarray], outside: int, most: int) -> None:
         longest = max(map(len, self._units.values()), default=0)
@@ -143,18 +144,21 @@ class ThinnedReader(PartReader):
                 self._weights[process] = _inner_chosen(units, factor)
 
     def _kept(self, counts: dict[int, np.ndarray]) -> int:
-        kept = [counts[process][self._weights[process] > 0].sum() for process in counts]
-        return int(sum(kept))
+        kept = 0
+        for process, count in counts.items():
+            stays = self._weights[process] > 0
+            kept += int(count[stays].sum())
+        return kept
 
     def _sentence(self, kept: int, spans: int) -> str:
-        units = [(self._units[process], weight) for process, weight in self._weights.items()]
-        has_steps = any((unit.step >= 0).any() for unit, _ in units)
+        weight = np.concatenate([*self._weights.values(), np.zeros(0, np.int64)])
+        has_steps = any((unit.step >= 0).any() for unit in self._units.values())
         what = "steps" if has_steps else "slices of time"
-        stay = sum(int(np.count_nonzero(weight)) for _, weight in units)
-        heaviest = max((int(weight.max(initial=1)) for _, weight in units), default=1)
+        stay = int(np.count_nonzero(weight))
+        heaviest = int(weight.max(initial=1))
         return (
             f"The page has {kept:,} of {spans:,} spans: {stay:,} whole {what} of "
-            f"{sum(len(unit) for unit, _ in units):,}, of which one stands for up to {heaviest:,}. "
+            f"{len(weight):,}, of which one stands for up to {heaviest:,}. "
             "Its tables and its summary are of the whole recording"
         )
 
@@ -195,8 +199,12 @@ def _starts(whole: Reader, process_of: np.ndarray) -> dict[int, np.ndarray]:
     for piece in whole.pieces("spans", ["track", "start_ns"]):
         of = process_of[piece["track"]]
         for process in np.unique(of).tolist():
-            pieces.setdefault(process, []).append(piece["start_ns"][of == process])
-    return {process: np.concatenate(starts) for process, starts in sorted(pieces.items())}
+            starts = piece["start_ns"][of == process]
+            pieces.setdefault(process, []).append(starts)
+    found = {}
+    for process in sorted(pieces):
+        found[process] = np.concatenate(pieces[process])
+    return found
 
 
 def _inner_chosen(units: Units, factor: int) -> np.ndarray:
@@ -227,7 +235,9 @@ def _joined(pieces: list[Arrays], columns: list[str]) -> Arrays:
 
 def _used(codes: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     used = np.unique(codes[codes >= 0])
-    place = np.full(len(names) + 1, -1, np.int32)  # the last one is for null, whose code is -1
+    # The last place is for null, whose code is -1.
+    places = len(names) + 1
+    place = np.full(places, -1, np.int32)
     place[used] = np.arange(len(used))
     return place[codes], names[used]
 

@@ -38,7 +38,6 @@ export interface TableAbout {
 
 export interface Head {
   format: number;
-  layerscope: string;
   run: RunAbout;
   pages: { name: string; title: string }[];
   tables: TableAbout[];

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import layerscope
 from layerscope.analyse.kept_spans import PartReader
 from layerscope.analyse.losses import problems
 from layerscope.analyse.thinned import what_was_kept
@@ -42,7 +41,7 @@ class BlockGroup:
     make: Callable[[], Iterable[Block]]
 
 
-class Contents:
+class ReportContents:
     """The report of a recording. Times count from the start of the run.
 
     `part`: what the page has of the spans and samples, where that is not all.
@@ -71,7 +70,6 @@ class Contents:
         """What the page knows from the start."""
         return {
             "format": FORMAT,
-            "layerscope": layerscope.__version__,
             "run": _about_run(self._reader),
             "pages": [{"name": name, "title": page.TITLE} for name, page in pages().items()],
             "tables": [table.about for table in self._tables],
@@ -126,7 +124,8 @@ def _of_thinned_run(reader: Reader) -> list[str]:
 
 
 def _page_block(reader: Reader, name: str, page: PageModule) -> list[Block]:
-    return [json_block(f"page {name}", page.data(reader))]
+    data = page.data(reader)
+    return [json_block(f"page {name}", data)]
 
 
 def _table_block(table: ReportTable) -> list[Block]:

@@ -11,7 +11,7 @@ from html import escape
 
 from layerscope.recording.reader import Reader
 from layerscope.show.report import document
-from layerscope.show.report.contents import Contents
+from layerscope.show.report.contents import ReportContents
 
 # A notebook keeps it in its file.
 MOST_BYTES = 5_000_000
@@ -28,7 +28,7 @@ def framed(reader: Reader, most_bytes: int = MOST_BYTES) -> str | None:
     if reader.rows("spans") * _LEAST_BYTES_PER_SPAN > most_bytes:
         return None
     name = reader.run.name
-    contents = Contents(reader)
+    contents = ReportContents(reader)
     stream = io.BytesIO()
     document.write(name, contents.head(), contents.blocks(), stream)
     page = stream.getvalue().decode("utf-8")

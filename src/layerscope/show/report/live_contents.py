@@ -14,7 +14,7 @@ from layerscope.model.errors import ReadError
 from layerscope.recording.complete import COMPLETE
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block
-from layerscope.show.report.contents import Contents
+from layerscope.show.report.contents import ReportContents
 
 
 class LiveContents:
@@ -23,7 +23,7 @@ class LiveContents:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        self._contents: Contents | None = None
+        self._contents: ReportContents | None = None
         self._kept: dict[str, Block] = {}
         self._state = _state_of(self._tables)
         self.title = reader.run.name
@@ -52,10 +52,10 @@ class LiveContents:
                 self._kept.update({block.name: block for block in blocks})
             return self._kept[name]
 
-    def _made(self) -> Contents:
+    def _made(self) -> ReportContents:
         if self._contents is None:
             self._check()
-            self._contents = Contents(self._reader)
+            self._contents = ReportContents(self._reader)
         return self._contents
 
     def _check(self) -> None:

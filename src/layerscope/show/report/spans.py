@@ -111,7 +111,9 @@ def _class_list(columns: Arrays, rows: np.ndarray) -> list[list[int]]:
     """[name, kind, layer, module, line] of each class, as numbers; -1: it has none."""
     kind_of = _numbers_in(columns["kind.names"], KINDS)
     layer_of = _numbers_in(columns["layer.names"], SPAN_LAYERS)
-    found = {name: columns[name][rows].tolist() for name in _CLASS}
+    found = {}
+    for name in _CLASS:
+        found[name] = columns[name][rows].tolist()
     kinds = [kind_of[kind] for kind in found["kind"]]
     layers = [layer_of[layer] for layer in found["layer"]]
     values = zip(found["name"], kinds, layers, found["module"], found["line"], strict=True)
@@ -119,7 +121,10 @@ def _class_list(columns: Arrays, rows: np.ndarray) -> list[list[int]]:
 
 
 def _numbers_in(names: np.ndarray, known: tuple[str, ...]) -> list[int]:
-    return [known.index(name) for name in names.tolist()]
+    numbers = []
+    for name in names.tolist():
+        numbers.append(known.index(name))
+    return numbers
 
 
 def _phase_numbers(columns: Arrays, read: Arrays) -> np.ndarray:

@@ -38,7 +38,9 @@ def data(reader: Reader) -> dict[str, Any]:
 
 
 def _steps(steps: StepTimes | None) -> dict[str, Any] | None:
-    return {**asdict(steps), "measured": steps.measured} if steps else None
+    if steps is None:
+        return None
+    return {**asdict(steps), "measured": steps.measured}
 
 
 def _facts(found: Summary, noun: str) -> list[str]:
