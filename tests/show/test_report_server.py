@@ -208,7 +208,7 @@ def test_the_page_has_no_data_and_no_token(server: Server) -> None:
 def test_its_blocks_are_those_of_the_report(server: Server) -> None:
     head = json.loads(ask_as_user(server, "/head").body)
     with Reader(server.contents._reader.run) as reader:
-        contents = ReportContents(reader)
+        contents = ReportContents(reader, is_live=True)
         expected = {block.name: block for block in contents.blocks()}
         known = {**contents.head(), "blocks": dict.fromkeys(expected)}
 

@@ -44,16 +44,22 @@ class BlockGroup:
 class ReportContents:
     """The report of a recording. Times count from the start of the run.
 
-    `part`: what the page has of the spans and samples, where that is not all.
+    `part`: what the page has of the spans and samples, where that is not all. `is_live`: what
+    takes long and may not be looked at is only named in `head`.
     """
 
-    def __init__(self, reader: Reader, part: PartReader | None = None) -> None:
+    def __init__(
+        self, reader: Reader, part: PartReader | None = None, is_live: bool = False
+    ) -> None:
         self._reader = reader
+        self._is_live = is_live
         self._part = part or reader
         self.notes = [*_of_thinned_run(reader), *([part.note] if part else [])]
         self._origin_ns = reader.run.info.start_ns
         self._spans: SpanBlocks | None = None
         self._tables = report_tables(reader)
+        if not is_live:
+            self._tables = [one for one in self._tables if one.by is None or one.has_rows]
         self._groups = {name: group for group in self._all_groups() for name in group.names}
 
     @property
@@ -72,7 +78,7 @@ class ReportContents:
             "format": FORMAT,
             "run": _about_run(self._reader),
             "pages": [{"name": name, "title": page.TITLE} for name, page in pages().items()],
-            "tables": [table.about for table in self._tables],
+            "tables": [self._about_table(table) for table in self._tables],
             "notes": self.notes,
         }
 
@@ -91,7 +97,11 @@ class ReportContents:
         for name, page in pages().items():
             yield BlockGroup((f"page {name}",), partial(_page_block, reader, name, page))
         for table in self._tables:
-            yield BlockGroup((table.block_name,), partial(_table_block, table))
+            if self._is_later(table):
+                names = (table.block_name, table.about_name)
+                yield BlockGroup(names, partial(_table_blocks, table))
+            else:
+                yield BlockGroup((table.block_name,), partial(_table_block, table))
         yield BlockGroup(("tracks",), lambda: [track_block(reader, origin_ns)])
         yield BlockGroup(
             ("span_classes", "spans", "span_details"), lambda: self._span_blocks().blocks
@@ -104,6 +114,14 @@ class ReportContents:
         yield BlockGroup(("args",), lambda: [argument_block(reader)])
         yield BlockGroup(("sample_names", "samples"), lambda: sample_blocks(part, origin_ns))
         yield BlockGroup(("stacks", "frames"), lambda: stack_blocks(reader))
+
+    def _is_later(self, table: ReportTable) -> bool:
+        return self._is_live and table.by is not None
+
+    def _about_table(self, table: ReportTable) -> dict[str, Any]:
+        if self._is_later(table):
+            return table.in_short()
+        return table.about()
 
     def _span_blocks(self) -> SpanBlocks:
         if self._spans is None:
@@ -130,6 +148,10 @@ def _page_block(reader: Reader, name: str, page: PageModule) -> list[Block]:
 
 def _table_block(table: ReportTable) -> list[Block]:
     return [table.block()]
+
+
+def _table_blocks(table: ReportTable) -> list[Block]:
+    return [table.block(), json_block(table.about_name, table.about())]
 
 
 def _about_run(reader: Reader) -> dict[str, Any]:

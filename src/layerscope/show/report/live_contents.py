@@ -55,7 +55,7 @@ class LiveContents:
     def _made(self) -> ReportContents:
         if self._contents is None:
             self._check()
-            self._contents = ReportContents(self._reader)
+            self._contents = ReportContents(self._reader, is_live=True)
         return self._contents
 
     def _check(self) -> None:
