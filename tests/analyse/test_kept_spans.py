@@ -37,7 +37,7 @@ def stepped(steps: int, spans: int = 3, processes: int = 1) -> Recording:
                     f"op {span} of {step}", start_ns + span * MS, MS, track=track, step=step
                 )
             stack = recording.add_stack("python train train.py:1")
-            recording.add_sample(stack, at_ns=start_ns + MS, track=track)
+            recording.add_sample(stack, at_ns=start_ns + MS, track=track, step=step)
     return recording
 
 

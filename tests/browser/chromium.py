@@ -152,6 +152,16 @@ class Page:
         body = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}
         _ask(f"{self._address}/goog/cdp/execute", body)
 
+    @contextlib.contextmanager
+    def frame(self, selector: str) -> Iterator[None]:
+        """Be in a frame of the page for a while: scripts and the mouse's places are its own."""
+        found = _ask(f"{self._address}/element", {"using": "css selector", "value": selector})
+        _ask(f"{self._address}/frame", {"id": found})
+        try:
+            yield
+        finally:
+            _ask(f"{self._address}/frame", {"id": None})
+
     def resize(self, width: int, height: int) -> None:
         """Give the window another size."""
         _ask(f"{self._address}/window/rect", {"width": width, "height": height})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -150,3 +151,18 @@ def test_redacted_is_the_page_of_the_packed_recording(folder: Path) -> None:
     assert packed.head == safe.head
     for name in safe.head["blocks"]:
         assert packed.block(name) == safe.block(name)
+
+
+def test_a_name_that_is_no_text_is_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half a character in the name of a folder, which the libraries below us cannot open."""
+    name = os.fsdecode(b"caf\xe9.layerscope")
+    (folder / "train.layerscope").rename(folder / name)
+
+    assert cli.main(["report", name, "-o", "page.html"]) == 125
+
+    told = capsys.readouterr().err
+    assert told.startswith("layerscope: the tables of caf\\udce9.layerscope are damaged")
+    assert told.count("\n") == 1
+    assert files(folder) == []

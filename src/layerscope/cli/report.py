@@ -131,7 +131,7 @@ def _check_place(path: Path, force: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _Page:
     """How many spans are in the page, and what is to be said of them."""
 
     spans: int
@@ -144,18 +144,18 @@ def _write(
     path: Path,
     steps: range | None,
     arguments: argparse.Namespace,
-) -> _Written:
+) -> _Page:
     from layerscope.analyse.kept_spans import part_of
     from layerscope.show.exports import whole_or_nothing
     from layerscope.show.report import document
-    from layerscope.show.report.contents import Contents
+    from layerscope.show.report.contents import ReportContents
 
     part = part_of(reader, steps, arguments.max_spans, _view_command(reader, arguments))
     before = other and part_of(other, None, arguments.max_spans, "layerscope view")
-    found = Contents(reader, part, before or other)
+    found = ReportContents(reader, part, before or other)
     with whole_or_nothing(path) as stream:
         document.write(reader.run.name, found.head(), found.blocks(), stream)
-    return _Written(found.spans, tuple(found.notes))
+    return _Page(found.spans, tuple(found.notes))
 
 
 def _view_command(reader: Reader, arguments: argparse.Namespace) -> str:
@@ -164,7 +164,7 @@ def _view_command(reader: Reader, arguments: argparse.Namespace) -> str:
     return shlex.join(words if arguments.redact else [*words, reader.run.name])
 
 
-def _print(reader: Reader, path: Path, written: _Written) -> None:
+def _print(reader: Reader, path: Path, written: _Page) -> None:
     from layerscope.analyse.losses import problems
     from layerscope.model.units import size
     from layerscope.show import terminal
@@ -176,7 +176,7 @@ def _print(reader: Reader, path: Path, written: _Written) -> None:
     screen.tell(f"Next: {_NEXT}")
 
 
-def _print_json(reader: Reader, recording: Path, path: Path, written: _Written) -> None:
+def _print_json(reader: Reader, recording: Path, path: Path, written: _Page) -> None:
     """One row about the file."""
     from layerscope.analyse.losses import problems
     from layerscope.analyse.result import BYTES, COUNT, ResultColumn, of_rows

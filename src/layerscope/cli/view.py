@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from layerscope.show.report.server import Server
 
 _HIGHEST_PORT = 65535
+_SSH_PORT = "22"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -88,9 +89,12 @@ def _tell(reader: Reader, server: Server) -> None:
 
 def _ssh_line(port: int) -> str:
     """The command that makes the server reachable from where the user sits."""
-    _, _, host, ssh_port = [*os.environ["SSH_CONNECTION"].split(), "", "", "", ""][:4]
-    with_port = f"-p {ssh_port} " if ssh_port not in ("", "22") else ""
-    return f"ssh {with_port}-L {port}:127.0.0.1:{port} {getpass.getuser()}@{host or 'HOST'}"
+    told = os.environ["SSH_CONNECTION"].split()
+    host, ssh_port = "HOST", _SSH_PORT
+    if len(told) == 4:
+        _, _, host, ssh_port = told
+    at_port = "" if ssh_port == _SSH_PORT else f"-p {ssh_port} "
+    return f"ssh {at_port}-L {port}:127.0.0.1:{port} {getpass.getuser()}@{host}"
 
 
 def _open(server: Server) -> None:

@@ -60,6 +60,11 @@ _MOST_THREADS = 8
 _MOST_FAILURES = 3
 _SHARE_OF_A_LONG_RUN = 1.0
 _HEADING = "Operator (self time)"
+_NO_STEP = (
+    "No step was found (no optimizer, data loader, module call or mark): figures are of the whole "
+    "run."
+)
+_NONE_IN_STEPS = "No operators ran in the measured steps."
 _IDLE, _IDLE_WITHOUT_PYTHON = "no operator running: Python", "no operator running"
 
 
@@ -208,16 +213,12 @@ def _overview(summary: Summary, noun: str) -> list[str]:
     facts = [fact for fact in (steady(summary.steps), *own) if fact]
     kinds = kind_lines(summary.operators)
     if summary.steps is None:
-        reason = (
-            "No step was found (no optimizer, data loader, module call or mark): figures are "
-            "of the whole run."
-        )
         if summary.info.imported_from:
             return [*kinds, *facts]
         if kinds:
-            return [reason, *_side_by_side(kinds, facts)]
+            return [_NO_STEP, *_side_by_side(kinds, facts)]
         return (
-            [reason, *(f"  {fact}" for fact in facts)]
+            [_NO_STEP, *(f"  {fact}" for fact in facts)]
             if summary.operators
             else [f"  {fact}" for fact in facts]
         )
@@ -265,11 +266,11 @@ def _operators(summary: Summary) -> list[str]:
     if times is None and summary.functions:
         return function_lines(summary.functions)
     if times is None:
-        return ["No operators were recorded." if summary.problems else EMPTY]
+        return [_no_operators(summary)]
     if times.layer == RANGES:
         return _without_operators(times, steps)
     if not times.rows:
-        return ["No operators ran in the measured steps.", *_remarks(times, [])]
+        return [_NONE_IN_STEPS, *_remarks(times, [])]
     rows = list(times.rows)
     if times.rest_names:
         rows.append(replace(times.rest, name=f"{times.rest_names:,} more"))
@@ -281,6 +282,21 @@ def _operators(summary: Summary) -> list[str]:
         lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"
     bulks = _wrapped(summary.bulks) if summary.bulks else []
     return [*lines, *_remarks(times, rows), *bulks]
+
+
+def _no_operators(summary: Summary) -> str:
+    return "No operators were recorded." if summary.problems else EMPTY
+
+
+def what_is_missing(summary: Summary) -> list[str]:
+    """Sentences in place of steps and operators that a recording does not have."""
+    missing = [] if summary.steps else [_NO_STEP]
+    times = summary.operators
+    if times is None:
+        missing.append(_no_operators(summary))
+    elif not times.rows and not times.primitives:
+        missing.append(_NONE_IN_STEPS)
+    return missing
 
 
 def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[str]:

@@ -27,7 +27,7 @@ export interface TableAbout {
   name: string;
   by: string | null;
   meaning: string;
-  rows: number;
+  rows: number; // -1: not known yet, the block `about BLOCK` has it and the columns
   block: string;
   columns: TableColumn[];
   notes: string[];
@@ -38,7 +38,6 @@ export interface TableAbout {
 
 export interface Head {
   format: number;
-  layerscope: string;
   run: RunAbout;
   pages: { name: string; title: string }[];
   tables: TableAbout[];

@@ -1,7 +1,7 @@
 // One recording as the page has it: its blocks, each read once, when somebody asks for it.
 
 import { type BlockAbout, type Columns, columnsOf, fromBase64, inflated } from "./blocks";
-import type { Head } from "./head";
+import type { Head, TableAbout } from "./head";
 
 // Where packed blocks come from: the page itself, or the server of `layerscope view`.
 export interface Source {
@@ -41,6 +41,11 @@ export class Recording {
   other(): Recording {
     this.compared ??= new Recording(otherSource(this.source));
     return this.compared;
+  }
+
+  // All about a table, of which the server of `layerscope view` may have told its name only.
+  async aboutTable(about: TableAbout): Promise<TableAbout> {
+    return about.rows < 0 ? this.json<TableAbout>(`about ${about.block}`) : about;
   }
 
   private once<T>(block: string, decode: (data: Uint8Array, about: BlockAbout) => T): Promise<T> {

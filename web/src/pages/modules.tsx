@@ -55,7 +55,7 @@ function Tree({ rows }: { rows: Rows }) {
                   <span class="fold" />
                 )}
                 <button type="button" class="cell" onClick={() => showModule(node.path)}>{node.label}</button>{" "}
-                <small>{String(value("class", node.row))}</small>
+                <small>{String(value("class", node.row) ?? "")}</small>
               </th>
               <td class="number">{cell(value("total_ns", node.row), "ns")}</td>
               <td class="number">{cell(forward(value("total_ns", node.row), value("backward_ns", node.row)), "ns")}</td>

@@ -51,6 +51,7 @@ interface Data {
   steps: Steps | null;
   operators: Operators | null;
   modules: { rows: { name: string; of_class: string; self_ns: number }[] } | null;
+  missing: string[];
   facts: string[];
   problems: { layer: string; sentence: string }[];
   cost: string;
@@ -63,11 +64,16 @@ export function Overview({ recording }: { recording: Recording }) {
       {([data, tracks]) => (
         <div class="overview">
           <Verdict data={data} recording={recording} />
+          {data.missing.map(sentence => (
+            <p key={sentence} class="quiet">
+              {sentence}
+            </p>
+          ))}
           <Problems data={data} />
           {data.steps && <StepTimes steps={data.steps} noun={data.noun} all={tracks.steps} />}
-          {data.operators && <TopOperators operators={data.operators} noun={data.noun} />}
+          {data.operators && (data.operators.rows.length > 0 || data.operators.primitives.length > 0) && <TopOperators operators={data.operators} noun={data.noun} />}
           <Facts data={data} />
-          <details>
+          <details open={!data.operators}>
             <summary>The summary as text</summary>
             <pre>{data.text}</pre>
           </details>
@@ -83,7 +89,7 @@ function Verdict({ data, recording }: { data: Data; recording: Recording }) {
   const parts: Part[] = operators?.kinds.length
     ? operators.kinds.map(kind => ({ label: kind.name, value: kind.ns }))
     : Object.entries(steps?.phases_ns ?? {}).map(([label, value]) => ({ label, value }));
-  const what = steps ? `A ${data.noun} takes ${duration(steps.mean_ns)}` : `The program took ${run.duration}`;
+  const what = steps ? `A ${data.noun} takes ${duration(steps.mean_ns)}` : run.wall_ns > 0 ? `The program took ${run.duration}` : "How long the program took is not known";
   return (
     <section aria-labelledby="verdict">
       <h2 id="verdict">
@@ -139,10 +145,13 @@ function showStep(of: Step): void {
 function TopOperators({ operators, noun }: { operators: Operators; noun: string }) {
   const [isAll, setAll] = useState(false);
   const per = noun ? ` per ${noun}` : "";
-  const rows = isAll || !operators.rest_names ? operators.rows : [...operators.rows, { ...operators.rest, name: "" }];
+  // A log of a library has nothing but what the program asked of it.
+  const isOfLibrary = operators.rows.length === 0;
+  const named = isOfLibrary ? operators.primitives : operators.rows;
+  const rows = isAll || !operators.rest_names ? named : [...named, { ...operators.rest, name: "" }];
   return (
     <section aria-labelledby="operators">
-      <h2 id="operators">{operators.layer === "ranges" ? "Ranges" : "Operators"} with the most self time</h2>
+      <h2 id="operators">{isOfLibrary ? "Primitives" : operators.layer === "ranges" ? "Ranges" : "Operators"} with the most self time</h2>
       <div class="scroll" tabIndex={0} role="region" aria-label="operators">
         <table class="top">
           <thead>

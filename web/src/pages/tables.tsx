@@ -23,15 +23,12 @@ export function Tables({ recording }: { recording: Recording }) {
         Table{" "}
         <select value={keyOf(about)} onChange={event => goTo("tables", { table: event.currentTarget.value })}>
           {tables.map(one => (
-            <option key={keyOf(one)} value={keyOf(one)}>{`${titleOf(one)} (${one.rows.toLocaleString("en-US")})`}</option>
+            <option key={keyOf(one)} value={keyOf(one)}>{one.rows < 0 ? titleOf(one) : `${titleOf(one)} (${one.rows.toLocaleString("en-US")})`}</option>
           ))}
         </select>
       </label>
       <p class="quiet">{about.meaning}</p>
       <OneTable key={keyOf(about)} recording={recording} about={about} />
-      {about.notes.map(note => (
-        <p key={note} class="note">{note}</p>
-      ))}
       <p class="quiet">
         In the terminal: <code>{about.command}</code>
       </p>
@@ -46,10 +43,17 @@ function set(key: string, value: string): void {
 }
 
 function OneTable({ recording, about }: { recording: Recording; about: TableAbout }) {
-  const state = useLoaded(() => recording.json<unknown[][]>(about.block), [about]);
+  const state = useLoaded(() => Promise.all([recording.aboutTable(about), recording.json<unknown[][]>(about.block)]), [about]);
   return (
     <Loaded state={state}>
-      {values => (about.rows ? <Shown recording={recording} all={{ columns: about.columns, values, count: about.rows }} /> : <p>{about.empty}</p>)}
+      {([{ rows, columns, empty, notes }, values]) => (
+        <>
+          {rows ? <Shown recording={recording} all={{ columns, values, count: rows }} /> : <p>{empty}</p>}
+          {notes.map(note => (
+            <p key={note} class="note">{note}</p>
+          ))}
+        </>
+      )}
     </Loaded>
   );
 }

@@ -71,11 +71,15 @@ function readAddress(pages: readonly string[]): void {
   });
 }
 
+// A frame in a notebook has no address of its own: the state lives in the page alone.
+export const hasAddress = location.protocol !== "about:";
+
 let isMinor = false;
 
 // Keep the state and the address the same from now on.
 export function followAddress(pages: readonly string[]): void {
   readAddress(pages);
+  if (!hasAddress) return;
   addEventListener("hashchange", () => {
     if (location.hash !== address.value) readAddress(pages);
   });

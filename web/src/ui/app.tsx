@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
 import { PAGES } from "../pages";
-import { chips, goTo, page } from "../state/state";
+import { chips, goTo, hasAddress, page } from "../state/state";
 import { Help } from "./help";
 import { actionOf } from "./keys";
 import { ThemeButton } from "./theme";
@@ -36,7 +36,7 @@ export function App({ recording }: { recording: Recording }) {
           ))}
         </nav>
         <div class="tools">
-          <CopyLink />
+          {hasAddress && <CopyLink />}
           <ThemeButton />
           <button type="button" onClick={() => setHelp(true)} aria-haspopup="dialog">
             Keys

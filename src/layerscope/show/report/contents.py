@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import layerscope
 from layerscope.analyse.kept_spans import PartReader
 from layerscope.analyse.losses import problems
+from layerscope.analyse.thinned import what_was_kept
 from layerscope.model.units import duration
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block, json_block
@@ -43,24 +43,32 @@ class BlockGroup:
     make: Callable[[], Iterable[Block]]
 
 
-class Contents:
+class ReportContents:
     """The report of a recording. Times count from the start of the run.
 
     `part`: what the page has of the spans and samples, where that is not all. `other`: the earlier
-    recording that it is compared with.
+    recording that it is compared with. `is_live`: what takes long and may not be looked at is only
+    named in `head`.
     """
 
     def __init__(
-        self, reader: Reader, part: PartReader | None = None, other: Reader | None = None
+        self,
+        reader: Reader,
+        part: PartReader | None = None,
+        other: Reader | None = None,
+        is_live: bool = False,
     ) -> None:
         self._reader = reader
+        self._is_live = is_live
         self._part = part or reader
         self._other = other
         self._pages = pages(is_compared=other is not None)
-        self.notes = [part.note] if part else []
+        self.notes = [*_of_thinned_run(reader), *([part.note] if part else [])]
         self._origin_ns = reader.run.info.start_ns
         self._spans: SpanBlocks | None = None
         self._tables = report_tables(reader)
+        if not is_live:
+            self._tables = [one for one in self._tables if one.by is None or one.has_rows]
         self._groups = {name: group for group in self._all_groups() for name in group.names}
 
     @property
@@ -77,10 +85,9 @@ class Contents:
         """What the page knows from the start."""
         return {
             "format": FORMAT,
-            "layerscope": layerscope.__version__,
             "run": _about_run(self._reader),
             "pages": [{"name": name, "title": page.TITLE} for name, page in self._pages.items()],
-            "tables": [table.about for table in self._tables],
+            "tables": [self._about_table(table) for table in self._tables],
             "notes": self.notes,
         }
 
@@ -101,7 +108,11 @@ class Contents:
                 (f"page {name}",), partial(_page_block, reader, self._other, name, page)
             )
         for table in self._tables:
-            yield BlockGroup((table.block_name,), partial(_table_block, table))
+            if self._is_later(table):
+                names = (table.block_name, table.about_name)
+                yield BlockGroup(names, partial(_table_blocks, table))
+            else:
+                yield BlockGroup((table.block_name,), partial(_table_block, table))
         yield BlockGroup(("tracks",), lambda: [track_block(reader, origin_ns)])
         yield BlockGroup(
             ("span_classes", "spans", "span_details"), lambda: self._span_blocks().blocks
@@ -117,10 +128,30 @@ class Contents:
         if self._other is not None:
             yield from _groups_of_other(self._other)
 
+    def _is_later(self, table: ReportTable) -> bool:
+        return self._is_live and table.by is not None
+
+    def _about_table(self, table: ReportTable) -> dict[str, Any]:
+        if self._is_later(table):
+            return table.in_short()
+        return table.about()
+
     def _span_blocks(self) -> SpanBlocks:
         if self._spans is None:
             self._spans = span_blocks(self._part, self._origin_ns)
         return self._spans
+
+
+def _of_thinned_run(reader: Reader) -> list[str]:
+    """What is to be said of a run of which some spans were kept while it was recorded."""
+    kept = what_was_kept(reader)
+    if kept is None:
+        return []
+    steps = f" of {kept.kept_steps:,} of {kept.steps:,} steps" if kept.steps else ""
+    return [
+        f"The run was long: {kept.kept_spans:,} of its {kept.spans:,} spans{steps} were kept, each "
+        "with its weight: for how many it stands."
+    ]
 
 
 def _page_block(reader: Reader, other: Reader | None, name: str, page: PageModule) -> list[Block]:
@@ -149,6 +180,10 @@ def _of_other(blocks: list[Block]) -> list[Block]:
 
 def _table_block(table: ReportTable) -> list[Block]:
     return [table.block()]
+
+
+def _table_blocks(table: ReportTable) -> list[Block]:
+    return [table.block(), json_block(table.about_name, table.about())]
 
 
 def _about_run(reader: Reader) -> dict[str, Any]:

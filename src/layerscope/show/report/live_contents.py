@@ -14,7 +14,7 @@ from layerscope.model.errors import ReadError
 from layerscope.recording.complete import COMPLETE
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block
-from layerscope.show.report.contents import Contents
+from layerscope.show.report.contents import ReportContents
 
 
 class LiveContents:
@@ -24,7 +24,7 @@ class LiveContents:
         self._reader = reader
         self._other = other
         self._lock = threading.Lock()
-        self._contents: Contents | None = None
+        self._contents: ReportContents | None = None
         self._kept: dict[str, Block] = {}
         self._state = _state_of(self._tables)
         self.title = reader.run.name
@@ -53,10 +53,10 @@ class LiveContents:
                 self._kept.update({block.name: block for block in blocks})
             return self._kept[name]
 
-    def _made(self) -> Contents:
+    def _made(self) -> ReportContents:
         if self._contents is None:
             self._check()
-            self._contents = Contents(self._reader, other=self._other)
+            self._contents = ReportContents(self._reader, other=self._other, is_live=True)
         return self._contents
 
     def _check(self) -> None:

@@ -50,17 +50,16 @@ class SpanBlocks:
 
 def span_blocks(reader: Reader, origin_ns: int) -> SpanBlocks:
     """The spans of `reader`'s recording; times count from `origin_ns`."""
-    read = reader.arrays("spans", _READ)
-    columns = _in_order(read)
-    columns["start_ns"] = columns["start_ns"] - origin_ns
+    columns = _in_order(reader.arrays("spans", _READ))
+    columns["start_ns"] -= origin_ns
     row_of_class, class_rows = _classes(columns)
     tracks, begins = np.unique(columns["track"], return_index=True)
     about = {
         "tracks": tracks.tolist(),
         "begins": begins.tolist(),
         "classes": _class_list(columns, class_rows),
-        "names": _texts(read, "name"),
-        "lines": _texts(read, "line"),
+        "names": _texts(columns, "name"),
+        "lines": _texts(columns, "line"),
         "kinds": list(KINDS),
         "layers": list(SPAN_LAYERS),
         "phases": list(PHASES),
@@ -81,7 +80,7 @@ def span_blocks(reader: Reader, origin_ns: int) -> SpanBlocks:
     details = column_block(
         "span_details",
         [
-            IntColumn("phase", _phase_numbers(columns, read)),
+            IntColumn("phase", _phase_numbers(columns)),
             IntColumn("args", columns["args"] + 1, DELTA),
             IntColumn("weight", columns["weight"]),
         ],
@@ -90,11 +89,15 @@ def span_blocks(reader: Reader, origin_ns: int) -> SpanBlocks:
 
 
 def _in_order(read: Arrays) -> Arrays:
-    """By track, then start, then depth: a parent before what lies in it."""
+    """By track, then start, then depth: a parent before what lies in it. `read` is used up, so that
+    no column is in memory twice.
+    """
     order = np.lexsort((read["depth"], read["start_ns"], read["track"]))
-    return {
-        name: values if name.endswith(".names") else values[order] for name, values in read.items()
-    }
+    found = {}
+    for name in list(read):
+        values = read.pop(name)
+        found[name] = values if name.endswith(".names") else values[order]
+    return found
 
 
 def _classes(columns: Arrays) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +114,9 @@ def _class_list(columns: Arrays, rows: np.ndarray) -> list[list[int]]:
     """[name, kind, layer, module, line] of each class, as numbers; -1: it has none."""
     kind_of = _numbers_in(columns["kind.names"], KINDS)
     layer_of = _numbers_in(columns["layer.names"], SPAN_LAYERS)
-    found = {name: columns[name][rows].tolist() for name in _CLASS}
+    found = {}
+    for name in _CLASS:
+        found[name] = columns[name][rows].tolist()
     kinds = [kind_of[kind] for kind in found["kind"]]
     layers = [layer_of[layer] for layer in found["layer"]]
     values = zip(found["name"], kinds, layers, found["module"], found["line"], strict=True)
@@ -119,17 +124,20 @@ def _class_list(columns: Arrays, rows: np.ndarray) -> list[list[int]]:
 
 
 def _numbers_in(names: np.ndarray, known: tuple[str, ...]) -> list[int]:
-    return [known.index(name) for name in names.tolist()]
+    numbers = []
+    for name in names.tolist():
+        numbers.append(known.index(name))
+    return numbers
 
 
-def _phase_numbers(columns: Arrays, read: Arrays) -> np.ndarray:
+def _phase_numbers(columns: Arrays) -> np.ndarray:
     """1 + the place of each span's phase in PHASES; 0: it lies in no step."""
-    number = np.array([0, *(place + 1 for place in _numbers_in(read["phase.names"], PHASES))])
+    number = np.array([0, *(place + 1 for place in _numbers_in(columns["phase.names"], PHASES))])
     return np.asarray(number[columns["phase"] + 1])
 
 
-def _texts(read: Arrays, name: str) -> list[Any]:
-    texts: list[Any] = read[f"{name}.names"].tolist()
+def _texts(columns: Arrays, name: str) -> list[Any]:
+    texts: list[Any] = columns[f"{name}.names"].tolist()
     return texts
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 from layerscope.analyse import tables
@@ -19,6 +20,8 @@ BY = {
     "waits": ("thread",),
     "counters": ("process",),
 }
+# Instead of the number of rows, as long as nobody has counted them.
+NOT_KNOWN = -1
 # The spans themselves are in the timeline.
 _LEFT_OUT = ("spans",)
 
@@ -28,42 +31,73 @@ def names_in_report() -> list[str]:
     return [name for name in tables.names() if name not in _LEFT_OUT]
 
 
-@dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A table of the report: what the page says of it, and its rows."""
+    """A table of the report: what the page says of it, and its rows, made when they are asked for.
 
-    about: dict[str, Any]
-    result: Result
+    A table that divides another one by something may have nothing to divide; then it is empty.
+    """
+
+    def __init__(self, reader: Reader, name: str, by: str | None) -> None:
+        self._reader = reader
+        self.name, self.by = name, by
+        self.block_name = f"table {name} {by}" if by else f"table {name}"
+        self.about_name = f"about {self.block_name}"
+
+    @cached_property
+    def _result(self) -> Result | str:
+        """The table, or the sentence in place of one that divides what there is not."""
+        try:
+            return tables.build(self._reader, self.name, self.by)
+        except UsageError as error:
+            return f"{error}"
 
     @property
-    def block_name(self) -> str:
-        """The block with its rows."""
-        return str(self.about["block"])
+    def has_rows(self) -> bool:
+        """Whether it has any."""
+        return not isinstance(self._result, str) and self._result.rows > 0
 
     def block(self) -> Block:
         """The columns, each a list."""
-        data = self.result.data
+        if isinstance(self._result, str):
+            return json_block(self.block_name, [])
+        data = self._result.data
         columns = [data.column(place).to_pylist() for place in range(data.num_columns)]
         return json_block(self.block_name, columns)
 
+    def about(self) -> dict[str, Any]:
+        """What the page says of it."""
+        result = self._result
+        if isinstance(result, str):
+            return {**self.in_short(), "rows": 0, "empty": result}
+        return {
+            **self.in_short(),
+            "rows": result.rows,
+            "columns": [asdict(column) for column in result.columns],
+            "notes": result.notes,
+            "totals": dict(result.totals),
+            "empty": result.empty,
+        }
+
+    def in_short(self) -> dict[str, Any]:
+        """What is known before it is made; the block `about_name` has the rest."""
+        by = f" --by {self.by}" if self.by else ""
+        return {
+            "name": self.name,
+            "by": self.by,
+            "meaning": _meaning(self.name),
+            "rows": NOT_KNOWN,
+            "block": self.block_name,
+            "columns": [],
+            "notes": [],
+            "totals": {},
+            "empty": "",
+            "command": f"layerscope table {self.name}{by}",
+        }
+
 
 def report_tables(reader: Reader) -> list[ReportTable]:
-    """All tables of the report; those that divide another one only where they have rows."""
-    found = []
-    for name, by in _wanted():
-        result = _divided(reader, name, by) if by else tables.build(reader, name)
-        if result is not None:
-            found.append(ReportTable(_about(result, name, by), result))
-    return found
-
-
-def _divided(reader: Reader, name: str, by: str) -> Result | None:
-    """The table by something else; None where the recording has nothing to tell apart."""
-    try:
-        result = tables.build(reader, name, by)
-    except UsageError:
-        return None
-    return result if result.rows else None
+    """All tables that a report may have."""
+    return [ReportTable(reader, name, by) for name, by in _wanted()]
 
 
 def _wanted() -> Iterable[tuple[str, str | None]]:
@@ -72,21 +106,6 @@ def _wanted() -> Iterable[tuple[str, str | None]]:
         for by in BY.get(name, ()):
             if by in tables.load(name).BY:
                 yield name, by
-
-
-def _about(result: Result, name: str, by: str | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        "by": by,
-        "meaning": _meaning(name),
-        "rows": result.rows,
-        "block": f"table {name} {by}" if by else f"table {name}",
-        "columns": [asdict(column) for column in result.columns],
-        "notes": result.notes,
-        "totals": dict(result.totals),
-        "empty": result.empty,
-        "command": f"layerscope table {name}{f' --by {by}' if by else ''}",
-    }
 
 
 def _meaning(name: str) -> str:

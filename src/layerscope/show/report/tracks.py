@@ -35,7 +35,9 @@ def track_block(reader: Reader, origin_ns: int) -> Block:
 def _columns(reader: Reader, table: str, origin_ns: int) -> dict[str, list[Any]]:
     wanted = _WANTED[table]
     answer = reader.query(f"SELECT {', '.join(wanted)} FROM {table} ORDER BY ALL")
-    found: dict[str, list[Any]] = {name: answer.column(name).to_pylist() for name in wanted}
+    found: dict[str, list[Any]] = {}
+    for name in wanted:
+        found[name] = answer.column(name).to_pylist()
     if "start_ns" in found:
         found["start_ns"] = [start_ns - origin_ns for start_ns in found["start_ns"]]
     return found

@@ -29,6 +29,7 @@ def data(reader: Reader) -> dict[str, Any]:
         "steps": _steps(found.steps),
         "operators": asdict(found.operators) if found.operators else None,
         "modules": asdict(found.modules) if found.modules else None,
+        "missing": summary_text.what_is_missing(found),
         "facts": _facts(found, noun),
         "problems": [_problem(problem) for problem in found.problems],
         "failures": [asdict(failure) for failure in found.failures],
@@ -37,7 +38,9 @@ def data(reader: Reader) -> dict[str, Any]:
 
 
 def _steps(steps: StepTimes | None) -> dict[str, Any] | None:
-    return {**asdict(steps), "measured": steps.measured} if steps else None
+    if steps is None:
+        return None
+    return {**asdict(steps), "measured": steps.measured}
 
 
 def _facts(found: Summary, noun: str) -> list[str]:
