@@ -25,7 +25,8 @@ START_S, PAGE_S, SCRIPT_S = 60, 120, 120
 _NOBODY = f"{LOCAL}:1"
 KEYS = {
     "Escape": "\ue00c", "Enter": "\ue007", "Tab": "\ue004", "ArrowLeft": "\ue012", "ArrowUp": "\ue013",
-    "ArrowRight": "\ue014", "ArrowDown": "\ue015",
+    "ArrowRight": "\ue014", "ArrowDown": "\ue015", "Shift": "\ue008", "Control": "\ue009", "Alt": "\ue00a",
+    "Space": " ", "Home": "\ue011", "End": "\ue010", "Backspace": "\ue003",
 }  # fmt: skip
 _REMEDY = "apt-get install chromium chromium-driver"
 
@@ -97,6 +98,60 @@ class Page:
             {"actions": [{"type": "key", "id": "keyboard", "actions": presses}]},
         )
 
+    def chord(self, *keys: str) -> None:
+        """Press the last of these keys while the others are held."""
+        held, pressed = keys[:-1], keys[-1]
+        strokes = [
+            *(("keyDown", key) for key in held),
+            ("keyDown", pressed),
+            ("keyUp", pressed),
+            *(("keyUp", key) for key in reversed(held)),
+        ]
+        self._act({"type": "key", "id": "keyboard", "actions": _strokes(strokes)})
+
+    def drag(
+        self, start: tuple[float, float], end: tuple[float, float], held: str | None = None
+    ) -> None:
+        """Move the mouse from one place to another with its button down, a key `held` or none."""
+        half = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+        if held:
+            self._act({"type": "key", "id": "keyboard", "actions": _strokes([("keyDown", held)])})
+        moves = [
+            _move(start),
+            {"type": "pointerDown", "button": 0},
+            _move(half),
+            _move(end),
+            {"type": "pointerUp", "button": 0},
+        ]
+        self._act({**_MOUSE, "actions": moves})
+        if held:
+            self._act({"type": "key", "id": "keyboard", "actions": _strokes([("keyUp", held)])})
+
+    def wheel(self, x: float, y: float, down: int = 0, right: int = 0, held: str = "") -> None:
+        """Turn the wheel over a place in the window, with a key `held` or none."""
+        if held:
+            self._act({"type": "key", "id": "keyboard", "actions": _strokes([("keyDown", held)])})
+        turn = {"type": "scroll", "x": round(x), "y": round(y), "deltaX": right, "deltaY": down}
+        self._act({"type": "wheel", "id": "wheel", "actions": [{**turn, "duration": 0}]})
+        if held:
+            self._act({"type": "key", "id": "keyboard", "actions": _strokes([("keyUp", held)])})
+
+    def _act(self, *sources: dict[str, Any]) -> None:
+        _ask(f"{self._address}/actions", {"actions": list(sources)})
+
+    def complaints(self) -> list[str]:
+        """What the browser complained of since the last question: errors of scripts, and what the
+        page's own security policy refused.
+        """
+        entries = _ask(f"{self._address}/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
+
+    def prefer_less_motion(self) -> None:
+        """As a user whose system asks for as little motion as there can be."""
+        features = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+        body = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}
+        _ask(f"{self._address}/goog/cdp/execute", body)
+
     def resize(self, width: int, height: int) -> None:
         """Give the window another size."""
         _ask(f"{self._address}/window/rect", {"width": width, "height": height})
@@ -125,6 +180,17 @@ class Page:
             for url in urls
             if urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname != LOCAL
         ]
+
+
+_MOUSE = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}}
+
+
+def _move(to: tuple[float, float]) -> dict[str, Any]:
+    return {"type": "pointerMove", "duration": 0, "x": round(to[0]), "y": round(to[1])}
+
+
+def _strokes(strokes: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [{"type": kind, "value": KEYS.get(key, key)} for kind, key in strokes]
 
 
 @contextlib.contextmanager
@@ -156,7 +222,7 @@ def _wanted(browser: str, folder: Path) -> dict[str, Any]:
     return {
         "browserName": "chrome",
         "goog:chromeOptions": {"binary": browser, "args": words},
-        "goog:loggingPrefs": {"performance": "ALL"},
+        "goog:loggingPrefs": {"performance": "ALL", "browser": "ALL"},
         "timeouts": {"pageLoad": PAGE_S * 1000, "script": SCRIPT_S * 1000},
     }
 
