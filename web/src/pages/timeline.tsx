@@ -11,8 +11,13 @@ export function Timeline({ recording }: { recording: Recording }) {
   return (
     <Loaded state={state}>
       {([spans, tracks]) =>
-        spans.count ? <TimelineView recording={recording} spans={spans} tracks={tracks} /> : <p>No spans were recorded, so there is no timeline. The tables have what there is.</p>
+        spans.count || hasMoments(recording) ? <TimelineView recording={recording} spans={spans} tracks={tracks} /> : <p>No spans were recorded, so there is no timeline. The tables have what there is.</p>
       }
     </Loaded>
   );
+}
+
+// Whether there are samples or counters, which a timeline shows without spans too.
+function hasMoments(recording: Recording): boolean {
+  return ["samples", "counters"].some(block => (recording.head.blocks[block]?.rows ?? 0) > 0);
 }

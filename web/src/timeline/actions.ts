@@ -2,7 +2,7 @@
 
 import { batch } from "@preact/signals";
 import { chosen, mark, type Stretch, step, time, tracks as selectedTracks } from "../state/state";
-import type { Picture } from "./picture";
+import type { Area, Picture } from "./picture";
 import type { Row } from "./rows";
 import { set, setting, toggle } from "./settings";
 import { firstAtLeast, placeOf, type Strip } from "./strips";
@@ -167,17 +167,25 @@ export class Actions {
     return this.picture.spans.start[a] - this.picture.spans.start[b] || a - b;
   }
 
-  // Select the tracks that a drag has touched, from one height to another.
-  selectArea(stretch: Stretch, y0: number, y1: number): void {
+  // The time and the tracks that a drag has touched, from one height to another; null: all tracks.
+  areaOf(stretch: Stretch, y0: number, y1: number): Area {
     const { picture } = this;
     const [first, last] = [picture.rowAt(Math.max(0, Math.min(y0, y1))), picture.rowAt(Math.min(picture.height, Math.max(y0, y1)))];
     const { rows } = picture.layout;
     const touched = rows.slice(Math.max(0, first), last < 0 ? rows.length : last + 1);
     const found = [...new Set(touched.map(row => row.track).filter(track => track >= 0))];
     const all = new Set(rows.map(row => row.track).filter(track => track >= 0));
+    const from = Math.round(stretch[0]);
+    return {
+      time: [from, Math.max(from + 1, Math.round(stretch[1]))],
+      tracks: first < 0 || !found.length || found.length === all.size ? null : found,
+    };
+  }
+
+  select(area: Area): void {
     batch(() => {
-      time.value = [Math.round(stretch[0]), Math.max(Math.round(stretch[0]) + 1, Math.round(stretch[1]))];
-      selectedTracks.value = first < 0 || !found.length || found.length === all.size ? null : found;
+      time.value = area.time;
+      selectedTracks.value = area.tracks;
     });
   }
 

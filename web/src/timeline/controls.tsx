@@ -62,6 +62,6 @@ const WAIT_WORDS: Record<string, string> = {
   "wait-preempted": "waits for a CPU",
   "wait-fault": "waits for memory",
   "wait-input": "waits for files, pipes, sockets",
-  "wait-unknown": "waits, nobody knows for what",
+  "wait-unknown": "waits for an unknown reason",
   "wait-other": "waits for other threads, or sleeps",
 };

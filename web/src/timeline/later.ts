@@ -48,7 +48,7 @@ export function stepsOfOne(tracks: Tracks): Step[] {
 }
 
 // From the first span or step to the last, with a little room.
-export function wholeOf(spans: Spans, tracks: Tracks): Stretch {
+export function wholeOf(spans: Spans, tracks: Tracks, wall_ns: number): Stretch {
   let from = Infinity;
   for (const begin of spans.about.begins) from = Math.min(from, spans.start[begin]);
   let to = spans.end_ns;
@@ -56,6 +56,7 @@ export function wholeOf(spans: Spans, tracks: Tracks): Stretch {
     from = Math.min(from, step.start);
     to = Math.max(to, step.start + step.dur);
   }
+  if (from > to) [from, to] = [0, wall_ns];
   const room = Math.max(Math.round((to - from) * 0.01), 500);
   return [from - room, to + room];
 }

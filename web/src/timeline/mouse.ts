@@ -1,6 +1,6 @@
 // The mouse on the picture and its ruler: wheel, drag, click.
 
-import { chosen, minor, type Stretch, step, time, tracks as selectedTracks } from "../state/state";
+import { chosen, type Stretch, step } from "../state/state";
 import type { Actions } from "./actions";
 import type { Picture } from "./picture";
 import { pointed, rulerHeight } from "./ruler";
@@ -42,7 +42,6 @@ export function onDown(actions: Actions, canvas: HTMLElement, event: PointerEven
   const isMoving = hands.isSpaceHeld || event.button === 1 || event.pointerType === "touch";
   const [x0, y0] = placeIn(canvas, event);
   const at0 = picture.timeAt(x0);
-  const before: [Stretch | null, readonly number[] | null] = [time.value, selectedTracks.value];
   let hasMoved = false;
   follow(canvas, event, {
     move: now => {
@@ -51,24 +50,22 @@ export function onDown(actions: Actions, canvas: HTMLElement, event: PointerEven
       if (!hasMoved) return;
       hands.hover(null);
       if (isMoving) picture.view.pan((at0 - picture.timeAt(x)) / (picture.view.now[1] - picture.view.now[0]));
-      else minor(() => actions.selectArea(sorted(at0, picture.timeAt(Math.min(Math.max(x, 0), picture.width))), y0, y));
+      else {
+        picture.drag = actions.areaOf(sorted(at0, picture.timeAt(Math.min(Math.max(x, 0), picture.width))), y0, y);
+        picture.draw(false);
+      }
     },
     up: () => {
+      const area = picture.drag;
+      picture.drag = null;
       if (!hasMoved) click(actions, x0, y0);
-      else if (!isMoving) remember(before);
+      else if (area) actions.select(area);
     },
     cancel: () => {
-      if (hasMoved && !isMoving) minor(() => ([time.value, selectedTracks.value] = before));
+      picture.drag = null;
+      picture.draw(false);
     },
   });
-}
-
-// One selection is one place to come back to, however many moves of the mouse it took.
-function remember(before: [Stretch | null, readonly number[] | null]): void {
-  const now: typeof before = [time.value, selectedTracks.value];
-  minor(() => ([time.value, selectedTracks.value] = before));
-  [time.value] = now;
-  minor(() => (selectedTracks.value = now[1]));
 }
 
 function click(actions: Actions, x: number, y: number): void {

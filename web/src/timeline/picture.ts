@@ -29,6 +29,12 @@ export interface Pointed {
   at: number; // ns
 }
 
+// What a drag is about to select.
+export interface Area {
+  time: Stretch;
+  tracks: readonly number[] | null;
+}
+
 export interface Frames {
   count: number;
   cpu_ms: number[]; // of the last frames, for measurements
@@ -41,6 +47,7 @@ export class Picture {
   readonly layouts: Signal<Layout>;
   readonly scroll = signal(0);
   readonly sizes = signal(0); // changes when the picture has another size
+  drag: Area | null = null;
   emphasis: Emphasis;
   links: Links | null = null;
   steps: readonly Step[] = [];
@@ -283,7 +290,7 @@ export class Picture {
   }
 
   rulerContent(): RulerContent {
-    return { view: this.view.now, steps: this.steps, step: step.value, flags: this.flags, time: selectedTime.value, mark: mark.value };
+    return { view: this.view.now, steps: this.steps, step: step.value, flags: this.flags, time: this.drag?.time ?? selectedTime.value, mark: mark.value };
   }
 
   private drawOver(canvas: HTMLCanvasElement): void {
@@ -294,7 +301,7 @@ export class Picture {
     drawOverlay(canvas, devicePixelRatio, {
       width: this.width,
       height: this.height,
-      time: selectedTime.value,
+      time: this.drag?.time ?? selectedTime.value,
       selected: this.selectedRows(),
       mark: mark.value,
       chosen: chosen.value === null || chosen.value >= this.spans.count ? null : this.boxOf(chosen.value),
@@ -306,7 +313,7 @@ export class Picture {
   }
 
   private selectedRows(): { top: number; height: number }[] {
-    const wanted = selectedTracks.value;
+    const wanted = this.drag ? this.drag.tracks : selectedTracks.value;
     if (!wanted) return [{ top: 0, height: this.height }];
     const isWanted = new Set(wanted);
     return this.visible()

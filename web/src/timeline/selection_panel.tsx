@@ -86,9 +86,10 @@ export function SelectionPanel(props: Props) {
   );
 }
 
+// Self times of several layers lie in each other, so they are not added up.
 function sumOf(rows: Rows): string {
   const at = (name: string) => (rows.values[rows.columns.findIndex(one => one.name === name)] as number[]).reduce((all, one) => all + one, 0);
-  return rows.count ? `${plural(at("count"), "span")}, self time ${duration(at("self_ns"))}` : "";
+  return rows.count ? plural(at("count"), "span") : "";
 }
 
 function rowsOf(spans: Spans, tracks: Tracks, by: string, [from, to]: Stretch, chosenTracks: readonly number[] | null): Rows {

@@ -104,8 +104,10 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
   const row = chosen.value !== null && chosen.value < spans.count ? chosen.value : null;
   return (
     <div class="timeline" data-ready={later ? "" : undefined}>
-      <SearchBox actions={actions} found={found} field={field} />
-      <Controls actions={actions} isTable={isTable} table={() => setTable(now => !now)} />
+      <div class="tl-bar">
+        <SearchBox actions={actions} found={found} field={field} />
+        <Controls actions={actions} isTable={isTable} table={() => setTable(now => !now)} />
+      </div>
       <Legend spans={spans} waits={later?.waits ?? null} />
       <div class="tl-frame">
         <div class="tl-top">
@@ -153,7 +155,7 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
 }
 
 function pictureOf(spans: Spans, tracks: Tracks, wall_ns: number, scrollTo: (top: number) => void): Picture {
-  const whole = wholeOf(spans, tracks);
+  const whole = wholeOf(spans, tracks, wall_ns);
   const limits = [Math.min(0, whole[0]), Math.max(wall_ns, whole[1])] as const;
   const model = new RowModel(spans, tracks, null, []);
   const emphasis = new Emphasis(spans, tracks, { name: "", moduleName: "", step: "" }, null);
