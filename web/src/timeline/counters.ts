@@ -34,7 +34,7 @@ export async function seriesOf(recording: Recording, tracks: Tracks): Promise<Se
     if (one) found.push(one);
     from = to;
   }
-  return found;
+  return found.sort((a, b) => (a.label < b.label ? -1 : a.label > b.label ? 1 : a.track - b.track));
 }
 
 function oneSeries(columns: Columns, names: Names, tracks: Tracks, from: number, to: number): Series | null {

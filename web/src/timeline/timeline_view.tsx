@@ -38,8 +38,16 @@ let left: { time: Stretch | null; step: string } | null = null;
 
 export function TimelineView(props: Props) {
   const [later, setLater] = useState<Later | null>(null);
-  useEffect(() => void readLater(props.recording, props.tracks).then(setLater), [props.recording]);
-  return <Shown key={props.recording.head.run.name} {...props} later={later} />;
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    readLater(props.recording, props.tracks).then(setLater, (error: unknown) => setProblem(String(error)));
+  }, [props.recording]);
+  return (
+    <>
+      {problem && <p role="alert">Waits, counters and links cannot be read: {problem}</p>}
+      <Shown {...props} later={later} />
+    </>
+  );
 }
 
 function Shown({ recording, spans, tracks, later }: Props & { later: Later | null }) {
