@@ -18,6 +18,7 @@ from tests.browser.timeline_page import (
     STEP_NS,
     canvas,
     colour_at,
+    double_click,
     facts,
     label_place,
     labels,
@@ -86,6 +87,14 @@ def test_drags_on_the_ruler_and_with_space_move(page: chromium.Page, address: st
     settle(page)
     assert view(page) == (pytest.approx(300 * MS, abs=MS), pytest.approx(500 * MS, abs=MS))
     assert "t" not in values_of_hash(page)
+
+
+def test_a_double_click_zooms_to_a_span(page: chromium.Page, address: str) -> None:
+    open_timeline(page, address)
+
+    double_click(page, "Optimizer.step", 2)
+
+    assert view(page) == (pytest.approx(380.6 * MS, abs=10), pytest.approx(397.4 * MS, abs=10))
 
 
 def test_letters_and_arrows_zoom_and_pan(page: chromium.Page, address: str) -> None:

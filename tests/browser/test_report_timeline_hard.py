@@ -90,6 +90,10 @@ def test_ten_thousand_tracks_have_a_few_labels_at_a_time(page: chromium.Page, op
     x, y, width, height = canvas(page)
     assert place(page, "aten::mm", TRACKS - 2)[1] == pytest.approx(y + height - 9, abs=2)
     # The wheel over the labels scrolls.
+    assert (
+        page.run("return document.querySelector('.tl-ruler').getBoundingClientRect().width")
+        == width
+    )
     before = labels(page)
     page.wheel(x - 60, y + 60, down=-300)
     settle(page)

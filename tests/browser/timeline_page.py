@@ -142,6 +142,16 @@ def choose(page: chromium.Page, name: str, which: int = 0) -> None:
     settle(page)
 
 
+def double_click(page: chromium.Page, name: str, which: int = 0) -> None:
+    """Click twice on a span, as fast as one thing."""
+    x, y = place(page, name, which)
+    twice = [{"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp")] * 2
+    move = {"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)}
+    mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}}
+    page._act({**mouse, "actions": [move, *twice]})
+    settle(page)
+
+
 def labels(page: chromium.Page) -> list[str]:
     """The labels beside the picture, from the top."""
     found: list[str] = page.run(_LABELS)

@@ -30,6 +30,8 @@ export function rulerHeight(steps: readonly Step[], flags: readonly Flag[]): num
 
 export function drawRuler(canvas: HTMLCanvasElement, width: number, scale: number, content: RulerContent): void {
   const height = rulerHeight(content.steps, content.flags);
+  // As wide as the picture, which a scroll bar may make narrower.
+  canvas.style.width = `${width}px`;
   canvas.width = Math.max(1, Math.round(width * scale));
   canvas.height = Math.round(height * scale);
   const context = canvas.getContext("2d")!;
