@@ -17,9 +17,11 @@ from tests.browser.timeline_page import (
     labels,
     open_timeline,
     place,
+    row_of,
     settle,
     tip,
     view,
+    x_of,
 )
 from tests.recordings import MS, Recording, S
 
@@ -157,7 +159,11 @@ def test_waits_are_shown_without_spans(page: chromium.Page, opened: Any) -> None
     recording.add_sample(None, 300 * MS, at_ns=S, kind="offcpu", state="file")
     opened(recording)
 
-    assert labels(page) == ["process 100", "python 100", "waits"]
+    assert labels(page) == ["process 100", "python 100: waits"]
+    page.keys("s", "s", "s")
+    settle(page)
+    page.mouse(x_of(page, S + 10 * MS), row_of(page, "python 100"))
+    assert tip(page) == ["waited 300 ms: file"]
     waits = table(page, "[aria-label='waits in the selection']", exact=True)
     assert waits == [["file", "1", "300,000,000", "300,000,000"]]
 

@@ -106,7 +106,7 @@ export class Actions {
     if (at < 0 || at >= row.strip.rows.length) return false;
     const item = row.strip.rows[at];
     picture.focus.value = { key: row.key, row: item };
-    if (row.kind === "waits") this.showStretch([row.strip.start[at], row.strip.end[at]]);
+    if (row.isWaits) this.showStretch([row.strip.start[at], row.strip.end[at]]);
     else picture.show(item);
     return true;
   }
@@ -203,7 +203,7 @@ export class Actions {
   // The row's place, for what is said of it.
   placeInRow(row: Row, item: number): string {
     if (!row.strip) return "";
-    const at = row.kind === "waits" ? row.strip.rows.indexOf(item) : placeOf(row.strip, item, this.picture.spans.start[item]);
+    const at = row.isWaits ? row.strip.rows.indexOf(item) : placeOf(row.strip, item, this.picture.spans.start[item]);
     return `${at + 1} of ${row.strip.rows.length}`;
   }
 }

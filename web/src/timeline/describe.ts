@@ -18,7 +18,7 @@ export function describe(picture: Picture, later: Later | null, pointed: Pointed
     return place < 0 ? [] : [row.label, printed(row.series, row.series.value[place])];
   }
   if (item < 0) return [];
-  return row.kind === "waits" ? ofWait(picture, later, pointed) : ofSpan(picture, item);
+  return row.isWaits ? ofWait(picture, later, pointed) : ofSpan(picture, item);
 }
 
 function ofSpan(picture: Picture, row: number): string[] {

@@ -64,7 +64,7 @@ function onPicture(actions: Actions, event: KeyboardEvent, hands: KeyHands): boo
 
 function enter(actions: Actions): boolean {
   const focus = actions.picture.focus.value;
-  if (!focus || focus.row < 0 || actions.focusedRow()?.kind === "waits") return false;
+  if (!focus || focus.row < 0 || actions.focusedRow()?.isWaits) return false;
   actions.choose(focus.row);
   return true;
 }

@@ -70,14 +70,14 @@ export function onDown(actions: Actions, canvas: HTMLElement, event: PointerEven
 
 function click(actions: Actions, x: number, y: number): void {
   const found = actions.picture.pointed(x, y);
-  if (found && found.item >= 0 && found.row.kind === "waits") actions.picture.focus.value = { key: found.row.key, row: found.item };
+  if (found && found.item >= 0 && found.row.isWaits) actions.picture.focus.value = { key: found.row.key, row: found.item };
   else if (found && found.item >= 0) actions.choose(found.item);
   else chosen.value = null;
 }
 
 export function onDoubleClick(picture: Picture, canvas: Element, event: MouseEvent): void {
   const found = picture.pointed(...placeIn(canvas, event));
-  if (!found || found.item < 0 || found.row.kind === "waits") return;
+  if (!found || found.item < 0 || found.row.isWaits) return;
   const start = picture.spans.start[found.item];
   picture.view.show(padded([start, start + picture.spans.dur[found.item]]), true);
 }

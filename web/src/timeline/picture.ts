@@ -181,7 +181,7 @@ export class Picture {
   }
 
   private itemAt(row: Row, from: number, to: number): number {
-    const drawn = row.kind === "waits" ? [row.strip] : [this.emphasis.ofSearch(row.strip!), this.emphasis.ofFilter(row.strip!), row.strip];
+    const drawn = row.isWaits ? [row.strip] : [this.emphasis.ofSearch(row.strip!), this.emphasis.ofFilter(row.strip!), row.strip];
     for (const strip of drawn) {
       if (!strip) continue;
       // What is exactly here comes first; else what is a pixel beside it.
@@ -198,7 +198,7 @@ export class Picture {
     if (found === undefined) {
       const track = this.spans.trackOf(span);
       const start = this.spans.start[span];
-      found = this.layout.rows.findIndex(row => row.track === track && row.kind !== "waits" && row.strip && placeOf(row.strip, span, start) >= 0);
+      found = this.layout.rows.findIndex(row => row.track === track && !row.isWaits && row.strip && placeOf(row.strip, span, start) >= 0);
       if (this.places.size > 1000) this.places.clear();
       this.places.set(span, found);
     }
@@ -278,7 +278,7 @@ export class Picture {
 
   // What is painted in a row: its spans, over them those that filters and search bring out.
   private layers(row: Row, strip: Strip, { spans, waits, quiet }: { spans: Palettes; waits: Palette; quiet: Palette }): (readonly [Strip, Palette])[] {
-    if (row.kind === "waits") return [[strip, waits]];
+    if (row.isWaits) return [[strip, waits]];
     const { emphasis } = this;
     if (!emphasis.isFiltered && !emphasis.isSearched) return [[strip, spans.normal]];
     const found: (readonly [Strip, Palette])[] = [[strip, spans.dim]];
@@ -297,7 +297,7 @@ export class Picture {
     const focus = this.focus.peek();
     const at = focus ? this.layout.rows.findIndex(row => row.key === focus.key) : -1;
     const row: Box | null = at < 0 ? null : { x: 0, y: this.topOf(at), width: this.width, height: this.layout.rows[at].height };
-    const isSpan = focus !== null && focus.row >= 0 && at >= 0 && this.layout.rows[at].kind !== "waits";
+    const isSpan = focus !== null && focus.row >= 0 && at >= 0 && !this.layout.rows[at].isWaits;
     drawOverlay(canvas, devicePixelRatio, {
       width: this.width,
       height: this.height,

@@ -18,6 +18,7 @@ export interface Row {
   track: number; // -1: none
   height: number; // CSS pixels
   strip: Strip | null;
+  isWaits: boolean; // whether that are waits, not spans
   series: Series | null;
   isOpen: boolean | null; // null: there is nothing to open
   isPinned: boolean;
@@ -133,17 +134,28 @@ export class RowModel {
     const about = { process: thread.process, track: thread.track, isPinned: wanted.pinned.has(key) };
     const strips = this.stripsOf(thread.track);
     const waits = this.waits?.strips(thread.track) ?? [];
+    if (!strips.length) return this.waitingRows(thread, waits, about, prefix, wanted);
     const canOpen = strips.length > 1 || waits.length > 0;
     const isOpen = canOpen ? !wanted.toggled.has(key) : null;
     const title = `${thread.label}: ${plural(this.size(thread), "span")}`;
-    const isApart = wanted.isApart && isOpen !== false && strips.length > 0;
-    const first = isApart ? null : (strips[0] ?? null);
+    const isApart = wanted.isApart && isOpen !== false;
+    const first = isApart ? null : strips[0];
     const rows = [row("thread", key, prefix + thread.label, { ...about, title, strip: first, isOpen })];
     if (isOpen === false) return rows;
     const below = isApart ? this.byLayer(thread.track) : strips.slice(1).map(strip => ({ label: "", strip }));
     below.forEach(({ label, strip }, at) => rows.push(row("lane", `${key} ${at + 1}`, label, { ...about, title, strip })));
-    waits.forEach((strip, at) => rows.push(row("waits", `${key} w${at}`, at ? "" : "waits", { ...about, title: `waits of ${thread.label}`, strip })));
+    waits.forEach((strip, at) => rows.push(row("waits", `${key} w${at}`, at ? "" : "waits", { ...about, title: `waits of ${thread.label}`, strip, isWaits: true })));
     return rows;
+  }
+
+  // A thread without spans, as most workers are: its waits stand beside its name.
+  private waitingRows(thread: Track, waits: Strip[], about: Partial<Row>, prefix: string, wanted: Arrangement): Row[] {
+    const key = `t${thread.track}`;
+    const isOpen = waits.length > 1 ? !wanted.toggled.has(key) : null;
+    const more = { ...about, title: `waits of ${thread.label}, which has no spans`, isWaits: true };
+    const first = row("thread", key, `${prefix}${thread.label}: waits`, { ...more, strip: waits[0] ?? null, isOpen });
+    const below = isOpen ? waits.slice(1) : [];
+    return [first, ...below.map((strip, at) => row("waits", `${key} w${at + 1}`, "", { ...more, strip }))];
   }
 
   private counterRows(process: Process, series: Series[], wanted: Arrangement): Row[] {
@@ -158,7 +170,7 @@ export class RowModel {
 }
 
 function row(kind: RowKind, key: string, label: string, more: Partial<Row>): Row {
-  const none = { title: "", process: -1, track: -1, strip: null, series: null, isOpen: null, isPinned: false };
+  const none = { title: "", process: -1, track: -1, strip: null, isWaits: false, series: null, isOpen: null, isPinned: false };
   return { ...none, key, kind, label, height: HEIGHTS[kind], ...more };
 }
 
