@@ -11,6 +11,8 @@ import pytest
 from layerscope import cli
 from tests.browser import chromium
 from tests.browser.flame_page import made
+from tests.browser.report_page import write_report
+from tests.browser.timeline_page import training
 from tests.recordings import Recording
 
 
@@ -39,3 +41,17 @@ def picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         return (tmp_path / f"flame{suffix}").as_uri()
 
     return make
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The address of a report with a timeline, and the folder where its recording is."""
+    folder = tmp_path_factory.mktemp("timeline")
+    return write_report(training(), folder), folder
+
+
+@pytest.fixture
+def address(written: tuple[str, Path], page: chromium.Page) -> Iterator[str]:
+    """The address of that report, of which the browser must have nothing to complain."""
+    yield written[0]
+    assert page.complaints() == []

@@ -27,8 +27,12 @@ export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
 }
 
 export async function inflated(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const unpacker = new DecompressionStream("deflate-raw");
+  const writer = unpacker.writable.getWriter();
+  // What cannot be unpacked fails where it is read.
+  writer.write(packed).catch(() => {});
+  writer.close().catch(() => {});
+  return new Uint8Array(await new Response(unpacker.readable).arrayBuffer());
 }
 
 // The columns of a block, by name. Exact up to 2^53.

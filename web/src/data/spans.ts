@@ -41,11 +41,13 @@ export class Spans {
   readonly self: Float64Array;
   readonly unfinished: ReadonlySet<number>;
   readonly end_ns: number;
+  private readonly placeOfTrack: ReadonlyMap<number, number>;
 
   constructor(
     readonly about: About,
     columns: Record<string, NumberColumn>,
   ) {
+    this.placeOfTrack = new Map(about.tracks.map((track, at) => [track, at]));
     this.dur = columns["dur"]!;
     this.cls = columns["class"]!;
     this.depth = columns["depth"]!;
@@ -63,8 +65,8 @@ export class Spans {
 
   // The first row of a track, and the one behind its last.
   range(track: number): [number, number] {
-    const at = this.about.tracks.indexOf(track);
-    if (at < 0) return [0, 0];
+    const at = this.placeOfTrack.get(track);
+    if (at === undefined) return [0, 0];
     return [this.about.begins[at]!, this.about.begins[at + 1] ?? this.count];
   }
 

@@ -132,6 +132,6 @@ export const chips = computed<Chip[]>(() => {
   if (name.value) found.push({ label: `name ${name.value}`, remove: () => (name.value = "") });
   if (moduleName.value) found.push({ label: `module ${moduleName.value}`, remove: () => (moduleName.value = "") });
   if (step.value) found.push({ label: `step ${step.value}`, remove: () => (step.value = "") });
-  if (tracks.value) found.push({ label: `${tracks.value.length} tracks`, remove: () => (tracks.value = null) });
+  if (tracks.value) found.push({ label: `${tracks.value.length} track${tracks.value.length === 1 ? "" : "s"}`, remove: () => (tracks.value = null) });
   return found;
 });

@@ -9,6 +9,8 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["A, D or \u2190, \u2192", "timeline: earlier, later"],
   ["\u2191, \u2193", "timeline: the row above, below"],
   ["Tab", "timeline: the next span of the row"],
+  ["Alt \u2191, \u2193", "timeline: move a track, where its label has the focus"],
+  ["space and drag", "timeline: move the picture"],
   ["f", "timeline: zoom to what is selected"],
   ["m", "timeline: mark what is selected"],
   ["0", "timeline: the whole run"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.model.layers import CUMULATIVE, SYSTEM_COUNTERS
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import DELTA, Block, IntColumn, column_block, json_block
 
@@ -19,7 +20,13 @@ def counter_blocks(reader: Reader, origin_ns: int) -> list[Block]:
         IntColumn("value", read["value"][order], DELTA),
         IntColumn("unit", read["unit"][order], DELTA),
     ]
-    about = {"names": read["name.names"].tolist(), "units": read["unit.names"].tolist()}
+    about = {
+        "names": read["name.names"].tolist(),
+        "units": read["unit.names"].tolist(),
+        # What only grows is drawn as how fast it does.
+        "cumulative": CUMULATIVE,
+        "system": SYSTEM_COUNTERS,
+    }
     return [json_block("counter_names", about), column_block("counters", columns)]
 
 

@@ -1,0 +1,62 @@
+// What the timeline reads after its first picture: waits, counters, marks, links.
+
+import type { Recording } from "../data/recording";
+import type { Spans } from "../data/spans";
+import type { Step, Tracks } from "../data/tracks";
+import type { Stretch } from "../state/state";
+import { type Series, seriesOf } from "./counters";
+import { type Details, detailsOf } from "./one_span";
+import type { Flag } from "./ruler";
+import { type Places, placesOf, type Waits, waitsOf } from "./waits";
+
+export interface Later {
+  waits: Waits | null;
+  places: Places | null;
+  series: readonly Series[];
+  flags: readonly Flag[];
+  details: Details;
+}
+
+interface Marks {
+  at_ns: number[];
+  kind: string[];
+  name: string[];
+}
+
+export async function readLater(recording: Recording, tracks: Tracks): Promise<Later> {
+  const [waits, series, marks, details] = await Promise.all([
+    waitsOf(recording),
+    seriesOf(recording, tracks),
+    recording.json<Marks>("marks"),
+    detailsOf(recording),
+  ]);
+  const places = waits && recording.has("stacks") ? await placesOf(recording) : null;
+  const flags = marks.at_ns.map((at, i) => ({ at, kind: marks.kind[i], name: marks.name[i] }));
+  return { waits, places, series, flags, details };
+}
+
+// The steps of the process that has most of them, by their start.
+export function stepsOfOne(tracks: Tracks): Step[] {
+  const byProcess = new Map<number, Step[]>();
+  for (const step of tracks.steps) {
+    const of = byProcess.get(step.process);
+    if (of) of.push(step);
+    else byProcess.set(step.process, [step]);
+  }
+  const most = [...byProcess.values()].reduce<Step[]>((best, of) => (of.length > best.length ? of : best), []);
+  return [...most].sort((a, b) => a.start - b.start);
+}
+
+// From the first span or step to the last, with a little room.
+export function wholeOf(spans: Spans, tracks: Tracks, wall_ns: number): Stretch {
+  let from = Infinity;
+  for (const begin of spans.about.begins) from = Math.min(from, spans.start[begin]);
+  let to = spans.end_ns;
+  for (const step of tracks.steps) {
+    from = Math.min(from, step.start);
+    to = Math.max(to, step.start + step.dur);
+  }
+  if (from > to) [from, to] = [0, wall_ns];
+  const room = Math.max(Math.round((to - from) * 0.01), 500);
+  return [from - room, to + room];
+}
