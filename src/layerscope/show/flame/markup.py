@@ -145,7 +145,7 @@ def read(name: str) -> str:
 
 def script() -> str:
     """What makes the picture answer."""
-    return read("sandwich.js") + read("viewer.js")
+    return read("viewer.js")
 
 
 def as_json(value: Any) -> str:
