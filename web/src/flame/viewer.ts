@@ -181,6 +181,7 @@ export class Viewer {
     this.tools.found.textContent = this.foundWords(words);
     this.svg.dataset["searched"] = words;
     this.updateReset();
+    this.svg.dispatchEvent(new CustomEvent("flame-searched", { detail: words }));
   }
 
   private foundWords(words: string): string {
@@ -341,8 +342,8 @@ export class Viewer {
     this.waiting = setTimeout(() => this.search(this.tools.field.value.trim()), TYPING_MS);
   }
 
-  // Search for the frame of that name, and choose the heaviest one.
-  private searchFor(label: string): void {
+  // Search for these words; where they are the name of a frame, choose the heaviest one.
+  searchFor(label: string): void {
     this.tools.field.value = label;
     this.search(label);
     const { total } = this.tree.nodes;

@@ -2,6 +2,7 @@
 
 import type { ComponentType } from "preact";
 import type { Recording } from "../data/recording";
+import { Flame } from "./flame";
 import { Machine } from "./machine";
 import { Modules } from "./modules";
 import { Overview } from "./overview";
@@ -13,6 +14,7 @@ export type Page = ComponentType<{ recording: Recording }>;
 export const PAGES: Record<string, Page> = {
   overview: Overview,
   timeline: Timeline,
+  flame: Flame,
   tables: Tables,
   modules: Modules,
   machine: Machine,

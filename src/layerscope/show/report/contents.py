@@ -16,7 +16,7 @@ from layerscope.show.report.moments import (
     link_blocks,
     mark_block,
 )
-from layerscope.show.report.pages import pages
+from layerscope.show.report.pages import page_blocks, pages
 from layerscope.show.report.samples import sample_blocks, stack_blocks
 from layerscope.show.report.spans import span_blocks
 from layerscope.show.report.tables import table_blocks
@@ -51,6 +51,7 @@ def contents(reader: Reader) -> Contents:
         argument_block(reader),
         *sample_blocks(reader, info.start_ns),
         *stack_blocks(reader),
+        *page_blocks(reader, spans.keys),
     ]
     head = {
         "format": FORMAT,
