@@ -65,13 +65,13 @@ function FlamePage({ recording, about }: { recording: Recording; about: PageAbou
   const of = [look.kind, look.isInverted, look.by, own.value["layers"], time.value, step.value, tracks.value, moduleName.value, name.value];
   const state = useLoaded(() => pictureOf(recording, look), of);
   return (
-    <>
+    <div class="flame-page">
       <Controls about={about} look={look} />
-      <Loaded state={state}>{found => ("problem" in found ? <p>{found.problem}</p> : <Shown picture={found} look={look} />)}</Loaded>
+      <Loaded state={state}>{found => ("problem" in found ? <p class="flame-nothing">{found.problem}</p> : <Shown picture={found} look={look} />)}</Loaded>
       <p class="quiet command">
         In the terminal: <code>{commandOf(recording, look)}</code>
       </p>
-    </>
+    </div>
   );
 }
 
