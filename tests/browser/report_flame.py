@@ -21,7 +21,8 @@ Numbers = tuple[int, int, int]
 _SHOWN = """
     const {nodes, frames} = document.querySelector('#layerscope-flame').flame;
     const columns = [nodes.parent, nodes.frame, nodes.own, nodes.total, nodes.count];
-    const names = frames.map(({name, label, layer, place}) => [layer, name ?? label, place]);
+    const withoutFile = (label, place) => place ? label.replace(/ \\([^()]*\\)$/, '') : label;
+    const names = frames.map(({name, label, layer, place}) => [layer, name ?? withoutFile(label, place), place]);
     return {columns: columns.map(column => Array.from(column)), names};"""
 READY = "document.querySelector('#layerscope-flame.ready, .flame-nothing')"
 READY_S = 20
