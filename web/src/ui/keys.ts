@@ -16,6 +16,9 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["0", "timeline: the whole run"],
   ["Enter", "choose what has the focus"],
   ["n, N", "timeline: the next, the previous hit of the search"],
+  ["\u2190 \u2191 \u2192 \u2193, Home", "flame graph: from frame to frame, all"],
+  ["Enter", "flame graph: zoom to the chosen frame; Esc goes back"],
+  ["s", "flame graph: callers and callees of the chosen frame"],
   ["t", "show the content of a picture as a table"],
 ];
 

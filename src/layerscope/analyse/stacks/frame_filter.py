@@ -69,7 +69,7 @@ def folded(
     """
     layer = frames.layers().astype(np.int8)[frame] if len(frame) else frame
     if layers is None:
-        shown = ~_is_machinery(frames)[frame] if len(frame) else np.ones(0, np.bool_)
+        shown = ~is_machinery(frames)[frame] if len(frame) else np.ones(0, np.bool_)
     else:
         shown = np.isin(layer, (*layers, OTHER))
     if not shown.all():
@@ -91,7 +91,8 @@ def folded(
     return up, frame, own
 
 
-def _is_machinery(frames: FrameTable) -> Bools:
+def is_machinery(frames: FrameTable) -> Bools:
+    """By frame: whether it is Python's import system, or what calls every module."""
     every = frames.all()
     # A module is a frame of its own; the functions that call every module say nothing.
     calls = module_calls()

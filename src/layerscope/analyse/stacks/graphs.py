@@ -153,6 +153,12 @@ def build(reader: Reader, look: Look) -> Graph:
     return _graph(frames, _nodes(reader, frames, chosen), chosen, is_auto=look.by == AUTO)
 
 
+def turned(graph: Graph, least: float = 0.0) -> Graph:
+    """`graph` with the innermost frames first; what `least` is, `Look` says."""
+    tree = inverted(graph.upright, len(graph.frames), least)
+    return replace(graph, tree=tree, is_inverted=True)
+
+
 def _with_threads(look: Look, *readers: Reader) -> Look:
     """`look` by thread, or by nothing, where it says AUTO."""
     if look.by != AUTO:

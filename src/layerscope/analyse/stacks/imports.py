@@ -47,13 +47,12 @@ def with_imports_as_one(
     """(up, frame, own) of stacks with each import of a library as one frame, and whether there was
     one. Waits stay, below the import.
     """
-    every = frames.all()
-    is_system = np.array([one.file in _SYSTEM for one in every], np.bool_)[frame]
+    is_system = of_system(frames)[frame]
     if not is_system.any():
         return up, frame, own, False
-    is_body = np.array([one.name == _BODY for one in every], np.bool_)[frame]
+    is_body = are_bodies(frames)[frame]
     is_mine = of_program(frames)[frame]
-    import_of = _imports(frames, frame[is_body & ~is_mine])
+    import_of = imports_of(frames, frame[is_body & ~is_mine])
     begin, into = _imported(up, is_system, is_body, is_mine, levels)
     node = np.arange(len(up), dtype=up.dtype)
     is_inside = into >= 0
@@ -93,7 +92,17 @@ def _imported(
     return begin, into
 
 
-def _imports(frames: FrameTable, bodies: Ints) -> Ints:
+def of_system(frames: FrameTable) -> Bools:
+    """By frame: whether it is Python's import system."""
+    return np.array([one.file in _SYSTEM for one in frames.all()], np.bool_)
+
+
+def are_bodies(frames: FrameTable) -> Bools:
+    """By frame: whether it is the body of a module."""
+    return np.array([one.name == _BODY for one in frames.all()], np.bool_)
+
+
+def imports_of(frames: FrameTable, bodies: Ints) -> Ints:
     """By frame, of the bodies of libraries their import."""
     every = frames.all()
     found = np.full(len(every), NONE, np.int64)

@@ -23,15 +23,24 @@ def as_workers(up: Ints, frame: Ints, frames: FrameTable) -> Ints:
     """The frame of each node of stacks, whose callers are `up`: where OpenMP begins a thread it is
     WORKERS.
     """
-    begins_team = _named(frames, _TEAM)
-    begins_thread = _named(frames, _THREAD)
-    if not begins_team.any():
+    is_team, is_thread = begins_team(frames), begins_thread(frames)
+    if not is_team.any():
         return frame
     number = frames.number(WORKERS)
     is_called = up >= 0
-    is_worker = is_called & begins_team[frame] & begins_thread[frame[np.where(is_called, up, 0)]]
+    is_worker = is_called & is_team[frame] & is_thread[frame[np.where(is_called, up, 0)]]
     found: Ints = np.where(is_worker, number, frame).astype(frame.dtype)
     return found
+
+
+def begins_team(frames: FrameTable) -> Bools:
+    """By frame: whether the threads of a team of OpenMP begin there."""
+    return _named(frames, _TEAM)
+
+
+def begins_thread(frames: FrameTable) -> Bools:
+    """By frame: whether every thread begins there."""
+    return _named(frames, _THREAD)
 
 
 def _named(frames: FrameTable, pattern: re.Pattern[str]) -> Bools:

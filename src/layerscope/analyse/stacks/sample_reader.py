@@ -94,7 +94,7 @@ def read_stacks(reader: Reader, frames: FrameTable) -> StackColumns:
     pieces = reader.pieces("stacks", list(_STACK_TYPES))
     columns = _filled(pieces, _STACK_TYPES, reader.rows("stacks"))
     rows = reader.arrays("frames", ["frame", "layer", "name", "file", "line", "object"])
-    numbers = _frame_numbers(rows, frames).astype(np.int32)
+    numbers = frame_numbers(rows, frames).astype(np.int32)
     key = columns.pop("stack")
     is_sorted = (key[1:] > key[:-1]).all()
     if not is_sorted:
@@ -107,7 +107,7 @@ def read_stacks(reader: Reader, frames: FrameTable) -> StackColumns:
     return StackColumns(up, frame, layer, key, columns["depth"])
 
 
-def _frame_numbers(rows: Columns, frames: FrameTable) -> Ints:
+def frame_numbers(rows: Columns, frames: FrameTable) -> Ints:
     """The number in `frames` of each row of the table `frames`."""
     layer_codes = [FRAME_LAYERS.index(str(name)) for name in rows["layer.names"]]
     codes = rows["layer"].tolist()

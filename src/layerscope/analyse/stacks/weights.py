@@ -99,7 +99,7 @@ class Weights:
         is_wait = pair % _CODES != _NO_WAIT
         pairs, place = np.unique(pair[is_wait], return_inverse=True)
         numbers = frames.numbers(
-            _wait(state, is_idle) for state in self._states for is_idle in (False, True)
+            wait_frame(state, is_idle) for state in self._states for is_idle in (False, True)
         )
         waiting, reason = np.divmod(pairs, _CODES)
         up = extended(stacks.up, NONE, waiting)
@@ -126,7 +126,8 @@ def _weights(samples: SampleColumns, counted: Bools | None) -> Ints:
     return weights
 
 
-def _wait(state: str, is_idle: bool) -> StackFrame:
+def wait_frame(state: str, is_idle: bool) -> StackFrame:
+    """What stands for a wait in this state."""
     name = WORDS_OF_WAITS.get(state, _WAITS_OTHERWISE)
     if is_idle:
         name += IDLE

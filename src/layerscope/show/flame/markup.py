@@ -16,7 +16,7 @@ import numpy as np
 
 from layerscope.analyse.result import NS
 from layerscope.analyse.stacks.flame_layout import SURE, WIDTH_PX, Drawn
-from layerscope.analyse.stacks.frames import LAYERS
+from layerscope.analyse.stacks.frames import LAYERS, StackFrame
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, WORDS, mark_of, marked_weights
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL
@@ -40,7 +40,7 @@ _GONE_PART = 0.25
 # Parts of the larger weight by which a frame changed, for the four steps of colour.
 _STEPS = (0.1, 0.25, 0.5)
 ALL = "all"
-_ALL = {"label": ALL, "place": "", "layer": "everything"}
+ALL_FRAMES = {"label": ALL, "place": "", "layer": "everything"}
 # Stripes over the colour of the layer.
 _HATCHES = "".join(
     f'<pattern id="hatch-{mark}" patternUnits="userSpaceOnUse" width="7" height="7" '
@@ -54,7 +54,7 @@ _HATCHES = "".join(
     )
 )
 # What the whole is, and what it was counted in.
-_WHOLE = {
+WHOLE = {
     CPU: ("of CPU time", "sample"),
     OFFCPU: ("of waiting", "wait"),
     WALL: ("on the CPU and waiting", "sample"),
@@ -71,7 +71,7 @@ def amount(graph: Graph, weight: float) -> str:
 
 def whole(graph: Graph) -> str:
     """What the picture adds up to: `12.3 s of CPU time in 1,204 samples, 1.2 s spinning`."""
-    what, noun = _WHOLE[graph.kind]
+    what, noun = WHOLE[graph.kind]
     count = int(graph.tree.whole()[1])
     nouns = noun if count == 1 else f"{noun}s"
     marked = [
@@ -145,7 +145,7 @@ def read(name: str) -> str:
 
 def script() -> str:
     """What makes the picture answer."""
-    return read("sandwich.js") + read("viewer.js")
+    return read("viewer.js")
 
 
 def as_json(value: Any) -> str:
@@ -156,10 +156,47 @@ def as_json(value: Any) -> str:
 
 def data(picture: Picture, drawn: Drawn, height: int) -> str:
     """What the script knows, as JSON. The first node is the whole."""
-    graph = picture.graph
-    used, at = np.unique(drawn.frame, return_inverse=True)
+    return as_json(
+        {
+            **about_graph(picture.graph, drawn),
+            "width": WIDTH_PX,
+            "height": height,
+            "row": ROW_PX,
+            "top": TOP_PX,
+            "rows": _rows(drawn),
+            "flipped": picture.is_flipped,
+            "nodes": nodes(picture.graph, drawn),
+            "frames": about_frames(picture.graph, drawn),
+        }
+    )
+
+
+def about_graph(graph: Graph, drawn: Drawn) -> dict[str, Any]:
+    """What the script knows of the whole."""
+    made: dict[str, Any] = {
+        "unit": graph.unit,
+        "whole": drawn.whole,
+        "sampled": graph.is_sampled,
+        "inverted": graph.is_inverted,
+        "left_out": drawn.left_out,
+    }
+    if graph.compared is not None:
+        made["compared"] = {
+            "per": graph.compared.per,
+            "units": graph.compared.units,
+            "units_before": graph.compared.units_before,
+            "steps": _STEPS,
+            "sure": SURE,
+        }
+        made["gone"] = {"px": _GONE_PX, "least": _LEAST_GONE_PX, "part": _GONE_PART}
+    return made
+
+
+def nodes(graph: Graph, drawn: Drawn) -> dict[str, list[Any]]:
+    """The columns of the frames that are drawn, with the whole before them."""
+    _, at = np.unique(drawn.frame, return_inverse=True)
     count = int(graph.tree.whole()[1])
-    nodes = {
+    made = {
         "parent": [-1, *(drawn.parent + 1).tolist()],
         "start": [0, *drawn.start.tolist()],
         "total": [drawn.whole, *drawn.total.tolist()],
@@ -168,46 +205,27 @@ def data(picture: Picture, drawn: Drawn, height: int) -> str:
         "frame": [0, *(at + 1).tolist()],
         "depth": [0, *(drawn.depth + 1).tolist()],
     }
-    made = {
-        "unit": graph.unit,
-        "whole": drawn.whole,
-        "sampled": graph.is_sampled,
-        "inverted": graph.is_inverted,
-        "left_out": drawn.left_out,
-        "width": WIDTH_PX,
-        "height": height,
-        "row": ROW_PX,
-        "top": TOP_PX,
-        "rows": _rows(drawn),
-        "flipped": picture.is_flipped,
-        "nodes": nodes,
-        "frames": [_ALL, *(_frame(graph, frame) for frame in used.tolist())],
-    }
     if graph.compared is not None:
         of_all = graph.tree.whole()
         change = of_all[0] / graph.compared.units - of_all[2] / graph.compared.units_before
-        made["compared"] = {
-            "per": graph.compared.per,
-            "units": graph.compared.units,
-            "units_before": graph.compared.units_before,
-            "steps": _STEPS,
-            "sure": SURE,
-        }
-        nodes["change"] = [float(change), *drawn.change.tolist()]
-        nodes["sure"] = [1, *drawn.sure.astype(int).tolist()]
-        nodes["count_before"] = [int(of_all[3]), *drawn.count_before.tolist()]
-        nodes["gone"] = [0, *drawn.is_gone.astype(int).tolist()]
-        nodes["before"] = [0, *drawn.before.tolist()]
-        made["gone"] = {"px": _GONE_PX, "least": _LEAST_GONE_PX, "part": _GONE_PART}
-    return as_json(made)
+        made["change"] = [float(change), *drawn.change.tolist()]
+        made["sure"] = [1, *drawn.sure.astype(int).tolist()]
+        made["count_before"] = [int(of_all[3]), *drawn.count_before.tolist()]
+        made["gone"] = [0, *drawn.is_gone.astype(int).tolist()]
+        made["before"] = [0, *drawn.before.tolist()]
+    return made
+
+
+def about_frames(graph: Graph, drawn: Drawn) -> list[dict[str, Any]]:
+    """What is said of each frame that `nodes` names."""
+    used = np.unique(drawn.frame).tolist()
+    return [ALL_FRAMES, *(_frame(graph, frame) for frame in used)]
 
 
 def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
     """The class of the colour of a drawn frame: its layer, or how it changed."""
     if graph.compared is None:
-        frame = graph.frames[int(drawn.frame[place])]
-        mark = mark_of(frame)
-        return f"{LAYERS[frame.layer]} {mark}" if mark else LAYERS[frame.layer]
+        return layer_class(graph.frames[int(drawn.frame[place])])
     if drawn.is_gone[place]:
         return "shrank4 gone" if drawn.sure[place] else "same gone"
     change = float(drawn.change[place])
@@ -219,8 +237,21 @@ def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
     return f"grew{shade}" if change > 0 else f"shrank{shade}"
 
 
+def layer_class(frame: StackFrame) -> str:
+    """The class of the colour of a frame by its layer."""
+    layer, mark = LAYERS[frame.layer], mark_of(frame)
+    return f"{layer} {mark}" if mark else layer
+
+
 def _frame(graph: Graph, number: int) -> dict[str, Any]:
-    frame = graph.frames[number]
+    made = about_frame(graph.frames[number])
+    if hot := graph.lines.get(number):
+        made["hot"] = [[line, round(share, 4)] for line, share in hot]
+    return made
+
+
+def about_frame(frame: StackFrame) -> dict[str, Any]:
+    """What is said of a frame wherever it is."""
     made: dict[str, Any] = {
         "label": printable(frame.label),
         "place": printable(frame.place),
@@ -229,8 +260,6 @@ def _frame(graph: Graph, number: int) -> dict[str, Any]:
     shorter = labels.forms(made["label"])[1:]
     if shorter:
         made["shorter"] = shorter
-    if hot := graph.lines.get(number):
-        made["hot"] = [[line, round(share, 4)] for line, share in hot]
     return made
 
 

@@ -81,6 +81,11 @@ DARK = Theme(
 )
 
 
+_ON_FRAMES = ("on_frames",)
+_IN_REPORT = ":is(.flame, .flame-key)"
+_WRITTEN = "/* Written by report_css() of show/flame/palette.py. */"
+
+
 def css() -> str:
     """Variables and classes of both themes."""
     names = ("page", "text", "faint", "line", "on_frames")
@@ -90,6 +95,27 @@ def css() -> str:
         f".{name} {{ fill: var(--{name}); background: var(--{name}); }}" for name in LIGHT.fills()
     ]
     return "\n".join(rules)
+
+
+def report_css() -> str:
+    """The same colours for the page of the report (web/src/flame/palette.css), where they are of
+    flame graphs alone and the user may choose light or dark.
+    """
+    dark = 'data-theme="dark"'
+    rules = [
+        _variables(_IN_REPORT, LIGHT, _ON_FRAMES),
+        "@media (prefers-color-scheme: dark) {",
+        _variables(f':root:not([data-theme="light"]) {_IN_REPORT}', DARK, _ON_FRAMES),
+        "}",
+        _variables(f":root[{dark}] {_IN_REPORT}", DARK, _ON_FRAMES),
+        "@media print {",
+        _variables(f":root:root {_IN_REPORT}", LIGHT, _ON_FRAMES),
+        "}",
+    ]
+    for name in LIGHT.fills():
+        colours = f"fill: var(--{name}); background: var(--{name});"
+        rules.append(f"{_IN_REPORT} .{name} {{ {colours} }}")
+    return "\n".join([_WRITTEN, *rules, ""])
 
 
 def _variables(selector: str, theme: Theme, names: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,16 @@ class Block:
     name: str
     about: Mapping[str, Any]
     packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGroup:
+    """Blocks that are made together: their names, and what makes them, or some of them where there
+    is nothing for the others.
+    """
+
+    names: tuple[str, ...]
+    make: Callable[[], Iterable[Block]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ Blocks that come of the same tables are made together, when the first of them is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from layerscope.analyse.losses import problems
 from layerscope.analyse.thinned import what_was_kept
 from layerscope.model.units import duration
 from layerscope.recording.reader import Reader
-from layerscope.show.report.blocks import Block, json_block
+from layerscope.show.report.blocks import Block, BlockGroup, json_block
 from layerscope.show.report.moments import (
     argument_block,
     counter_blocks,
@@ -33,14 +33,6 @@ from layerscope.show.terminal import problem_sentence
 FORMAT = 1
 # Before the names of the blocks of the recording that came before (web/src/data/recording.ts).
 _OTHER = "other "
-
-
-@dataclass(frozen=True, slots=True)
-class BlockGroup:
-    """Blocks that are made together: their names, and what makes them."""
-
-    names: tuple[str, ...]
-    make: Callable[[], Iterable[Block]]
 
 
 class ReportContents:
@@ -107,6 +99,8 @@ class ReportContents:
             yield BlockGroup(
                 (f"page {name}",), partial(_page_block, reader, self._other, name, page)
             )
+            if hasattr(page, "groups"):
+                yield from page.groups(reader, part, lambda: self._span_blocks().keys)
         for table in self._tables:
             if self._is_later(table):
                 names = (table.block_name, table.about_name)

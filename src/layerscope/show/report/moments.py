@@ -43,7 +43,7 @@ def link_blocks(reader: Reader, keys: np.ndarray) -> list[Block]:
     read = reader.arrays("links", ["from_span", "to_span", "kind"])
     rows = np.argsort(keys, kind="stable")
     sorted_keys = keys[rows]
-    found = [_rows_of(read[name], sorted_keys, rows) for name in ("from_span", "to_span")]
+    found = [rows_of_spans(read[name], sorted_keys, rows) for name in ("from_span", "to_span")]
     is_known = (found[0] >= 0) & (found[1] >= 0)
     from_row, to_row, kind = (values[is_known] for values in (*found, read["kind"]))
     order = np.lexsort((to_row, from_row))
@@ -58,8 +58,10 @@ def link_blocks(reader: Reader, keys: np.ndarray) -> list[Block]:
     ]
 
 
-def _rows_of(spans: np.ndarray, sorted_keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The row of each span; -1: it is not there."""
+def rows_of_spans(spans: np.ndarray, sorted_keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The row of each of `spans` in the block of spans; -1: it is not there. `sorted_keys`, `rows`:
+    the keys of all spans in order, and their rows.
+    """
     if not len(rows):
         return np.full(len(spans), -1)
     at = np.minimum(np.searchsorted(sorted_keys, spans), len(rows) - 1)

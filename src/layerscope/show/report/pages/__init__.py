@@ -5,6 +5,9 @@ A page is a module with a docstring that defines
     TITLE   what the menu calls it
     ORDER   its place in the menu: smaller ones first
     data    (reader) -> what it shows beside the blocks that all pages share, as JSON
+    groups  may be left out: (reader, part, keys) -> groups of blocks of its own, each of which the
+            page reads when it needs it; `part`: what of the recording is in the page; `keys` gives
+            the key of the span of each row of the block `spans`
 
 One that is about two recordings has in the place of `data`
 
@@ -17,10 +20,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from layerscope.recording.reader import Reader
+    from layerscope.show.report.blocks import BlockGroup
 
 
 class PageModule(Protocol):
@@ -31,6 +38,11 @@ class PageModule(Protocol):
 
     def data(self, reader: Reader) -> Any:
         """What the page shows, as JSON; None: nothing beside the shared blocks."""
+
+    def groups(
+        self, reader: Reader, part: Reader, keys: Callable[[], np.ndarray]
+    ) -> list[BlockGroup]:
+        """The blocks that only this page reads."""
 
     def compared(self, reader: Reader, other: Reader) -> Any:
         """The same of a page about two recordings."""

@@ -1,0 +1,36 @@
+// Which samples and spans a flame graph is made of, as the filters of the page say.
+
+export interface Choice {
+  time: readonly [number, number] | null; // [from, to) in ns since the start of the run
+  steps: readonly [number, number] | null; // [from, to)
+  tracks: ReadonlySet<number> | null;
+  module: string; // a path, which stands for all modules in it too
+  name: string; // only below frames of this name
+}
+
+export function isEverything(choice: Choice): boolean {
+  return !choice.time && !choice.steps && !choice.tracks && !choice.module && !choice.name;
+}
+
+// `10` is a step, `10:20` are those from 10 to 19.
+export function stepsCalled(words: string): [number, number] | null {
+  const found = /^(\d+)(?::(\d+))?$/.exec(words);
+  if (!found) return null;
+  const first = Number(found[1]);
+  return [first, found[2] === undefined ? first + 1 : Number(found[2])];
+}
+
+// Whether the module at `path` is `module` or one that it holds. `module` may leave out the name of the
+// network itself, and have * for any one name (sample_reader.is_inside).
+export function isInside(path: string, module: string): boolean {
+  const names = path.split(".");
+  const wanted = module.split(".");
+  return [0, 1].some(first => names.length - first >= wanted.length && wanted.every((one, at) => one === "*" || one === names[first + at]));
+}
+
+export function isChosenPlace(choice: Choice, track: number, at: number, step: number): boolean {
+  const { time, steps, tracks } = choice;
+  if (time && (at < time[0] || at >= time[1])) return false;
+  if (steps && (step < steps[0] || step >= steps[1])) return false;
+  return !tracks || tracks.has(track);
+}

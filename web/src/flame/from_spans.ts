@@ -1,0 +1,137 @@
+// The flame graph of some of the operators or primitives of a recording, built in the browser: exact,
+// as analyse/stacks/spans.py says.
+
+import type { NumberColumn } from "../data/blocks";
+import type { Recording } from "../data/recording";
+import { type Spans, spansOf } from "../data/spans";
+import { type Tracks, tracksOf } from "../data/tracks";
+import { type Choice, isChosenPlace, isInside } from "./choice";
+import { mergedTree, Weighed } from "./frame_tree";
+import { type Built, groupFrame } from "./from_samples";
+import { type By, groupsBy } from "./groups";
+import { type RuleFrame, rulesOf } from "./rules";
+import { hasAbove } from "./shown_stacks";
+
+const OPERATORS = "operators";
+const PRIMITIVES = "primitives";
+const SHARE = "share";
+
+export async function fromSpans(recording: Recording, kind: string, choice: Choice, by: By): Promise<Built> {
+  const [spans, tracks, details, asked, rules] = await Promise.all([
+    spansOf(recording),
+    tracksOf(recording),
+    recording.columns("span_details"),
+    recording.columns("flame asked"),
+    rulesOf(recording),
+  ]);
+  const weight = details["weight"]!;
+  const time = new Times(spans, weight, trackOfRows(spans), choice, tracks);
+  const isCounted = kind === PRIMITIVES ? time.ofPrimitives() : time.ofOperators(asked["primitive"]!, asked["operator"]!);
+  const groups = groupsBy(by, rules.about.threads, time.track, spans.step);
+  const weighed = new Weighed(groups.labels.length);
+  for (let row = 0; row < spans.count; row++) {
+    if (isCounted[row]) weighed.append(row, groups.of(row), time.ns[row]!, weight[row]!);
+  }
+  const { frames, frame } = framesOf(spans);
+  const roots = groups.labels.map((_, group) => frames.length + group);
+  const all = [...frames, ...groups.labels.map(groupFrame)];
+  return { tree: mergedTree({ up: spans.parent, frame }, weighed, roots, all.length), frames: all, idle: 0 };
+}
+
+function trackOfRows(spans: Spans): Uint32Array {
+  const found = new Uint32Array(spans.count);
+  for (const track of spans.about.tracks) found.fill(track, ...spans.range(track));
+  return found;
+}
+
+// The time of each span that is chosen, where a span counts as often as its weight says.
+class Times {
+  readonly ns: Float64Array;
+  private readonly isPrimitive: Uint8Array;
+  private readonly isOperator: Uint8Array;
+
+  constructor(
+    private readonly spans: Spans,
+    private readonly weight: NumberColumn,
+    readonly track: Uint32Array,
+    choice: Choice,
+    tracks: Tracks,
+  ) {
+    this.ns = new Float64Array(spans.count);
+    this.isPrimitive = new Uint8Array(spans.count);
+    this.isOperator = new Uint8Array(spans.count);
+    const { layers, kinds, classes } = spans.about;
+    const isOperator = classes.map(([, , layer]) => layers[layer] === OPERATORS);
+    const isPrimitive = classes.map(([, kind, layer]) => layers[layer] === PRIMITIVES && kinds[kind] !== SHARE);
+    const isChosen = chosenSpans(spans, choice, tracks);
+    for (let row = 0; row < spans.count; row++) {
+      if (!isChosenPlace(choice, track[row]!, spans.start[row]!, spans.step[row]! - 1) || !isChosen(row)) continue;
+      const cls = spans.cls[row]!;
+      this.isOperator[row] = Number(isOperator[cls]!);
+      this.isPrimitive[row] = Number(isPrimitive[cls]!);
+    }
+  }
+
+  private weighted(row: number): number {
+    return this.spans.self[row]! * this.weight[row]!;
+  }
+
+  ofPrimitives(): Uint8Array {
+    this.isPrimitive.forEach((is, row) => is && (this.ns[row] = this.weighted(row)));
+    return this.isPrimitive;
+  }
+
+  // Primitives have their time, and the operator that asked for them on its thread has it no more. One
+  // whose self time is shorter than that of its primitives keeps it.
+  ofOperators(primitives: NumberColumn, operators: NumberColumn): Uint8Array {
+    this.isOperator.forEach((is, row) => is && (this.ns[row] = this.weighted(row)));
+    const taken = new Map<number, number>();
+    const pairs: [number, number][] = [];
+    primitives.forEach((primitive, i) => {
+      const operator = operators[i]!;
+      if (!this.isPrimitive[primitive] || !this.isOperator[operator] || this.track[primitive] !== this.track[operator]) return;
+      pairs.push([primitive, operator]);
+      taken.set(operator, (taken.get(operator) ?? 0) + this.weighted(primitive));
+    });
+    const isEnough = new Map([...taken].map(([operator, ns]) => [operator, ns <= this.ns[operator]!]));
+    const isCounted = this.isOperator.slice();
+    for (const [primitive, operator] of pairs) {
+      if (!isEnough.get(operator)) continue;
+      this.ns[primitive] = this.weighted(primitive);
+      this.ns[operator]! -= this.weighted(primitive);
+      isCounted[primitive] = 1;
+    }
+    return isCounted;
+  }
+}
+
+function chosenSpans(spans: Spans, choice: Choice, tracks: Tracks): (row: number) => boolean {
+  const tests: ((row: number) => boolean)[] = [];
+  if (choice.module) {
+    const inside = spans.about.classes.map(([, , , module]) => module >= 0 && isInside(tracks.modulePath.get(module) ?? "", choice.module));
+    tests.push(row => inside[spans.cls[row]!]!);
+  }
+  if (choice.name) {
+    const isCalled = spans.about.classes.map(([name]) => spans.about.names[name] === choice.name);
+    tests.push(hasAbove(spans.parent, row => isCalled[spans.cls[row]!]!));
+  }
+  return row => tests.every(test => test(row));
+}
+
+// A frame for each name within its layer.
+function framesOf(spans: Spans): { frames: RuleFrame[]; frame: Int32Array } {
+  const { classes, names, layers } = spans.about;
+  const numbers = new Map<string, number>();
+  const frames: RuleFrame[] = [];
+  const ofClass = classes.map(([name, , layer]) => {
+    const key = `${layer} ${name}`;
+    let number = numbers.get(key);
+    if (number === undefined) {
+      const [label, called] = [names[name]!, layers[layer]!];
+      number = frames.push({ name: label, label, place: "", layer: called, colour: called }) - 1;
+      numbers.set(key, number);
+    }
+    return number;
+  });
+  return { frames, frame: Int32Array.from(spans.cls, cls => ofClass[cls]!) };
+}
