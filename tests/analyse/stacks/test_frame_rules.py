@@ -51,8 +51,8 @@ def test_the_rules_of_frames(tmp_path: Path) -> None:
     assert flags[5] & TEAM
     assert rules.frames[rules.imported[rules.function[rules.number[3]]]].name == "import numpy"
     assert rules.imported[rules.function[rules.number[0]]] == -1
-    names = {rules.frames[busy].name: rules.frames[idle].name for busy, idle in rules.waits}
-    assert names["waits for the GIL"] == "waits for the GIL (idle)"
+    names = [rules.frames[number].name for number in rules.waits["gil"]]
+    assert names == ["waits for the GIL", "waits for the GIL (idle)"]
 
 
 def test_the_rules_of_nothing(tmp_path: Path) -> None:

@@ -32,9 +32,5 @@ def _about(kind: str) -> dict[str, str]:
 
 
 def blocks(reader: Reader, spans: np.ndarray) -> list[Block]:
-    """The graphs of the whole recording, also where the page has some of its spans only, and the
-    rules for those of what is chosen there.
-    """
-    with Reader(reader.run) as whole:
-        graphs = graph_blocks(whole)
-    return [*graphs, *rule_blocks(reader), asked_block(reader, spans)]
+    """The graphs of the whole recording, and the rules for those of a part of it."""
+    return [*graph_blocks(reader), *rule_blocks(reader), asked_block(reader, spans)]
