@@ -250,7 +250,7 @@ def test_the_same_content_is_a_table(
     page.wait("document.querySelector('.flame-page table')")
     rows = table(page, ".flame-page table", exact=True)
     wanted = {(path[-1][1], len(path), *of) for path, of in numbers.items()}
-    exact = [[row[0], *(int(row[at].replace(",", "")) for at in (3, 4, 5, 7))] for row in rows[1:]]
+    exact = [[row[0], *(int(row[at].replace(",", "")) for at in (6, 2, 3, 5))] for row in rows[1:]]
     assert {tuple(row) for row in exact} == wanted
     assert rows[0][0] == "all"
     page.keys("t")

@@ -22,6 +22,7 @@ export interface Nodes {
 }
 
 export interface FrameAbout {
+  name?: string; // where it is not the label
   label: string;
   place: string;
   layer: string;

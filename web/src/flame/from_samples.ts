@@ -33,7 +33,7 @@ export async function fromSamples(recording: Recording, kind: string, choice: Ch
   ]);
   const samples: Samples = { columns, step: steps["step"]!, kinds: names.kinds };
   const groups = groupsBy(by, rules.about.threads, samples.columns["track"]!, samples.step);
-  const nodes = new WaitNodes(rules, names.states.length);
+  const nodes = new WaitNodes(rules, names.states);
   const { weighed, idle } = weigh(rules, samples, kind, choice, groups, nodes);
   const shown = shownStacks(rules, nodes.stacked(), layers);
   const moved = new Weighed(groups.labels.length);
@@ -62,17 +62,17 @@ class WaitNodes {
 
   constructor(
     private readonly rules: Rules,
-    private readonly states: number,
+    private readonly states: readonly string[],
   ) {
     this.unknown = rules.stacks.up.length;
   }
 
   wait(stack: number, state: number, isIdle: boolean): number {
-    const key = (stack * this.states + state) * 2 + Number(isIdle);
+    const key = (stack * this.states.length + state) * 2 + Number(isIdle);
     let node = this.known.get(key);
     if (node === undefined) {
       node = this.unknown + this.up.push(stack);
-      this.frame.push(this.rules.about.waits[state]![Number(isIdle)]!);
+      this.frame.push(this.rules.about.waits[this.states[state]!]![Number(isIdle)]!);
       this.known.set(key, node);
     }
     return node;

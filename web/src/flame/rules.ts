@@ -12,7 +12,7 @@ export interface RuleFrame extends Partial<FrameAbout> {
 
 interface About {
   frames: RuleFrame[];
-  waits: [number, number][]; // by state: the frame of a wait, and of one of an idle thread
+  waits: Record<string, [number, number]>; // by the name of the state: the frame of a wait, and of one of an idle thread
   workers: number;
   importing: number;
   unknown: number;

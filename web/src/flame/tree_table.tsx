@@ -25,22 +25,22 @@ function rowsOf(data: FlameData, tree: Tree): Rows {
   const columns = [
     column("frame", "string", "", "its name"),
     column("layer", "string", "", "its layer"),
-    column("place", "string", "", "its source file or library"),
-    column("depth", "int64", "", "frames around it"),
     column(`own${suffix}`, "int64", data.unit, "weight that lies in no frame in it"),
     column(`total${suffix}`, "int64", data.unit, "its weight"),
     column("total_share", "float64", "share", "its weight as a part of the whole"),
     column("count", "int64", "count", data.sampled ? "samples in it" : "spans in it"),
+    column("depth", "int64", "", "frames around it"),
+    column("place", "string", "", "its source file or library"),
   ];
   const values = [
     about.map(({ label }) => label),
     about.map(({ layer }) => layer),
-    about.map(({ place }) => place),
-    order.map(i => nodes.depth[i]!),
     order.map(i => nodes.own[i]!),
     order.map(i => nodes.total[i]!),
     order.map(i => nodes.total[i]! / (data.whole || 1)),
     order.map(i => nodes.count[i]!),
+    order.map(i => nodes.depth[i]!),
+    about.map(({ place }) => place),
   ];
   return { columns, values, count: order.length };
 }

@@ -68,9 +68,7 @@ function FlamePage({ recording, about }: { recording: Recording; about: PageAbou
     <div class="flame-page">
       <Controls about={about} look={look} />
       <Loaded state={state}>{found => ("problem" in found ? <p class="flame-nothing">{found.problem}</p> : <Shown picture={found} look={look} />)}</Loaded>
-      <p class="quiet command">
-        In the terminal: <code>{commandOf(recording, look)}</code>
-      </p>
+      <Command recording={recording} look={look} />
     </div>
   );
 }
@@ -172,7 +170,7 @@ function Key({ picture }: { picture: Picture }) {
 
 // What the chosen frame says, and filters of all pages that it leads to.
 function Chosen({ frame, picture }: { frame: FrameDetail; picture: Picture }) {
-  const { layer, label } = picture.data.frames[frame.frame]!;
+  const { layer, name: called } = picture.data.frames[frame.frame]!;
   const filter = { operators: name, primitives: name, ranges: name, modules: moduleName }[layer];
   return (
     <section class="flame-chosen" aria-labelledby="flame-chosen">
@@ -183,11 +181,21 @@ function Chosen({ frame, picture }: { frame: FrameDetail; picture: Picture }) {
         ))}
       </ul>
       {filter && (
-        <button type="button" onClick={() => (filter.value = label)}>
+        <button type="button" onClick={() => (filter.value = called ?? frame.label)}>
           {layer === "modules" ? "Only this module" : "Only this name"}
         </button>
       )}
     </section>
+  );
+}
+
+// The same in the terminal, which follows no names and tracks.
+function Command({ recording, look }: { recording: Recording; look: Look }) {
+  if (look.choice.name || look.choice.tracks) return null;
+  return (
+    <p class="quiet command">
+      In the terminal: <code>{commandOf(recording, look)}</code>
+    </p>
   );
 }
 

@@ -9,6 +9,7 @@ imports        each import of a library as one frame
 spans          the tree of operators and primitives: exact, from their spans
 graphs         a flame graph: its tree, its total, what must be said beside it; two of them compared
 flame_layout   which of its frames are drawn, and where
+frame_rules    what becomes of each frame, for trees of samples that are chosen in a report
 by_frame       functions, lines and symbols, with the error of sampling
 innermost      of each stack its innermost line, module, operator and symbol; the lines of operators
 """

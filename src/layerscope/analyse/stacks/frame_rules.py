@@ -33,7 +33,7 @@ class FrameRules:
 
     key, number: of the rows of the table `frames`. function: the frame that is drawn for it. flags:
     a sum of `FLAGS`. imported: of the body of a library the frame of its import, else -1. waits: by
-    state of samples the frame of a wait, and of one of an idle thread.
+    state of samples, by its name, the frame of a wait, and of one of an idle thread.
     """
 
     frames: list[StackFrame]
@@ -43,7 +43,7 @@ class FrameRules:
     layer: Ints
     flags: Ints
     imported: Ints
-    waits: list[tuple[int, int]]
+    waits: dict[str, tuple[int, int]]
     workers: int
     importing: int
     unknown: int
@@ -56,10 +56,10 @@ def frame_rules(reader: Reader) -> FrameRules:
     rows = reader.arrays("frames", ["frame", "layer", "name", "file", "line", "object"])
     number = frame_numbers(rows, frames)
     states = [str(name) for name in reader.arrays("samples", ["state"])["state.names"]]
-    waits = [
-        (frames.number(wait_frame(state, False)), frames.number(wait_frame(state, True)))
+    waits = {
+        state: (frames.number(wait_frame(state, False)), frames.number(wait_frame(state, True)))
         for state in states
-    ]
+    }
     unknown = frames.number(UNKNOWN_STACK)
     function = left_out_shown(functions(frames), frames)
     workers, importing = frames.number(WORKERS), frames.number(IMPORT)

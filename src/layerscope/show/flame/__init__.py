@@ -8,8 +8,9 @@ A format is a module with a docstring (its first line says what the file is) tha
     IS_CUT   whether it shows no more than can be seen
     write    (picture, stream) -> Written
 
-Beside them: `viewer.js`, `sandwich.js` and `viewer.css` are what SVG and HTML have inside, `markup`
-puts them together, `palette` has the colours, `terminal_tree` prints without a file.
+Beside them: `viewer.js` and `viewer.css` are what SVG and HTML have inside, `page.js` and
+`page.css` what HTML has beside the picture; all four are built from web/src/flame/. `markup` puts
+them together, `palette` has the colours, `terminal_tree` prints without a file.
 """
 
 from __future__ import annotations

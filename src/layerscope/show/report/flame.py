@@ -73,11 +73,12 @@ def _blocks_of(graph: Graph, name: str) -> list[Block]:
 
 
 def _coloured(graph: Graph, drawn: Drawn) -> list[dict[str, Any]]:
-    """What is said of each frame, and the class of its colour."""
-    used = np.unique(drawn.frame).tolist()
-    colours = ["other", *(layer_class(graph.frames[frame]) for frame in used)]
+    """What is said of each frame, and the class of its colour but of the whole."""
     described = about_frames(graph, drawn)
-    return [{**about, "colour": colour} for about, colour in zip(described, colours, strict=True)]
+    used = np.unique(drawn.frame).tolist()
+    for about, frame in zip(described[1:], used, strict=True):
+        about["colour"] = layer_class(graph.frames[frame])
+    return described
 
 
 def rule_blocks(reader: Reader) -> list[Block]:
