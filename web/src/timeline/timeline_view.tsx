@@ -270,7 +270,7 @@ function useKeys(actions: Actions, hands: Hands, use: KeyUse): void {
   }, [actions, use.later]);
 }
 
-// The choice is said, and the selection.
+// The choice is said.
 function useAnnounced(actions: Actions, later: Later | null, say: (words: string) => void): void {
   const { picture } = actions;
   useEffect(() => {
