@@ -96,6 +96,7 @@ def test_a_click_shows_everything_of_a_span(page: chromium.Page, address: str) -
     assert text(page, ".tl-chain") == "Net 40.0 ms"
     primitive = text(page, ".tl-primitives")
     assert primitive == "convolution 10.0 msshape: 64x1x28x28call: jit:avx2"
+    assert text(page, ".tl-samples") == "11.0 ms in gemm (libmkl.so), from train (train.py:14)"
     assert "its backward function: ConvBackward0 25.0 ms" in text(page, ".tl-links")
     assert text(page, ".tl-same") == "Previous 2 of 10 Next"
     click(page, ".tl-links button", "ConvBackward0")

@@ -52,8 +52,9 @@ def training() -> Recording:
     recording.rows["args"] = [{"args": 0, "json": '{"shape": "64x1x28x28", "call": "jit:avx2"}'}]
     recording.rows["links"] = []
     stack = recording.add_stack("python train train.py:12", "native wait_for libgomp.so")
+    cpu_stack = recording.add_stack("python train train.py:14", "native gemm lib/libmkl.so")
     for step in range(STEPS):
-        _add_step(recording, step, autograd, stack)
+        _add_step(recording, step, autograd, stack, cpu_stack)
     start_ns, end_ns = FIRST_NS, FIRST_NS + STEPS * STEP_NS
     readings = range(start_ns, end_ns, 50 * MS)
     recording.add_counter(0, "rss_bytes", [(at, at // 10) for at in readings], "bytes")
@@ -66,7 +67,7 @@ def training() -> Recording:
     return recording
 
 
-def _add_step(recording: Recording, step: int, autograd: int, stack: int) -> None:
+def _add_step(recording: Recording, step: int, autograd: int, stack: int, cpu_stack: int) -> None:
     start_ns = FIRST_NS + step * STEP_NS
     phases = (10 * MS, 40 * MS, 30 * MS, 15 * MS, 5 * MS)
     recording.add_step(step, start_ns, phases, warmup=step == 0)
@@ -98,6 +99,8 @@ def _add_step(recording: Recording, step: int, autograd: int, stack: int) -> Non
     recording.rows["links"] += [
         {"from_span": one, "to_span": other, "kind": kind} for one, other, kind in links
     ]
+    recording.add_sample(cpu_stack, 9 * MS, start_ns + 15 * MS, track=0)
+    recording.add_sample(cpu_stack, 2 * MS, start_ns + 31 * MS, track=0)
     wait = {"kind": "offcpu", "at_ns": start_ns + 60 * MS, "track": 0}
     recording.add_sample(stack, (15 + step) * MS, state="lock", waker=autograd, **wait)
     wait |= {"at_ns": start_ns + 5 * MS, "track": autograd}

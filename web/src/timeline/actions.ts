@@ -59,7 +59,7 @@ export class Actions {
     mark.value = isMarked ? null : selected;
   }
 
-  // Take away the choice, then the selection of the search, then the mark. False: nothing was there.
+  // Take away the choice and the focus, then the search. False: there was neither.
   escape(): boolean {
     const { picture } = this;
     if (chosen.value !== null || picture.focus.value) {

@@ -5,6 +5,7 @@ import type { Spans } from "../data/spans";
 import type { Step, Tracks } from "../data/tracks";
 import type { Stretch } from "../state/state";
 import { type Series, seriesOf } from "./counters";
+import { type CpuSamples, cpuSamplesOf } from "./cpu_samples";
 import { type Details, detailsOf } from "./one_span";
 import type { Flag } from "./ruler";
 import { type Places, placesOf, type Waits, waitsOf } from "./waits";
@@ -12,6 +13,7 @@ import { type Places, placesOf, type Waits, waitsOf } from "./waits";
 export interface Later {
   waits: Waits | null;
   places: Places | null;
+  cpu: CpuSamples | null;
   series: readonly Series[];
   flags: readonly Flag[];
   details: Details;
@@ -24,15 +26,16 @@ interface Marks {
 }
 
 export async function readLater(recording: Recording, tracks: Tracks): Promise<Later> {
-  const [waits, series, marks, details] = await Promise.all([
+  const [waits, cpu, series, marks, details] = await Promise.all([
     waitsOf(recording),
+    cpuSamplesOf(recording),
     seriesOf(recording, tracks),
     recording.json<Marks>("marks"),
     detailsOf(recording),
   ]);
-  const places = waits && recording.has("stacks") ? await placesOf(recording) : null;
+  const places = recording.has("stacks") ? await placesOf(recording) : null;
   const flags = marks.at_ns.map((at, i) => ({ at, kind: marks.kind[i], name: marks.name[i] }));
-  return { waits, places, series, flags, details };
+  return { waits, places, cpu, series, flags, details };
 }
 
 // The steps of the process that has most of them, by their start.

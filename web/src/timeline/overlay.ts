@@ -84,23 +84,25 @@ function outline(context: CanvasRenderingContext2D, box: Box, stroke: string, da
   context.setLineDash([]);
 }
 
-// An arrow from the end of one span to the start of the other.
+// An arrow from the end of one span to the start of the other; straight down to one that lies inside.
 function drawLink(context: CanvasRenderingContext2D, from: Box, to: Box): void {
-  const isInside = to.x >= from.x && to.x <= from.x + from.width;
-  const [x0, y0] = [isInside ? to.x : from.x + from.width, from.y + from.height / 2];
-  const [x1, y1] = [to.x, to.y + to.height / 2];
-  const bend = Math.min(120, Math.max(30, Math.abs(x1 - x0) / 2));
-  const path = (stroke: string, width: number) => {
+  const isInside = to.x >= from.x - 1 && to.x + to.width <= from.x + from.width + 1 && to.y > from.y;
+  const path = isInside ? down(from, to) : across(from, to);
+  for (const [stroke, width] of [[colour("back"), 4], [colour("text"), 1.5]] as const) {
     context.strokeStyle = stroke;
     context.lineWidth = width;
-    context.beginPath();
-    context.moveTo(x0, y0);
-    context.bezierCurveTo(x0 + (isInside ? -bend / 2 : bend), y0, x1 - bend, y1, x1, y1);
-    context.moveTo(x1 - 7, y1 - 4);
-    context.lineTo(x1, y1);
-    context.lineTo(x1 - 7, y1 + 4);
-    context.stroke();
-  };
-  path(colour("back"), 4);
-  path(colour("text"), 1.5);
+    context.stroke(path);
+  }
+}
+
+function down(from: Box, to: Box): Path2D {
+  const [x, y0, y1] = [to.x + to.width / 2, from.y + from.height - 4, to.y + 4];
+  return new Path2D(`M ${x} ${y0} L ${x} ${y1} M ${x - 4} ${y1 - 5} L ${x} ${y1} L ${x + 4} ${y1 - 5}`);
+}
+
+function across(from: Box, to: Box): Path2D {
+  const [x0, y0] = [from.x + from.width, from.y + from.height / 2];
+  const [x1, y1] = [to.x, to.y + to.height / 2];
+  const bend = Math.min(120, Math.max(30, Math.abs(x1 - x0) / 2));
+  return new Path2D(`M ${x0} ${y0} C ${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1} M ${x1 - 7} ${y1 - 4} L ${x1} ${y1} L ${x1 - 7} ${y1 + 4}`);
 }

@@ -8,6 +8,7 @@ import { seconds } from "../state/address";
 import { moduleName, name, step } from "../state/state";
 import { count, duration, percent } from "../ui/format";
 import type { Actions } from "./actions";
+import type { Later } from "./later";
 import type { Link } from "./links";
 import { ancestors, byName, children, type Details, kindOf, lineOf, moduleOf, type NameSum, sameName } from "./one_span";
 import { trackLabel } from "./selection_panel";
@@ -18,12 +19,16 @@ interface Props {
   actions: Actions;
   spans: Spans;
   tracks: Tracks;
-  details: Details | null;
+  later: Later | null;
   row: number;
 }
 
-export function SpanDetails(props: Props) {
-  const { actions, spans, details, row } = props;
+type Known = Omit<Props, "later"> & { details: Details | null };
+
+export function SpanDetails({ later, ...given }: Props) {
+  const details = later?.details ?? null;
+  const props = { ...given, details };
+  const { actions, spans, row } = given;
   return (
     <section class="tl-span" aria-labelledby="tl-span">
       <h2 id="tl-span">
@@ -37,6 +42,7 @@ export function SpanDetails(props: Props) {
       <Facts {...props} />
       <Above {...props} />
       <Below {...props} />
+      {later && <Samples {...props} later={later} />}
       {details && <Partners {...props} links={details.links.of(row)} />}
       <SameName {...props} />
     </section>
@@ -45,7 +51,7 @@ export function SpanDetails(props: Props) {
 
 const short = (text: string) => (text.length > 2000 ? `${text.slice(0, 2000)}\u2026` : text || "(no name)");
 
-function Facts({ spans, tracks, details, row }: Props) {
+function Facts({ spans, tracks, details, row }: Known) {
   const [path, className] = moduleOf(spans, tracks, row);
   const self = spans.self[row];
   const dur = spans.dur[row];
@@ -99,7 +105,7 @@ function SpanButton({ actions, row, label }: { actions: Actions; row: number; la
   );
 }
 
-function Above({ actions, spans, row }: Props) {
+function Above({ actions, spans, row }: Known) {
   const chain = ancestors(spans, row);
   if (!chain.length) return null;
   const shown = chain.slice(-40);
@@ -118,7 +124,7 @@ function Above({ actions, spans, row }: Props) {
   );
 }
 
-function Below({ actions, spans, details, row }: Props) {
+function Below({ actions, spans, details, row }: Known) {
   const below = useMemo(() => children(spans, row), [spans, row]);
   const primitives = spans.about.layers.indexOf("primitives");
   const isPrimitive = (one: number) => spans.classOf(one)[2] === primitives;
@@ -170,6 +176,27 @@ function NameSums({ actions, sums }: { actions: Actions; sums: NameSum[] }) {
   );
 }
 
+// Where its thread computed while it ran.
+function Samples({ spans, row, later }: Known & { later: Later }) {
+  const { cpu, places } = later;
+  const sums = useMemo(() => {
+    const start = spans.start[row];
+    return cpu && places ? cpu.sums(places, spans.trackOf(row), start, start + spans.dur[row]) : [];
+  }, [spans, row, cpu, places]);
+  if (!sums.length) return null;
+  return (
+    <>
+      <h3>Samples of CPU time in it</h3>
+      <ul class="tl-samples">
+        {sums.slice(0, MOST).map(sum => (
+          <li key={sum.place}>{`${duration(sum.ns)} in ${short(sum.place)}`}</li>
+        ))}
+        {sums.length > MOST && <li class="quiet">{`${count(sums.length - MOST)} more`}</li>}
+      </ul>
+    </>
+  );
+}
+
 // What a link means, seen from either end.
 const MEANINGS: Record<string, readonly [string, string]> = {
   forward_backward: ["its backward function", "the forward operator of it"],
@@ -178,7 +205,7 @@ const MEANINGS: Record<string, readonly [string, string]> = {
   submit_execute: ["what was submitted", "where it was submitted"],
 };
 
-function Partners({ actions, spans, tracks, row, links }: Props & { links: Link[] }) {
+function Partners({ actions, spans, tracks, row, links }: Known & { links: Link[] }) {
   // Its primitives have their own list.
   const shown = links.filter(link => !(link.kind === "operator_primitive" && link.from === row));
   if (!shown.length) return null;
@@ -201,7 +228,7 @@ function Partners({ actions, spans, tracks, row, links }: Props & { links: Link[
   );
 }
 
-function SameName({ actions, spans, row }: Props) {
+function SameName({ actions, spans, row }: Known) {
   const same = useMemo(() => sameName(spans, row), [spans, row]);
   const go = (by: -1 | 1) => {
     const found = actions.ofSameName(row, by);

@@ -155,7 +155,7 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
       <p class="tl-said" role="status" aria-live="polite">{said}</p>
       {hover && <Tip hover={hover} />}
       <div class="tl-panel">
-        {row !== null && <SpanDetails actions={actions} spans={spans} tracks={tracks} details={later?.details ?? null} row={row} />}
+        {row !== null && <SpanDetails actions={actions} spans={spans} tracks={tracks} later={later} row={row} />}
         {isTable ? <VisibleTable actions={actions} spans={spans} tracks={tracks} whole={picture.view.whole} /> : <SelectionPanel spans={spans} tracks={tracks} waits={later?.waits ?? null} whole={picture.view.limits} />}
       </div>
     </div>
@@ -270,7 +270,7 @@ function useKeys(actions: Actions, hands: Hands, use: KeyUse): void {
   }, [actions, use.later]);
 }
 
-// The choice is said, and the selection.
+// The choice is said.
 function useAnnounced(actions: Actions, later: Later | null, say: (words: string) => void): void {
   const { picture } = actions;
   useEffect(() => {
