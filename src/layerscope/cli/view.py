@@ -23,6 +23,7 @@ from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
+    from layerscope.show.report.live_contents import LiveContents
     from layerscope.show.report.server import Server
 
 _HIGHEST_PORT = 65535
@@ -43,21 +44,22 @@ def run(arguments: argparse.Namespace) -> int:
     from layerscope.ingest.open import open_run
     from layerscope.recording.reader import Reader
     from layerscope.recording.run import find_run
+    from layerscope.show.report.live_contents import LiveContents
 
     if not 0 <= arguments.port <= _HIGHEST_PORT:
         raise UsageError(f"--port {arguments.port} is no port: they go up to {_HIGHEST_PORT}")
     recording = find_run(arguments.run_name)
-    with Reader(open_run(recording)) as reader:
-        _serve(reader, arguments)
+    reader = Reader(open_run(recording))
+    with contextlib.closing(LiveContents(reader)) as contents:
+        _serve(reader, contents, arguments)
     return 0
 
 
-def _serve(reader: Reader, arguments: argparse.Namespace) -> None:
-    from layerscope.show.report.live_contents import LiveContents
+def _serve(reader: Reader, contents: LiveContents, arguments: argparse.Namespace) -> None:
     from layerscope.show.report.server import Server
 
     with (
-        Server(LiveContents(reader), arguments.port) as server,
+        Server(contents, arguments.port) as server,
         contextlib.suppress(KeyboardInterrupt),
     ):
         print(server.address, flush=True)
