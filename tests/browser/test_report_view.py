@@ -160,7 +160,7 @@ def test_a_server_that_has_ended_is_one_sentence(page: chromium.Page, folder: Pa
     go(page, "timeline")
 
     said = page.run("return document.querySelector('main [role=alert]').innerText")
-    assert "layerscope view has ended; start it again, and open the address that it prints" in said
+    assert "layerscope view does not answer any more; start it again, and open the address" in said
     page.console_errors()
 
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from layerscope import cli
+from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
 from layerscope.show.report import live_contents
 from layerscope.show.report.live_contents import LiveContents
 from layerscope.show.report.pages import machine
+from tests.browser.bad_input import FOREIGN, one_span, several_ranks
 from tests.recordings import MS, Recording
 
 ENDLESS = "SELECT count(*) FROM range(1000000000) one, range(1000000000) other"
@@ -81,4 +84,29 @@ def test_what_cannot_be_given_up_is_not_waited_for(
 def test_a_block_is_kept_after_it_was_made(contents: LiveContents) -> None:
     assert contents.block("tracks") is contents.block("tracks")
     assert contents.block("nothing") is None
+    contents.close()
+
+
+@pytest.mark.parametrize("name", [*FOREIGN, "several_ranks", "packed"])
+def test_whatever_a_report_is_written_of_can_be_viewed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of these lie in the user's cache, or with each rank."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / (name if name in FOREIGN else f"{name}.layerscope")
+    {**FOREIGN, "several_ranks": several_ranks, "packed": one_span}[name](path)
+    if name == "packed":
+        assert cli.main(["pack", "packed", "-q"]) == 0
+        path = tmp_path / "packed.layerscope.zip"
+    reader = Reader(open_run(path))
+    contents = LiveContents(reader)
+
+    for block in contents.head()["blocks"]:
+        found = contents.block(block)
+        assert found is not None
+        assert found.name == block
+    spans = contents.block("spans")
+    assert spans is not None
+    assert spans.about["rows"] == reader.rows("spans")
     contents.close()
