@@ -83,7 +83,7 @@ def test_what_cannot_be_given_up_is_not_waited_for(
 
 def test_a_block_is_kept_after_it_was_made(contents: LiveContents) -> None:
     assert contents.block("tracks") is contents.block("tracks")
-    assert contents.block("nothing") is None
+    assert not contents.has("nothing")
     contents.close()
 
 
@@ -103,10 +103,7 @@ def test_whatever_a_report_is_written_of_can_be_viewed(
     contents = LiveContents(reader)
 
     for block in contents.head()["blocks"]:
-        found = contents.block(block)
-        assert found is not None
-        assert found.name == block
-    spans = contents.block("spans")
-    assert spans is not None
-    assert spans.about["rows"] == reader.rows("spans")
+        assert contents.has(block)
+        assert contents.block(block).name == block
+    assert contents.block("spans").about["rows"] == reader.rows("spans")
     contents.close()

@@ -14,15 +14,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-import numpy as np
 import pytest
 
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
-from layerscope.show.report.blocks import Block, as_json, json_block
+from layerscope.show.report.blocks import as_json
 from layerscope.show.report.contents import ReportContents
 from layerscope.show.report.live_contents import LiveContents
-from layerscope.show.report.pages import machine
 from layerscope.show.report.server import LOCAL, Server
 from tests.recordings import MS, Recording
 
@@ -294,23 +292,3 @@ def test_a_port_that_is_taken_is_said(server: Server, tmp_path: Path) -> None:
         served(tmp_path / "other.layerscope", server.server_port),
     ):
         pass
-
-
-def test_a_page_may_have_blocks_of_its_own(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def blocks(reader: Reader, spans: np.ndarray) -> list[Block]:
-        asked.append(spans.tolist())
-        return [json_block("machine one", 1), json_block("machine two", 2)]
-
-    monkeypatch.setattr(machine, "blocks", blocks, raising=False)
-    for name, value in (("one", b"1"), ("two", b"2")):
-        answer = ask_as_user(server, f"/block/machine%20{name}")
-        assert zlib.decompress(answer.body, -15) == value
-    assert asked == [[0, 1]]  # once for both
-    assert ask_as_user(server, "/block/machine%20three").status == 404
-    assert ask_as_user(server, "/block/modules%20one").status == 404
-    with Reader(server.contents._reader.run) as reader:
-        assert {"machine one", "machine two"} <= {
-            one.name for one in ReportContents(reader).blocks()
-        }

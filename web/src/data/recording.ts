@@ -24,7 +24,6 @@ export class Recording {
     this.head = source.head;
   }
 
-  // Whether it has a block that pages share.
   has(block: string): boolean {
     return block in this.head.blocks;
   }
@@ -52,6 +51,7 @@ export class Recording {
   }
 
   private async asked<T>(block: string, decode: (data: Uint8Array, about: BlockAbout) => T): Promise<T> {
+    if (!this.has(block)) throw new Error(`the report has no block ${block}`);
     const { about, data } = await this.source.packed(block);
     return decode(await inflated(data), about);
   }

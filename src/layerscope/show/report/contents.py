@@ -23,12 +23,7 @@ from layerscope.show.report.moments import (
     link_blocks,
     mark_block,
 )
-from layerscope.show.report.pages import (
-    PageModule,
-    page_blocks,
-    page_with_blocks,
-    pages,
-)
+from layerscope.show.report.pages import PageModule, pages
 from layerscope.show.report.samples import sample_blocks, stack_blocks
 from layerscope.show.report.spans import SpanBlocks, span_blocks
 from layerscope.show.report.tables import ReportTable, report_tables
@@ -69,7 +64,7 @@ class ReportContents:
 
     @property
     def names(self) -> list[str]:
-        """The names of the blocks that pages share."""
+        """The names of all blocks."""
         return list(self._groups)
 
     @property
@@ -92,16 +87,10 @@ class ReportContents:
         for name, group in self._groups.items():
             if name == group.names[0]:
                 yield from group.make()
-        yield from page_blocks(self._part, self._span_blocks().keys)
 
     def made_with(self, name: str) -> list[Block]:
-        """The block of this name, with those that are made with it. Which blocks a page has of its
-        own is not known before they are made.
-        """
-        if name in self._groups:
-            return list(self._groups[name].make())
-        page = page_with_blocks(name)
-        return page.blocks(self._part, self._span_blocks().keys) if page else []
+        """The block of this name, with those that are made with it."""
+        return list(self._groups[name].make())
 
     def _all_groups(self) -> Iterator[BlockGroup]:
         reader, part, origin_ns = self._reader, self._part, self._origin_ns

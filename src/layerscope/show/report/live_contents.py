@@ -49,16 +49,19 @@ class LiveContents:
             contents = self._made()
             return {**contents.head(), "blocks": dict.fromkeys(contents.names)}
 
-    def block(self, name: str) -> Block | None:
-        """The block of this name, None where there is none; ReadError where the recording is not
-        there any more.
-        """
+    def has(self, name: str) -> bool:
+        """Whether there is a block of this name."""
+        with self._lock:
+            return name in self._made().names
+
+    def block(self, name: str) -> Block:
+        """The block of this name; ReadError where the recording is not there any more."""
         with self._lock:
             if name not in self._kept:
                 self._check()
                 blocks = self._made().made_with(name)
                 self._kept.update({block.name: block for block in blocks})
-            return self._kept.get(name)
+            return self._kept[name]
 
     def _made(self) -> ReportContents:
         if self._contents is None:

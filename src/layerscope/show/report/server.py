@@ -33,7 +33,6 @@ _TOKEN_BYTES = 24
 _PATIENCE_S = 30
 # The header that says how a block is to be read.
 ABOUT_HEADER = "Layerscope-Block"
-_BLOCKS = "/block/"
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 _TEXT, _BYTES = "text/plain; charset=utf-8", "application/octet-stream"
 _NO_TOKEN = "open the whole address that layerscope view has printed, with its token"
@@ -182,10 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if path == "/head":
                 return Answer(HTTPStatus.OK, _JSON, as_json(contents.head()), {})
-            block = None
-            if path.startswith(_BLOCKS):
-                block = contents.block(unquote(path.removeprefix(_BLOCKS)))
-            if block is not None:
+            name = unquote(path.removeprefix("/block/"))
+            if path.startswith("/block/") and contents.has(name):
+                block = contents.block(name)
                 about = as_json(block.about).decode("ascii")
                 return Answer(HTTPStatus.OK, _BYTES, block.packed, {ABOUT_HEADER: about})
         except LayerscopeError as error:
