@@ -101,6 +101,15 @@ def test_what_was_not_recorded_is_said(page: chromium.Page, report: Any) -> None
     assert "killed" in visit(page, report("unfinished"))["#overview"]["text"]
 
 
+def test_a_run_that_was_thinned_says_so_on_every_page(page: chromium.Page, report: Any) -> None:
+    visit(page, report("thinned"))
+
+    assert page.run("return document.querySelector('[role=note]').innerText") == (
+        "The run was long: 16 of its 40 spans of 8 of 8 steps were kept, each with its weight: for how "
+        "many it stands."
+    )
+
+
 def test_an_old_browser_gets_one_sentence(page: chromium.Page, report: Any, tmp_path: Path) -> None:
     """One without `DecompressionStream`: as if it were not there."""
     report("one_span")

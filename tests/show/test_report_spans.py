@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from layerscope.model.layers import KINDS, PHASES, SPAN_LAYERS
 from layerscope.recording.reader import Reader
 from layerscope.show.report.moments import link_blocks
-from layerscope.show.report.spans import span_blocks
+from layerscope.show.report.spans import _CLASS, _classes, span_blocks
 from tests.recordings import MS, Recording
 from tests.replayed import replay
 from tests.show.report_page import unpacked
@@ -136,3 +137,16 @@ def test_links_name_rows_and_leave_out_what_is_not_there(tmp_path: Path) -> None
 def test_no_spans_at_all(tmp_path: Path) -> None:
     with Reader(Recording().write(tmp_path / "train.layerscope")) as reader:
         assert compare(reader) == 0
+
+
+def test_classes_are_told_apart_however_many_there_may_be() -> None:
+    """Numbers of each part whose product is larger than 64 bits."""
+    chance = np.random.default_rng(1)
+    parts = {name: chance.integers(-1, 2**24, 500) for name in _CLASS}
+    doubled = {name: np.concatenate((values, values)) for name, values in parts.items()}
+
+    of_span, first = _classes({"span": np.arange(1000), **doubled})
+
+    assert len(first) == 500
+    assert of_span[:500].tolist() == of_span[500:].tolist()
+    assert first[of_span[:500]].tolist() == list(range(500))

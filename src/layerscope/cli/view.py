@@ -23,6 +23,7 @@ from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
+    from layerscope.show.report.live_contents import LiveContents
     from layerscope.show.report.server import Server
 
 _HIGHEST_PORT = 65535
@@ -46,25 +47,25 @@ def run(arguments: argparse.Namespace) -> int:
     from layerscope.ingest.open import open_run
     from layerscope.recording.reader import Reader
     from layerscope.recording.run import find_run
+    from layerscope.show.report.live_contents import LiveContents
 
     if not 0 <= arguments.port <= _HIGHEST_PORT:
         raise UsageError(f"--port {arguments.port} is no port: they go up to {_HIGHEST_PORT}")
     recording = find_run(arguments.run_name)
-    with contextlib.ExitStack() as stack:
-        reader = stack.enter_context(Reader(open_run(recording)))
-        other = None
-        if arguments.compare is not None:
-            other = stack.enter_context(Reader(open_run(find_run(arguments.compare))))
-        _serve(reader, other, arguments)
+    reader = Reader(open_run(recording))
+    other = None
+    if arguments.compare is not None:
+        other = Reader(open_run(find_run(arguments.compare)))
+    with contextlib.closing(LiveContents(reader, other)) as contents:
+        _serve(reader, contents, arguments)
     return 0
 
 
-def _serve(reader: Reader, other: Reader | None, arguments: argparse.Namespace) -> None:
-    from layerscope.show.report.live_contents import LiveContents
+def _serve(reader: Reader, contents: LiveContents, arguments: argparse.Namespace) -> None:
     from layerscope.show.report.server import Server
 
     with (
-        Server(LiveContents(reader, other), arguments.port) as server,
+        Server(contents, arguments.port) as server,
         contextlib.suppress(KeyboardInterrupt),
     ):
         print(server.address, flush=True)

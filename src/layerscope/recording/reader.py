@@ -53,6 +53,11 @@ class Reader:
             self._connection.close()
             self._connection = None
 
+    def interrupt(self) -> None:
+        """Have a question that another thread is waiting for end with a ReadError."""
+        if self._connection is not None:
+            self._connection.interrupt()
+
     def has(self, table: str) -> bool:
         """Whether the recording holds at least one row of `table`."""
         return self.rows(table) > 0

@@ -104,7 +104,7 @@ async function fromServer(): Promise<Source> {
   };
 }
 
-const NO_SERVER = "layerscope view has ended; start it again, and open the address that it prints";
+const NO_SERVER = "layerscope view does not answer any more; start it again, and open the address that it prints";
 
 async function answer(path: string): Promise<Response> {
   const response = await fetch(path).catch(() => {

@@ -69,8 +69,9 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
   useEffect(() => {
     picture.attach(canvas.current!, over.current!, ruler.current!);
     showWhatIsNew(picture);
-    const observer = new ResizeObserver(() => picture.resize(over.current!.clientWidth, over.current!.clientHeight));
-    observer.observe(over.current!);
+    const shown = over.current!; // the reference is empty before the observer ends
+    const observer = new ResizeObserver(() => picture.resize(shown.clientWidth, shown.clientHeight));
+    observer.observe(shown);
     const stop = [followArrangement(picture, inner.current!), followState(picture), followColours(picture)];
     return () => {
       left = { time: time.value, step: step.value };

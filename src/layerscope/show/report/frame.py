@@ -15,8 +15,8 @@ from layerscope.show.report.contents import ReportContents
 
 # A notebook keeps it in its file.
 MOST_BYTES = 5_000_000
-# No recording had fewer: with more spans than this the page need not be made to know its size.
-_LEAST_BYTES_PER_SPAN = 2
+# No recording of a program had fewer: with more spans the page need not be made to know its size.
+_LEAST_BYTES_PER_SPAN = 3
 _FRAME = (
     '<iframe title="{title}" sandbox="allow-scripts" style="width: 100%; height: 720px; '
     'border: 1px solid #8886" srcdoc="{page}"></iframe>'

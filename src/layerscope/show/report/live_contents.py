@@ -16,6 +16,9 @@ from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block
 from layerscope.show.report.contents import ReportContents
 
+# How long something that is being made is waited for at the end.
+_PATIENCE_S = 2
+
 
 class LiveContents:
     """The report of the recording that `reader` has open. One thread at a time reads it."""
@@ -32,6 +35,17 @@ class LiveContents:
     @property
     def _tables(self) -> Path:
         return self._reader.run.tables_path / COMPLETE
+
+    def close(self) -> None:
+        """Let go of the recording. What is being made for somebody is given up; it holds the
+        recording until the process ends if it goes on nevertheless.
+        """
+        readers = [reader for reader in (self._reader, self._other) if reader is not None]
+        for reader in readers:
+            reader.interrupt()
+        if self._lock.acquire(timeout=_PATIENCE_S):
+            for reader in readers:
+                reader.close()
 
     def head(self) -> dict[str, Any]:
         """What the page knows from the start. How a block is to be read comes with it."""

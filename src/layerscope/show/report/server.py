@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import socketserver
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -118,8 +119,10 @@ class Server(ThreadingHTTPServer):
             return False
         return morsel is not None and _is_same(morsel.value, self._cookie)
 
-    def handle_error(self, *_: Any) -> None:
-        """A browser that left has nobody to tell."""
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that left is no error; anything else is one of ours, and is not kept back."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
 
 def _is_same(given: str, known: str) -> bool:

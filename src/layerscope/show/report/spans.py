@@ -36,6 +36,8 @@ _READ = [
     "unfinished",
 ]
 _CLASS = ("name", "kind", "layer", "module", "line")
+# What a key may be without an overflow.
+_MOST_KEYS = 2**62
 
 Arrays = dict[str, np.ndarray]
 
@@ -103,9 +105,15 @@ def _in_order(read: Arrays) -> Arrays:
 def _classes(columns: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """The class of each span, and a span of each class."""
     key = np.zeros(len(columns["span"]), np.int64)
+    most = 1
     for name in _CLASS:
         values = columns[name].astype(np.int64) + 1
-        key = key * (int(values.max(initial=0)) + 1) + values
+        count = int(values.max(initial=0)) + 1
+        if most > _MOST_KEYS // count:
+            key = np.unique(key, return_inverse=True)[1]
+            most = len(key)
+        key = key * count + values
+        most *= count
     _, first, row = np.unique(key, return_index=True, return_inverse=True)
     return row, first
 
