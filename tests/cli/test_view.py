@@ -17,6 +17,8 @@ from layerscope.show.report.server import LOCAL, Server
 from tests.recordings import MS, Recording
 
 TIMEOUT_S = 60
+# What it says at last, when it is ready.
+LAST_LINE = "? lists the keys"
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +42,15 @@ def started(*words: str, **environment: str) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> str:
     """What it says on stderr until Ctrl-C."""
+    assert process.stderr is not None
+    told = ""
+    while LAST_LINE not in told and (line := process.stderr.readline()):
+        told += line
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=TIMEOUT_S)
+    _, rest = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0
-    assert "Traceback" not in told
-    return told
+    assert "Traceback" not in rest
+    return told + rest
 
 
 def address_of(process: subprocess.Popen[str]) -> str:
@@ -81,7 +87,8 @@ def test_under_ssh_it_says_how_to_reach_it() -> None:
 def test_quiet_says_the_address_only() -> None:
     process = started("-q", "--no-open")
     assert "token" in address_of(process)
-    assert ended(process) == ""
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=TIMEOUT_S) == ("", "")
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:

@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import getpass
 import os
+import sys
 import webbrowser
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,8 @@ def _serve(reader: Reader, contents: LiveContents, arguments: argparse.Namespace
         Server(contents, arguments.port) as server,
         contextlib.suppress(KeyboardInterrupt),
     ):
-        print(server.address, flush=True)
+        sys.stdout.write(f"{server.address}\n")
+        sys.stdout.flush()
         if not arguments.quiet:
             _tell(reader, server)
         if not arguments.no_open:

@@ -35,9 +35,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockGroup:
-    """Blocks that are made together: their names, and what makes them, or some of them where there
-    is nothing for the others.
-    """
+    """Blocks that are made together: their names, and what makes them."""
 
     names: tuple[str, ...]
     make: Callable[[], Iterable[Block]]

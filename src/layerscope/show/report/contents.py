@@ -148,13 +148,17 @@ def _of_thinned_run(reader: Reader) -> list[str]:
     ]
 
 
-def _page_block(reader: Reader, other: Reader | None, name: str, page: PageModule) -> list[Block]:
-    data = page.data(reader) if other is None else _compared(reader, other, page)
+def _page_block(
+    reader: Reader,
+    other: Reader | None,
+    name: str,
+    page: PageModule,
+) -> list[Block]:
+    if other is not None and hasattr(page, "compared"):
+        data = page.compared(reader, other)
+    else:
+        data = page.data(reader)
     return [json_block(f"page {name}", data)]
-
-
-def _compared(reader: Reader, other: Reader, page: PageModule) -> Any:
-    return page.compared(reader, other) if hasattr(page, "compared") else page.data(reader)
 
 
 def _groups_of_other(other: Reader) -> Iterator[BlockGroup]:
@@ -169,7 +173,11 @@ def _groups_of_other(other: Reader) -> Iterator[BlockGroup]:
 
 
 def _of_other(blocks: list[Block]) -> list[Block]:
-    return [replace(block, name=_OTHER + block.name) for block in blocks]
+    found = []
+    for block in blocks:
+        name = f"{_OTHER}{block.name}"
+        found.append(replace(block, name=name))
+    return found
 
 
 def _table_block(table: ReportTable) -> list[Block]:

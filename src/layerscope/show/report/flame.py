@@ -47,11 +47,12 @@ def graph_names(kind: str) -> tuple[str, ...]:
 
 
 def graph_blocks(reader: Reader, kind: str) -> list[Block]:
-    """A kind of flame graph, upright and inverted; where there is none, why."""
+    """A kind of flame graph, upright and inverted; where there is none, each says why."""
     try:
         graph = graphs.build(reader, Look(kind, least=THINNEST))
-    except UsageError as problem:
-        return [json_block(f"flame {kind}", {"problem": f"{problem}."})]
+    except UsageError as error:
+        problem = {"problem": f"{error}."}
+        return [json_block(name, problem) for name in graph_names(kind)]
     turned = graphs.turned(graph, THINNEST)
     return [*_blocks_of(graph, f"flame {kind}"), *_blocks_of(turned, f"flame {kind} inverted")]
 
