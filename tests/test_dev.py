@@ -22,6 +22,8 @@ BUILD = DEV.with_name("native_build.py")
 TESTS = DEV.with_name("every_test.py")
 PYTHONS = DEV.with_name("pythons.py")
 BESIDE = DEV.with_name("beside.py")
+WEB_BUILD = DEV.with_name("web_build.py")
+FILES = (DEV, BUILD, TESTS, PYTHONS, BESIDE, WEB_BUILD)
 
 FakeProgram = Callable[[str, str], Path]
 
@@ -66,12 +68,12 @@ def fake_program(empty_path: Path) -> FakeProgram:
     return make
 
 
-@pytest.mark.parametrize("file", [DEV, BUILD, TESTS, PYTHONS, BESIDE], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_dev_parses_under_python_3_8(file: Path) -> None:
     ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("file", [DEV, BUILD, TESTS, PYTHONS, BESIDE], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_dev_imports_the_standard_library_only(file: Path) -> None:
     imported = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -87,6 +89,7 @@ def test_dev_imports_the_standard_library_only(file: Path) -> None:
         "native_build",
         "native_layout",
         "pythons",
+        "web_build",
     }
 
 

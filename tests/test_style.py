@@ -42,6 +42,7 @@ def sources() -> list[Path]:
         "native_layout.py",
         "native_names.py",
         "pythons.py",
+        "web_build.py",
     }
     return [
         file for file in tracked()
