@@ -9,11 +9,14 @@ import pytest
 from layerscope import cli
 from layerscope.analyse import diff
 from layerscope.analyse.diff import OVERVIEW
+from layerscope.analyse.stacks import graphs
+from layerscope.analyse.stacks.flame_layout import THINNEST, draw
+from layerscope.analyse.stacks.graphs import Look
 from layerscope.model.units import duration
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 from tests.browser import chromium
-from tests.browser.report_page import click, open_report, table, text
+from tests.browser.report_page import click, open_report, table, text, wait_hash
 from tests.browser.trained import trained
 from tests.recordings import MS, Recording
 
@@ -94,3 +97,21 @@ def test_a_step_of_each_on_one_scale(compared: chromium.Page) -> None:
     compared.keys("3", "Enter")
     compared.wait("document.querySelector('.strip figcaption').textContent.includes('step 3')")
     assert [one.split(", ")[1] for one in compared.run(captions)] == ["60.0 ms", "63.0 ms"]
+
+
+def test_the_flame_graph_against_the_one_before(page: chromium.Page, folder: Path) -> None:
+    open_report(page, (folder / "after.html").as_uri(), "#flame?kind=operators")
+    click(page, ".kinds input")
+    wait_hash(page, "compared=yes")
+    page.wait("document.querySelector('#layerscope-flame')?.flame.compared")
+
+    with (
+        Reader(Run.open(folder / "before.layerscope")) as before,
+        Reader(Run.open(folder / "after.layerscope")) as after,
+    ):
+        drawn = draw(graphs.compare(after, before, Look("operators", least=THINNEST)))
+    shown = page.run("return document.querySelector('#layerscope-flame').flame.nodes")
+    assert shown["total"][1:] == drawn.total.tolist()
+    assert shown["change"][1:] == drawn.change.tolist()
+    assert max(shown["change"][1:]) == 3 * MS
+    assert page.run("return document.querySelectorAll('#frames [class*=grew]').length") > 0

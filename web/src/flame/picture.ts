@@ -27,6 +27,7 @@ export interface Look {
   layers: ReadonlySet<string> | null; // null: the default
   by: By;
   isInverted: boolean;
+  isCompared: boolean; // with the recording before
 }
 
 export interface Picture {
@@ -45,7 +46,10 @@ const WIDTH_PX = 1200;
 const ALL: RuleFrame = { name: "all", label: "all", place: "", layer: "everything", colour: "other" };
 const NOTHING = "Nothing of this kind is left to show. Take away some of the filters.";
 
+export const comparedBlock = (kind: string) => `flame ${kind} compared`;
+
 export async function pictureOf(recording: Recording, look: Look): Promise<Found> {
+  if (look.isCompared) return ofBoth(recording, look.kind);
   const isWhole = isEverything(look.choice) && !look.layers && look.by === "none";
   return isWhole ? ofWhole(recording, look) : ofChosen(recording, look);
 }
@@ -70,6 +74,20 @@ async function ofWhole(recording: Recording, { kind, isInverted }: Look): Promis
   const nodes = columns as unknown as Nodes;
   const data = { ...geometry(nodes), ...about, inverted: isInverted, nodes };
   return finished(data, about.says, [...thinNote(about.left_out, about.thinnest_px), ...about.notes]);
+}
+
+interface ComparedAbout extends WholeAbout {
+  inverted: boolean;
+  nodes: Nodes;
+  colours: string[];
+}
+
+async function ofBoth(recording: Recording, kind: string): Promise<Found> {
+  const about = await recording.json<ComparedAbout>(comparedBlock(kind));
+  if (about.problem !== undefined) return { problem: about.problem };
+  const data: FlameData = { ...geometry(about.nodes), ...about };
+  const notes = [...thinNote(about.left_out, about.thinnest_px), ...about.notes];
+  return { data, tree: treeOfPicture(data, about.colours), says: about.says, notes };
 }
 
 async function ofChosen(recording: Recording, look: Look): Promise<Found> {

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
 import { type Choice, stepsCalled } from "../flame/choice";
 import type { By } from "../flame/groups";
-import { type KindAbout, type Look, type Picture, pictureOf } from "../flame/picture";
+import { comparedBlock, type KindAbout, type Look, type Picture, pictureOf } from "../flame/picture";
 import { ReportPicture } from "../flame/report_picture";
 import { TreeTable } from "../flame/tree_table";
 import type { FrameDetail } from "../flame/viewer";
@@ -36,7 +36,7 @@ function set(key: string, value: string): void {
   });
 }
 
-function lookOf({ kinds, layers }: PageAbout): Look {
+function lookOf(recording: Recording, { kinds, layers }: PageAbout): Look {
   const wanted = own.value["kind"] ?? "cpu";
   const kind = wanted in kinds ? wanted : "cpu";
   const named = (own.value["layers"] ?? "").split(",").filter(layer => layers.includes(layer));
@@ -47,6 +47,7 @@ function lookOf({ kinds, layers }: PageAbout): Look {
     layers: named.length ? new Set(named) : null,
     by: BY.find(([by]) => by === own.value["by"])?.[0] ?? "none",
     isInverted: own.value["inverted"] === "yes",
+    isCompared: own.value["compared"] === "yes" && recording.has(comparedBlock(kind)),
   };
 }
 
@@ -61,30 +62,24 @@ function choiceOf(): Choice {
 }
 
 function FlamePage({ recording, about }: { recording: Recording; about: PageAbout }) {
-  const look = lookOf(about);
-  const of = [look.kind, look.isInverted, look.by, own.value["layers"], time.value, step.value, tracks.value, moduleName.value, name.value];
+  const look = lookOf(recording, about);
+  const of = [look.kind, look.isCompared, look.isInverted, look.by, own.value["layers"], time.value, step.value, tracks.value, moduleName.value, name.value];
   const state = useLoaded(() => pictureOf(recording, look), of);
   return (
     <div class="flame-page">
-      <Controls about={about} look={look} />
+      <Controls recording={recording} about={about} look={look} />
       <Loaded state={state}>{found => ("problem" in found ? <p class="flame-nothing">{found.problem}</p> : <Shown picture={found} look={look} />)}</Loaded>
       <Command recording={recording} look={look} />
     </div>
   );
 }
 
-function Controls({ about, look }: { about: PageAbout; look: Look }) {
+function Controls({ recording, about, look }: { recording: Recording; about: PageAbout; look: Look }) {
   const isSampled = look.kind !== "operators" && look.kind !== "primitives";
+  if (look.isCompared) return <Kinds about={about} look={look} recording={recording} />;
   return (
     <div class="controls">
-      <label>
-        Kind{" "}
-        <select value={look.kind} onChange={event => set("kind", event.currentTarget.value)}>
-          {Object.entries(about.kinds).map(([kind, { title }]) => (
-            <option key={kind} value={kind}>{title}</option>
-          ))}
-        </select>
-      </label>
+      <Kinds recording={recording} about={about} look={look} />
       <label>
         By{" "}
         <select value={look.by} onChange={event => set("by", event.currentTarget.value)}>
@@ -98,6 +93,27 @@ function Controls({ about, look }: { about: PageAbout; look: Look }) {
       </label>
       {isSampled && <Layers about={about} look={look} />}
     </div>
+  );
+}
+
+// Which kind, and whether against the recording before: that is of both whole recordings.
+function Kinds({ recording, about, look }: { recording: Recording; about: PageAbout; look: Look }) {
+  return (
+    <span class="kinds">
+      <label>
+        Kind{" "}
+        <select value={look.kind} onChange={event => set("kind", event.currentTarget.value)}>
+          {Object.entries(about.kinds).map(([kind, { title }]) => (
+            <option key={kind} value={kind}>{title}</option>
+          ))}
+        </select>
+      </label>
+      {recording.has(comparedBlock(look.kind)) && (
+        <label>
+          <input type="checkbox" checked={look.isCompared} onChange={event => set("compared", event.currentTarget.checked ? "yes" : "")} /> against the recording before
+        </label>
+      )}
+    </span>
   );
 }
 
@@ -141,7 +157,7 @@ function Shown({ picture, look }: { picture: Picture; look: Look }) {
         <TreeTable data={picture.data} tree={picture.tree} />
       ) : (
         <>
-          <Key picture={picture} />
+          {!picture.data.compared && <Key picture={picture} />}
           <ReportPicture picture={picture} label={`${look.about.title}: flame graph`} search={own.value["search"] ?? ""} onFrame={setFrame} onSearch={words => set("search", words)} />
           {frame && frame.node > 0 && <Chosen frame={frame} picture={picture} />}
         </>
@@ -191,7 +207,7 @@ function Chosen({ frame, picture }: { frame: FrameDetail; picture: Picture }) {
 
 // The same in the terminal, which follows no names and tracks.
 function Command({ recording, look }: { recording: Recording; look: Look }) {
-  if (look.choice.name || look.choice.tracks) return null;
+  if (look.isCompared || look.choice.name || look.choice.tracks) return null;
   return (
     <p class="quiet command">
       In the terminal: <code>{commandOf(recording, look)}</code>

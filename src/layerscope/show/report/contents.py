@@ -100,7 +100,7 @@ class ReportContents:
                 (f"page {name}",), partial(_page_block, reader, self._other, name, page)
             )
             if hasattr(page, "groups"):
-                yield from page.groups(reader, part, lambda: self._span_blocks().keys)
+                yield from page.groups(reader, part, lambda: self._span_blocks().keys, self._other)
         for table in self._tables:
             if self._is_later(table):
                 names = (table.block_name, table.about_name)

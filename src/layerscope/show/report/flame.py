@@ -20,6 +20,7 @@ from layerscope.show.flame.markup import (
     about_frame,
     about_frames,
     about_graph,
+    colour_class,
     layer_class,
     nodes,
     whole,
@@ -55,6 +56,32 @@ def graph_blocks(reader: Reader, kind: str) -> list[Block]:
         return [json_block(name, problem) for name in graph_names(kind)]
     turned = graphs.turned(graph, THINNEST)
     return [*_blocks_of(graph, f"flame {kind}"), *_blocks_of(turned, f"flame {kind} inverted")]
+
+
+def compared_name(kind: str) -> str:
+    """The name of the block of a differential flame graph."""
+    return f"flame {kind} compared"
+
+
+def compared_blocks(reader: Reader, other: Reader, kind: str) -> list[Block]:
+    """What grew and what shrank since `other`; where there is nothing to compare, why."""
+    name = compared_name(kind)
+    try:
+        graph = graphs.compare(reader, other, Look(kind, least=THINNEST))
+    except UsageError as error:
+        return [json_block(name, {"problem": f"{error}."})]
+    drawn = draw(graph)
+    shown = len(drawn.frame)
+    about = {
+        **about_graph(graph, drawn),
+        "says": whole(graph),
+        "notes": graph.notes,
+        "thinnest_px": drawn.thinnest_px,
+        "frames": about_frames(graph, drawn),
+        "nodes": nodes(graph, drawn),
+        "colours": ["other", *(colour_class(graph, drawn, place) for place in range(shown))],
+    }
+    return [json_block(name, about)]
 
 
 def _blocks_of(graph: Graph, name: str) -> list[Block]:

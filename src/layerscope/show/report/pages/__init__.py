@@ -5,9 +5,10 @@ A page is a module with a docstring that defines
     TITLE   what the menu calls it
     ORDER   its place in the menu: smaller ones first
     data    (reader) -> what it shows beside the blocks that all pages share, as JSON
-    groups  may be left out: (reader, part, keys) -> groups of blocks of its own, each of which the
-            page reads when it needs it; `part`: what of the recording is in the page; `keys` gives
-            the key of the span of each row of the block `spans`
+    groups  may be left out: (reader, part, keys, other) -> groups of blocks of its own, each of
+            which the page reads when it needs it; `part`: what of the recording is in the page;
+            `keys` gives the key of the span of each row of the block `spans`; `other`: the earlier
+            recording that it is compared with, or None
 
 One that is about two recordings has in the place of `data`
 
@@ -40,7 +41,11 @@ class PageModule(Protocol):
         """What the page shows, as JSON; None: nothing beside the shared blocks."""
 
     def groups(
-        self, reader: Reader, part: Reader, keys: Callable[[], np.ndarray]
+        self,
+        reader: Reader,
+        part: Reader,
+        keys: Callable[[], np.ndarray],
+        other: Reader | None,
     ) -> list[BlockGroup]:
         """The blocks that only this page reads."""
 

@@ -20,6 +20,8 @@ from layerscope.show.report.flame import (
     RULES,
     STEPS,
     asked_block,
+    compared_blocks,
+    compared_name,
     graph_blocks,
     graph_names,
     rule_blocks,
@@ -42,11 +44,22 @@ def _about(kind: str) -> dict[str, str]:
     return {"title": KINDS[kind], "unit": unit, "what": what, "noun": noun}
 
 
-def groups(reader: Reader, part: Reader, keys: Callable[[], np.ndarray]) -> list[BlockGroup]:
+def groups(
+    reader: Reader,
+    part: Reader,
+    keys: Callable[[], np.ndarray],
+    other: Reader | None,
+) -> list[BlockGroup]:
     """The graphs of the whole recording, and the rules for those of a part of it."""
     graphs = [BlockGroup(graph_names(kind), partial(graph_blocks, reader, kind)) for kind in KINDS]
+    differential = [
+        BlockGroup((compared_name(kind),), partial(compared_blocks, reader, other, kind))
+        for kind in KINDS
+        if other is not None
+    ]
     return [
         *graphs,
+        *differential,
         BlockGroup(RULES, lambda: rule_blocks(reader)),
         BlockGroup((STEPS,), lambda: [step_block(part)]),
         BlockGroup((ASKED,), lambda: [asked_block(reader, keys())]),
