@@ -44,6 +44,8 @@ CHOICES = (
     ("t=0.5-1.2s", ("--time", "0.5:1.2", "--by", "none")),
     ("t=0.111-0.777s&inverted=yes", ("--time", "0.111:0.777", "--by", "none", "--invert")),
     ("by=thread", ("--by", "thread")),
+    ("by=process", ("--by", "process")),
+    ("by=rank&t=0.2-1.9s", ("--by", "rank", "--time", "0.2:1.9")),
     ("by=step", ("--by", "step")),
     ("by=step&inverted=yes&t=0.3-1.5s", ("--by", "step", "--invert", "--time", "0.3:1.5")),
     ("step=3", ("--step", "3", "--by", "none")),

@@ -32,7 +32,7 @@ export async function fromSamples(recording: Recording, kind: string, choice: Ch
     recording.columns("flame steps"),
   ]);
   const samples: Samples = { columns, step: steps["step"]!, kinds: names.kinds };
-  const groups = groupsBy(by, rules.about.threads, samples.columns["track"]!, samples.step);
+  const groups = groupsBy(by, rules.about, samples.columns["track"]!, samples.step);
   const nodes = new WaitNodes(rules, names.states);
   const { weighed, idle } = weigh(rules, samples, kind, choice, groups, nodes);
   const shown = shownStacks(rules, nodes.stacked(), layers);

@@ -27,7 +27,7 @@ export async function fromSpans(recording: Recording, kind: string, choice: Choi
   const weight = details["weight"]!;
   const time = new Times(spans, weight, trackOfRows(spans), choice, tracks);
   const isCounted = kind === PRIMITIVES ? time.ofPrimitives() : time.ofOperators(asked["primitive"]!, asked["operator"]!);
-  const groups = groupsBy(by, rules.about.threads, time.track, spans.step);
+  const groups = groupsBy(by, rules.about, time.track, spans.step);
   const weighed = new Weighed(groups.labels.length);
   for (let row = 0; row < spans.count; row++) {
     if (isCounted[row]) weighed.append(row, groups.of(row), time.ns[row]!, weight[row]!);

@@ -1,8 +1,16 @@
-// What stands around all frames: nothing, or a frame for each thread or step.
+// What stands around all frames: nothing, or a frame for each thread, process, rank or step.
 
 import type { NumberColumn } from "../data/blocks";
 
-export type By = "none" | "thread" | "step";
+export type By = "none" | "thread" | "process" | "rank" | "step";
+
+// By track what its thread, process or rank is called.
+export type Labels = readonly [number, string][];
+
+export interface TrackGroups {
+  groups: Record<string, Labels>;
+  no_group: Record<string, string>;
+}
 
 export interface Groups {
   labels: string[];
@@ -10,17 +18,17 @@ export interface Groups {
 }
 
 // `step`: 1 + the step of each row; 0: none.
-export function groupsBy(by: By, threads: readonly [number, string][], track: NumberColumn, step: NumberColumn): Groups {
-  if (by === "thread") return byThread(threads, track);
+export function groupsBy(by: By, known: TrackGroups, track: NumberColumn, step: NumberColumn): Groups {
+  if (by === "none") return { labels: [], of: () => -1 };
   if (by === "step") return byStep(step);
-  return { labels: [], of: () => -1 };
+  return byTrack(known.groups[by]!, known.no_group[by]!, track);
 }
 
-function byThread(threads: readonly [number, string][], track: NumberColumn): Groups {
-  const labels = [...new Set([...threads.map(([, label]) => label), "no thread"])];
+function byTrack(tracks: Labels, unknown: string, track: NumberColumn): Groups {
+  const labels = [...new Set([...tracks.map(([, label]) => label), unknown])];
   const number = new Map(labels.map((label, place) => [label, place]));
-  const ofTrack = new Map(threads.map(([one, label]) => [one, number.get(label)!]));
-  return { labels, of: row => ofTrack.get(track[row]!) ?? labels.length - 1 };
+  const ofTrack = new Map(tracks.map(([one, label]) => [one, number.get(label)!]));
+  return { labels, of: row => ofTrack.get(track[row]!) ?? number.get(unknown)! };
 }
 
 // As they follow each other.

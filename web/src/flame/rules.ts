@@ -5,12 +5,13 @@ import type { NumberColumn } from "../data/blocks";
 import type { Recording } from "../data/recording";
 import type { FrameAbout } from "./data";
 import { NONE, type Stacked } from "./frame_tree";
+import type { TrackGroups } from "./groups";
 
 export interface RuleFrame extends Partial<FrameAbout> {
   name: string;
 }
 
-interface About {
+interface About extends TrackGroups {
   frames: RuleFrame[];
   waits: Record<string, [number, number]>; // by the name of the state: the frame of a wait, and of one of an idle thread
   workers: number;
@@ -18,7 +19,6 @@ interface About {
   unknown: number;
   no_frame: number;
   layers: string[];
-  threads: [number, string][];
 }
 
 export const MACHINERY = 1;

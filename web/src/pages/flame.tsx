@@ -22,6 +22,8 @@ interface PageAbout {
 const BY: readonly [By, string][] = [
   ["none", "nothing"],
   ["thread", "threads"],
+  ["process", "processes"],
+  ["rank", "ranks"],
   ["step", "steps"],
 ];
 

@@ -21,7 +21,8 @@ AUTO = "auto"
 # What a sample says that its thread did.
 STATES = RUNNING, SPINNING, WAITING = ("running", "spinning", "waiting")
 _NO_STEP = "outside steps"
-_UNKNOWN = {THREAD: "no thread", PROCESS: "no process", RANK: "no rank"}
+# Of tracks that nobody knows.
+UNKNOWN = {THREAD: "no thread", PROCESS: "no process", RANK: "no rank"}
 
 
 class Groups:
@@ -35,8 +36,8 @@ class Groups:
         self._labels: list[str] = [*STATES] if self.is_state else []
         if self._is_step or self.is_state:
             return
-        of_track = _labels(reader, by, are_plain)
-        unknown = _UNKNOWN[by]
+        of_track = labels_of_tracks(reader, by, are_plain)
+        unknown = UNKNOWN[by]
         self._labels = [*dict.fromkeys([*of_track.values(), unknown])]
         number = {label: place for place, label in enumerate(self._labels)}
         # The last place is that of tracks nobody knows, -1 too.
@@ -67,14 +68,14 @@ class Groups:
         return frames.numbers(StackFrame(OTHER, label) for label in self._labels)
 
 
-def _labels(reader: Reader, by: str, are_plain: bool) -> dict[int, str]:
-    """By track what its group is called."""
+def labels_of_tracks(reader: Reader, by: str, are_plain: bool = False) -> dict[int, str]:
+    """By track what its thread, process or rank is called."""
     columns = reader.arrays("tracks", ["track", "process", "name"])
     tracks, process_of = columns["track"].tolist(), columns["process"].tolist()
     if by == THREAD:
         if are_plain:
             return {
-                track: name or _UNKNOWN[by]
+                track: name or UNKNOWN[by]
                 for track, name in zip(tracks, columns["name"].tolist(), strict=True)
             }
         return dict(reader.connection().sql(THREAD_NAMES).fetchall())
@@ -85,11 +86,11 @@ def _labels(reader: Reader, by: str, are_plain: bool) -> dict[int, str]:
         program, blank, rest = argv.partition(" ")
         command = f"{'' if are_plain else pid} {program.rpartition('/')[2]}{blank}{rest}".strip()
         called[process] = (
-            (f"rank {rank}" if rank >= 0 else role or _UNKNOWN[RANK])
+            (f"rank {rank}" if rank >= 0 else role or UNKNOWN[RANK])
             if by == RANK
-            else command or _UNKNOWN[by]
+            else command or UNKNOWN[by]
         )
     return {
-        track: called.get(process, _UNKNOWN[by])
+        track: called.get(process, UNKNOWN[by])
         for track, process in zip(tracks, process_of, strict=True)
     }

@@ -13,7 +13,7 @@ from layerscope.analyse.stacks.flame_layout import THINNEST, Drawn, draw
 from layerscope.analyse.stacks.frame_rules import FrameRules, frame_rules
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph, Look
-from layerscope.analyse.tables.threads import THREAD_NAMES
+from layerscope.analyse.stacks.groups import UNKNOWN, labels_of_tracks
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
 from layerscope.show.flame.markup import (
@@ -120,7 +120,8 @@ def rule_blocks(reader: Reader) -> list[Block]:
         "unknown": rules.unknown,
         "no_frame": rules.no_frame,
         "layers": LAYERS,
-        "threads": reader.connection().sql(THREAD_NAMES).fetchall(),
+        "groups": {by: list(labels_of_tracks(reader, by).items()) for by in UNKNOWN},
+        "no_group": UNKNOWN,
     }
     by_number = [
         IntColumn("function", rules.function),
