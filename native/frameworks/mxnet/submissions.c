@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define BUCKETS 8192u
-#define PLACES 20u
+#define PLACES 22u /* a bucket is whole cache lines, and its first place lies in the line of its lock */
+#define CACHE_LINE 64u
 
 typedef struct {
     const void *operator;
@@ -23,11 +24,12 @@ typedef struct {
     uint32_t pad;
     place places[PLACES];
 } bucket;
+_Static_assert(sizeof(bucket) % CACHE_LINE == 0, "a bucket");
 
 /* A forked child finds it zeroed: the engine's threads are not in it. */
 typedef struct {
     _Atomic uint32_t submitted;
-    _Alignas(64) bucket buckets[BUCKETS];
+    _Alignas(CACHE_LINE) bucket buckets[BUCKETS];
 } submissions;
 
 static submissions *all;

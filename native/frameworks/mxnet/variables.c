@@ -39,6 +39,8 @@ typedef struct {
 
 /* BUCKETS of them; a forked child finds them zeroed. */
 static bucket *all;
+/* Something in a module has been submitted. Before that no variable is of one. */
+static _Atomic int has_modules;
 
 int ls_mxnet_variables_begin(void) {
     if (!all)
@@ -181,6 +183,10 @@ static uint32_t module_of_backward(ls_thread *t, const char *text, const ls_mxne
 
 static void note_forward(const ls_thread *t, uint32_t name, const ls_mxnet_uses *uses) {
     const modules in = open_modules(t);
+    if (in.names[0])
+        atomic_store_explicit(&has_modules, 1, memory_order_relaxed);
+    else if (!atomic_load_explicit(&has_modules, memory_order_relaxed))
+        return;
     note_uses(uses->read, name, &in);
     note_uses(uses->written, name, &in);
 }
