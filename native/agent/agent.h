@@ -89,6 +89,7 @@ struct ls_thread {
     uint32_t submitted_in;   /* and whether a window was open then: LS_IN_WINDOW, LS_OUTSIDE, 0: none was asked for */
     uint32_t api_depth; /* calls of a framework's C interface that are open */
     const char *custom;      /* the operator written in Python whose code runs here, NULL: none does */
+    const void *custom_self; /* and its object */
     uint32_t backward_depth; /* how many of them were when a backward pass began in one, 0: none does */
     uint32_t invoke_depth;   /* the same of a call that executes operators */
     int line_is_step; /* `line` is what --step-mark names */

@@ -61,7 +61,6 @@ static inline ls_context *ls_operator_open(const ls_beginning *b, uint32_t args)
     ls_open_slot(t, c, b->name, b->kind);
     c->args = args;
     c->around = b->around;
-    c->domain = 0;
     if (LS_UNLIKELY(t->line != 0) && b->kind == LF_RANGE) {
         c->line = t->line;
         t->line = 0;

@@ -32,7 +32,7 @@ static inline void ls_fill_slot(ls_thread *t, ls_context *c, uint32_t name, uint
     c->track = t->track;
     c->kind = (uint8_t)kind;
     c->module = t->module;
-    c->line = c->args = 0;
+    c->line = c->args = c->domain = 0;
     c->serial = ++t->serial;
     lf_open *o = &t->ring->h.open[c->depth];
     o->name = name;
@@ -109,7 +109,6 @@ static inline ls_context *ls_range_slot(const char *text, ls_thread **t) {
         return NULL;
     }
     c->around = around;
-    c->domain = 0;
     return c;
 }
 
@@ -129,7 +128,6 @@ static inline ls_context *ls_crossing_slot(ls_thread *t, ls_context *c) {
         if (!(__atomic_load_n(&t->ring->h.open[depth].state, __ATOMIC_ACQUIRE) & 1))
             continue;
         t->contexts[depth].around = c->around;
-        t->contexts[depth].domain = c->domain;
         return &t->contexts[depth];
     }
     return c;

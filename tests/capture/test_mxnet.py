@@ -12,7 +12,7 @@ from tests.recorded import Recorded, record
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 NETWORKS, CUSTOM = PROGRAMS / "mxnet_networks.py", PROGRAMS / "mxnet_custom.py"
-MODULE = PROGRAMS / "mxnet_module.py"
+MODULE, BLOCKS = PROGRAMS / "mxnet_module.py", PROGRAMS / "mxnet_blocks.py"
 # MXNet's profiler cuts names, and leaves out executions that have none.
 MXNET_NAME = 127
 UNNAMED = "(no name)"
@@ -221,6 +221,40 @@ def test_code_of_operators_has_the_module_and_the_line_that_called_it(custom: Re
         ("_backward_MyAddOne::pure_python", "Adding", None): 3,
         ("MyAddOne::_plus_scalar", "Adding", added): 3,
         ("MyAddOne::_plus_scalar", None, added): 1,
+    }
+
+
+@pytest.fixture(scope="module")
+def blocks(
+    mxnet_python: str, native_agent: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Recorded:
+    """Blocks in blocks after operators outside of any, with three operators in Python."""
+    return record(mxnet_python, str(BLOCKS), tmp_path_factory.mktemp("blocks"))
+
+
+def test_blocks_are_called_as_often_as_they_say_and_hold_what_they_call(blocks: Recorded) -> None:
+    assert blocks.status == 0, blocks.stderr
+    rows = blocks.rows(
+        "SELECT path, count(*)::INT AS count FROM spans JOIN modules USING (module) "
+        "WHERE kind = 'module' GROUP BY ALL"
+    )
+    assert {row["path"]: row["count"] for row in rows} == json.loads(blocks.stdout)
+    rows = blocks.rows(
+        "SELECT path, count(*)::INT AS count FROM spans LEFT JOIN modules USING (module) "
+        "WHERE kind = 'function' AND name IN ('sin', '_npi_sin') GROUP BY ALL ORDER BY ALL"
+    )
+    assert {row["path"]: row["count"] for row in rows} == {None: 1, "Outer": 20}
+
+
+def test_one_class_under_two_names_and_one_that_calls_its_base_class(blocks: Recorded) -> None:
+    rows = blocks.rows(
+        "SELECT name, path, count(*)::INT AS count FROM spans LEFT JOIN modules USING (module) "
+        "WHERE name LIKE '%::pure_python' GROUP BY ALL"
+    )
+    assert {(row["name"], row["path"]): row["count"] for row in rows} == {
+        ("one::pure_python", "Outer.inner"): 10,
+        ("another::pure_python", "Outer"): 10,
+        ("more::pure_python", "Outer"): 10,
     }
 
 

@@ -33,10 +33,12 @@ static int is_backward(const char *name) {
     return !strncmp(name, autograd, sizeof autograd - 1) || !strncmp(name, executor, sizeof executor - 1);
 }
 
-/* Whether it executes operators, and returns when they are submitted. */
+/* Whether it executes operators, and returns when they are submitted: MXNet 2 does so by functions of its own registry,
+ * too. */
 static int is_invoke(const char *name) {
-    static const char imperative[] = "MXImperativeInvoke", cached[] = "MXInvokeCachedOp";
-    return !strncmp(name, imperative, sizeof imperative - 1) || !strncmp(name, cached, sizeof cached - 1);
+    static const char imperative[] = "MXImperativeInvoke", cached[] = "MXInvokeCachedOp", function[] = "MXNetFuncCall";
+    return !strncmp(name, imperative, sizeof imperative - 1) || !strncmp(name, cached, sizeof cached - 1)
+        || !strncmp(name, function, sizeof function - 1);
 }
 
 /* mxnet::on_enter_api */

@@ -2,7 +2,7 @@
  * the program's code: that is the span "NAME::pure_python", of the backward pass "_backward_NAME::pure_python". What the
  * code submits is executed as "NAME::OPERATOR". These are the names that MXNet's own profiler gives.
  *
- * NAME is what the operator was registered as: the class of operators is learned when one is made. */
+ * NAME is what the operator was registered as, which is learned when an object of it is made. */
 #define _GNU_SOURCE
 #include "mxnet.h"
 
@@ -12,46 +12,74 @@
 #include <string.h>
 
 #define MOST_CLASSES 64u
+#define MOST_NAMES 256u
 #define MOST_NAME 200 /* bytes */
 #define BACKWARD "_backward_"
 
-/* GIL held. A class that has gone may leave its address to another one, which is then learned anew. */
+/* Of an object of which nothing else is known. GIL held. A class that has gone may leave its address to another one,
+ * which is then learned anew. */
 typedef struct {
     const void *class;
-    char name[sizeof BACKWARD + MOST_NAME];
+    const char *name;
 } known_class;
 
 static known_class known[MOST_CLASSES];
+/* What operators were registered as, each with "_backward_" before it. */
+static char names[MOST_NAMES][sizeof BACKWARD + MOST_NAME];
 static void *learner;
 
-/* Operators of this class are called `name`. -1: there are too many. */
-LS_EXPORT int ls_mxnet_learn_custom(const void *class, const char *name) {
-    for (uint32_t i = 0; i < MOST_CLASSES; i++)
-        if (!known[i].class || known[i].class == class) {
-            known[i].class = class;
-            snprintf(known[i].name, sizeof known[i].name, BACKWARD "%.*s", MOST_NAME, name);
-            return 0;
-        }
-    return -1;
+static const char *kept(const char *name) {
+    char text[sizeof *names];
+    snprintf(text, sizeof text, BACKWARD "%.*s", MOST_NAME, name);
+    uint32_t i = 0;
+    while (i < MOST_NAMES && *names[i] && strcmp(names[i], text))
+        i++;
+    if (i == MOST_NAMES)
+        return NULL;
+    memcpy(names[i], text, sizeof text);
+    return names[i];
 }
 
-/* What an operator of this class is called, with "_backward_" before it; NULL: not known. */
-static const char *name_of(const void *class) {
-    for (uint32_t i = 0; i < MOST_CLASSES && known[i].class; i++)
+static void learn_class(const void *class, const char *name) {
+    for (uint32_t i = 0; i < MOST_CLASSES; i++)
+        if (!known[i].class || known[i].class == class) {
+            known[i] = (known_class){class, name};
+            return;
+        }
+}
+
+/* `operator` is an object of a custom operator called `name`; `is_new`: it has just been made on this thread. -1: there
+ * are too many names. */
+LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int is_new) {
+    const char *text = kept(name);
+    if (!text)
+        return -1;
+    learn_class(ls_mxnet_type_of(operator), text);
+    ls_mxnet_custom_made(operator, text, is_new);
+    return 0;
+}
+
+/* What an operator is called, with "_backward_" before it; NULL: not known. */
+static const char *name_of(const void *operator) {
+    const char *name = ls_mxnet_custom_called(operator);
+    const void *class = ls_mxnet_type_of(operator);
+    for (uint32_t i = 0; !name && i < MOST_CLASSES && known[i].class; i++)
         if (known[i].class == class)
-            return known[i].name;
-    return NULL;
+            name = known[i].name;
+    return name;
 }
 
 static void *run(const char *name, int is_forward, void *function, void *const *arguments, ssize_t count,
                  void *keywords) {
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     const char *around = t ? t->custom : NULL;
+    const void *self_around = t ? t->custom_self : NULL;
     char text[sizeof BACKWARD + MOST_NAME + 16];
-    if (!t || !name || !ls_mxnet_is_recorded)
+    if (!t || !name || !ls_mxnet_is_recorded || self_around == arguments[0]) /* it calls its base class */
         return ls_mxnet_call(function, arguments, count, keywords);
     snprintf(text, sizeof text, "%s::pure_python", name);
     t->custom = name;
+    t->custom_self = arguments[0];
     const ls_mxnet_origin origin = ls_mxnet_custom_origin(arguments[0], is_forward);
     const ls_mxnet_origin before = ls_mxnet_go_to(t, origin);
     ls_context *c = ls_mxnet_begin(text, LF_FUNCTION);
@@ -63,6 +91,7 @@ static void *run(const char *name, int is_forward, void *function, void *const *
     if (t == ls_this_thread) {
         ls_mxnet_go_to(t, before);
         t->custom = around;
+        t->custom_self = self_around;
     }
     return result;
 }
@@ -77,23 +106,22 @@ LS_EXPORT void ls_mxnet_watch_custom(void *learn) {
 /* CustomOpProp.create_operator, of classes of the program, and KVStore.__init__. */
 void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t count, void *keywords) {
     void *made = ls_mxnet_call(function, arguments, count, keywords);
+    ls_mxnet_custom_makes();
     if (made && learner && count > 0 && !ls_python_call(learner, made, arguments[0])) {
         ls_mxnet_release(made); /* an exception of the program's is set */
         return NULL;
     }
-    if (made && name_of(ls_mxnet_type_of(made)))
-        ls_mxnet_custom_made(made);
     return made;
 }
 
 /* CustomOp.forward and backward, of classes of the program. */
 void *ls_mxnet_custom_forward(void *function, void *const *arguments, ssize_t count, void *keywords) {
-    const char *name = count > 0 ? name_of(ls_mxnet_type_of(arguments[0])) : NULL;
+    const char *name = count > 0 ? name_of(arguments[0]) : NULL;
     return run(name ? name + strlen(BACKWARD) : NULL, 1, function, arguments, count, keywords);
 }
 
 void *ls_mxnet_custom_backward(void *function, void *const *arguments, ssize_t count, void *keywords) {
-    const char *name = count > 0 ? name_of(ls_mxnet_type_of(arguments[0])) : NULL;
+    const char *name = count > 0 ? name_of(arguments[0]) : NULL;
     return run(name, 0, function, arguments, count, keywords);
 }
 

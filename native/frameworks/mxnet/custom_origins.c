@@ -13,6 +13,7 @@
 
 typedef struct {
     const void *operator;
+    const char *name;
     ls_mxnet_origin origin;
 } place;
 
@@ -42,18 +43,34 @@ static place *find(bucket *b, const void *operator) {
     return NULL;
 }
 
-/* The object of a custom operator has been made on this thread. */
-void ls_mxnet_custom_made(const void *operator) {
-    ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
-    if (!all || !t)
+/* Where this thread was when it made its last object. */
+static __thread ls_mxnet_origin made_at;
+
+/* An object has been made here; the code that learns what it is has not begun. */
+void ls_mxnet_custom_makes(void) {
+    const ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
+    made_at = (ls_mxnet_origin){.module = t ? t->module : 0};
+    if (t && t->invoke_depth)
+        made_at = (ls_mxnet_origin){ls_ticks(), t->module, ls_python_line(), ls_mxnet_window_of(t)};
+}
+
+/* The object of a custom operator called `name`; `is_new`: it has just been made on this thread. */
+void ls_mxnet_custom_made(const void *operator, const char *name, int is_new) {
+    if (!all)
         return;
     bucket *b = bucket_of(operator);
     place *p = find(b, operator); /* of an older object at this address */
     if (!p)
         p = &b->places[b->next++ % PLACES];
-    *p = (place){operator, {.module = t->module}};
-    if (t->invoke_depth)
-        p->origin = (ls_mxnet_origin){ls_ticks(), t->module, ls_python_line(), ls_mxnet_window_of(t)};
+    *p = (place){operator, name, {0}};
+    if (is_new)
+        p->origin = made_at;
+}
+
+/* What it is called, NULL: not known. */
+const char *ls_mxnet_custom_called(const void *operator) {
+    const place *p = all ? find(bucket_of(operator), operator) : NULL;
+    return p ? p->name : NULL;
 }
 
 /* The code of a custom operator is about to run. */

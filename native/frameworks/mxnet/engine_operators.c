@@ -59,7 +59,7 @@ void *ls_mxnet_begin(const char *name, uint32_t kind) {
 void ls_mxnet_abandon(ls_thread *t) {
     for (uint32_t depth = t->depth; depth-- > 0;) {
         const ls_context *c = &t->contexts[depth];
-        if (c->domain != ENGINE || LS_LOAD(t->ring->h.open[depth].state) != c->serial << 1)
+        if (c->domain != ENGINE || c->kind == LF_MODULE || LS_LOAD(t->ring->h.open[depth].state) != c->serial << 1)
             continue;
         if (t->task_ids[depth] < t->api_depth)
             break;

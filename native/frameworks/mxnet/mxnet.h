@@ -109,11 +109,13 @@ void ls_mxnet_release(void *object);
 
 /* custom_origins.c: with the GIL held */
 void ls_mxnet_origins_begin(void);
-void ls_mxnet_custom_made(const void *operator);
+void ls_mxnet_custom_makes(void);
+void ls_mxnet_custom_made(const void *operator, const char *name, int is_new);
+const char *ls_mxnet_custom_called(const void *operator);
 ls_mxnet_origin ls_mxnet_custom_origin(const void *operator, int is_forward);
 
 /* custom_operators.c */
-LS_EXPORT int ls_mxnet_learn_custom(const void *class, const char *name);
+LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int is_new);
 LS_EXPORT void ls_mxnet_watch_custom(void *learn);
 void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t count, void *keywords);
 void *ls_mxnet_custom_forward(void *function, void *const *arguments, ssize_t count, void *keywords);

@@ -49,6 +49,10 @@ REFUSALS = {
         "profiler writes: layerscope summary profile.json",
         "operators, modules and steps of this framework",
     ),
+    "custom_operators": (
+        "register fewer operators under names of their own",
+        "which operator in Python some code belongs to",
+    ),
     "begun_late": (
         "link the program itself with the framework, and start it by layerscope run, not by a "
         "script: layerscope run -- ./program",

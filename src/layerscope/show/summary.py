@@ -76,7 +76,7 @@ def text(summary: Summary, run: str = "") -> str:
         *_modules(summary),
         *_wrapped(thread_line(summary, noun)),
     ]
-    overview += _failures(summary.failures)
+    overview += failure_lines(summary.failures)
     if summary.slowest_rank:
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
     blocks = [
@@ -89,7 +89,8 @@ def text(summary: Summary, run: str = "") -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _header(summary: Summary) -> list[str]:
+def headline(summary: Summary) -> str:
+    """The program, how it ended, how long it took, and its steps."""
     info, steps = summary.info, summary.steps
     what = (
         [printable(info.imported_from)]
@@ -104,13 +105,19 @@ def _header(summary: Summary) -> list[str]:
         what.append(f"{count} {plural(printable(role), count)}")
     if summary.processes > max(summary.ranks + sum(summary.roles.values()), 1):
         what.append(f"{summary.processes} processes")
-    left = f"layerscope: {', '.join(what)}."
+    left = f"{', '.join(what)}."
     if steps:
         where = f" in {steps.processes} processes" if steps.processes > 1 else ""
         left += (
             f" {steps.count:,} "
             f"{plural(step_noun(steps), steps.count)}{where}{_warmup(steps)}{_failed(steps)}."
         )
+    return left
+
+
+def _header(summary: Summary) -> list[str]:
+    info = summary.info
+    left = f"layerscope: {headline(summary)}"
     versions = ", ".join(_versions(summary))
     room = WIDTH - display_width(left)
     window = [f"Only a window was recorded: {info.window}."] if info.window else []
@@ -155,7 +162,7 @@ def _failed(steps: StepTimes) -> str:
     return f"; {steps.failed:,} failed{' and excluded' if steps.left_out else ''}"
 
 
-def _failures(failures: list[Failure]) -> list[str]:
+def failure_lines(failures: list[Failure]) -> list[str]:
     """Which exceptions ended calls of modules, most calls first."""
     lines = []
     for failure in failures[:_MOST_FAILURES]:
@@ -274,9 +281,9 @@ def _operators(summary: Summary) -> list[str]:
     rows = list(times.rows)
     if times.rest_names:
         rows.append(replace(times.rest, name=f"{times.rest_names:,} more"))
-    if steps and times.idle_ns is not None:
-        idle = _IDLE if summary.info.has_python else _IDLE_WITHOUT_PYTHON
-        rows.append(OperatorRow(idle, times.idle_ns, times.idle_ns / max(steps.mean_ns, 1), 0))
+    idle = idle_row(summary)
+    if idle is not None:
+        rows.append(idle)
     lines = _ranking(_HEADING, rows, steps, has_primitives=bool(times.kinds))
     if times.rest_names:
         lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"
@@ -297,6 +304,16 @@ def what_is_missing(summary: Summary) -> list[str]:
     elif not times.rows and not times.primitives:
         missing.append(_NONE_IN_STEPS)
     return missing
+
+
+def idle_row(summary: Summary) -> OperatorRow | None:
+    """The time of a step in which its thread ran no operator; None where it is not known."""
+    times, steps = summary.operators, summary.steps
+    if times is None or steps is None or times.idle_ns is None:
+        return None
+    name = _IDLE if summary.info.has_python else _IDLE_WITHOUT_PYTHON
+    share = times.idle_ns / max(steps.mean_ns, 1)
+    return OperatorRow(name, times.idle_ns, share, 0)
 
 
 def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[str]:

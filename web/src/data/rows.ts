@@ -11,29 +11,53 @@ export interface Rows {
 type Test = (row: number) => boolean;
 
 const UNITS: Record<string, number> = { ns: 1, us: 1e3, "\u00b5s": 1e3, ms: 1e6, s: 1e9, kb: 1e3, mb: 1e6, gb: 1e9, "%": 0.01 };
-const COMPARISON = /^(\w+)\s*(<=|>=|!=|=|<|>)\s*(-?[\d.]+(?:e-?\d+)?)\s*([a-z\u00b5%]*)$/i;
+const COMPARISON = /(\w+)\s*(<=|>=|!=|=|<|>)\s*(-?[\d.]+(?:e-?\d+)?)\s*(ns|us|\u00b5s|ms|s|kb|mb|gb|%)?(?![\w.])/gi;
+// A text that a column has, or a module that it has or that lies in it.
+const EQUATION = /(\w+)\s+(is|in)\s+("(?:[^"\\]|\\.)*")/g;
 
-// The rows that words and comparisons leave: `conv self_ns > 1ms, count >= 10`. Words are looked for
-// in all texts. Null: a comparison names no column of numbers.
+// The rows that words and comparisons leave: `conv self_ns > 1ms`, `module in "Net.conv"`. Each word is
+// looked for in all texts. Null: a comparison names no column that can be compared.
 export function filtered(rows: Rows, words: string): Int32Array | null {
-  const tests: Test[] = [];
-  for (const part of words.split(",").map(one => one.trim())) {
-    if (!part) continue;
-    const test = testOf(rows, part);
-    if (!test) return null;
-    tests.push(test);
-  }
+  const tests: (Test | null)[] = [];
+  const rest = words
+    .replace(EQUATION, (_, name: string, how: string, text: string) => {
+      tests.push(equation(rows, name, how, text));
+      return " ";
+    })
+    .replace(COMPARISON, (_, ...found: string[]) => {
+      tests.push(comparison(rows, found));
+      return " ";
+    });
+  for (const word of rest.split(/[\s,]+/)) if (word) tests.push(containing(rows, word.toLowerCase()));
+  if (/[<>]/.test(rest) || tests.includes(null)) return null;
   const found: number[] = [];
-  for (let row = 0; row < rows.count; row++) if (tests.every(test => test(row))) found.push(row);
+  for (let row = 0; row < rows.count; row++) if (tests.every(test => test!(row))) found.push(row);
   return Int32Array.from(found);
 }
 
-function testOf(rows: Rows, part: string): Test | null {
-  const found = COMPARISON.exec(part);
-  return found ? comparison(rows, found) : containing(rows, part.toLowerCase());
+// As the filter field has it: the module called `path`, and those in it.
+export function within(column: string, path: string): string {
+  return `${column} in ${JSON.stringify(path)}`;
 }
 
-function comparison(rows: Rows, [, name, operator, number, unit]: RegExpExecArray): Test | null {
+function equation(rows: Rows, name: string, how: string, quoted: string): Test | null {
+  const at = rows.columns.findIndex(column => column.name === name);
+  const text = unquoted(quoted);
+  if (at < 0 || text === null) return null;
+  const values = rows.values[at]!;
+  if (how === "is") return row => values[row] === text;
+  return row => values[row] === text || String(values[row] ?? "").startsWith(`${text}.`);
+}
+
+function unquoted(text: string): string | null {
+  try {
+    return JSON.parse(text) as string;
+  } catch {
+    return null;
+  }
+}
+
+function comparison(rows: Rows, [name, operator, number, unit]: string[]): Test | null {
   const at = rows.columns.findIndex(column => column.name === name);
   const factor = unit ? UNITS[unit.toLowerCase()] : 1;
   if (at < 0 || factor === undefined || !isNumber(rows.columns[at]!)) return null;
@@ -86,7 +110,7 @@ export function grouped(rows: Rows, order: Int32Array, name: string): Rows {
     if (of) of.push(row);
     else groups.set(key, [row]);
   }
-  const sums = rows.columns.map((column, place) => ({ column, place })).filter(({ column }) => canBeAdded(column));
+  const sums = rows.columns.map((column, place) => ({ column, place })).filter(({ column }) => canBeAdded(column, rows));
   const columns = [rows.columns[at]!, COUNT, ...sums.map(({ column }) => column)];
   const keys = [...groups.keys()];
   const members = [...groups.values()];
@@ -96,10 +120,12 @@ export function grouped(rows: Rows, order: Int32Array, name: string): Rows {
 
 const COUNT: TableColumn = { name: "rows", type: "int64", unit: "count", meaning: "rows of the table", instant: false, signed: false };
 
-// Sums of extremes and averages mean nothing.
-export function canBeAdded(column: TableColumn): boolean {
-  if (!isNumber(column) || column.instant || column.unit === "ratio") return false;
-  return !/^(avg|min|max|p\d+|peak)_|^(process|pid|ppid|tid|rank|step|exit|line)$/.test(column.name) && column.unit !== "";
+// Sums of extremes, averages and ends of intervals mean nothing, and neither do those of times that
+// lie in each other: total beside self.
+export function canBeAdded(column: TableColumn, rows: Rows): boolean {
+  if (!isNumber(column) || column.instant || column.unit === "ratio" || column.unit === "") return false;
+  if (column.name.startsWith("total_") && rows.columns.some(one => one.name === "self_ns")) return false;
+  return !/^(avg|min|max|p\d+|peak)_|_(low|high)$|^(process|pid|ppid|tid|rank|step|exit|line)$/.test(column.name);
 }
 
 function sum(values: unknown[], rows: number[]): number | null {

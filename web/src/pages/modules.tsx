@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
-import type { Rows } from "../data/rows";
+import { type Rows, within } from "../data/rows";
 import { goTo, moduleName } from "../state/state";
 import { cell } from "../ui/format";
 import { Loaded, useLoaded } from "../ui/loading";
@@ -33,6 +33,8 @@ function Tree({ rows }: { rows: Rows }) {
     setClosed(now);
   };
   return (
+    <>
+    <p class="quiet">Times are those of the operators that ran in the calls of a module: self in no module inside of it.</p>
     <div class="scroll" tabIndex={0} role="region" aria-label="modules">
       <table class="top modules" role="treegrid" aria-label="modules">
         <thead>
@@ -68,6 +70,7 @@ function Tree({ rows }: { rows: Rows }) {
         </tbody>
       </table>
     </div>
+    </>
   );
 }
 
@@ -76,7 +79,7 @@ function forward(total: number | null, backward: number | null): number | null {
 }
 
 function showModule(path: string): void {
-  goTo("tables", { table: "operators-module", where: path });
+  goTo("tables", { table: "operators-module", where: within("module", path) });
   moduleName.value = path;
 }
 

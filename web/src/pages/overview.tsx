@@ -1,33 +1,13 @@
 // What ran, how long a step takes, on what it is spent, and what is wrong with the recording.
 
-import { useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
 import { type Step, tracksOf } from "../data/tracks";
-import { goTo, name, showInTimeline, step, time } from "../state/state";
+import { goTo, showInTimeline, step, time } from "../state/state";
 import { Bar, type Part } from "../ui/bar";
-import { duration, percent, plural, threeDigits } from "../ui/format";
+import { duration, percent, plural } from "../ui/format";
 import { Loaded, useLoaded } from "../ui/loading";
+import { type Operator, type Operators, placesOf, TopOperators } from "../ui/top_operators";
 import { StepChart } from "../ui/step_chart";
-
-interface Operator {
-  name: string;
-  self_ns: number;
-  share: number;
-  calls: number;
-  primitives: { what: string; ns: number }[];
-  worker: string;
-}
-
-interface Operators {
-  rows: Operator[];
-  rest: Operator;
-  rest_names: number;
-  idle_ns: number | null;
-  outside_share: number;
-  layer: string;
-  kinds: { name: string; ns: number; share: number }[];
-  primitives: Operator[];
-}
 
 interface Steps {
   rule: string;
@@ -54,14 +34,32 @@ interface Data {
   missing: string[];
   facts: string[];
   problems: { layer: string; sentence: string }[];
+  headline: string;
+  failures: string[];
+  idle: Operator | null;
+  functions: Functions | null;
   cost: string;
 }
 
+interface FunctionRow {
+  name: string;
+  self_ns: number;
+  self_share: number;
+  total_ns: number;
+  total_share: number;
+}
+
+interface Functions {
+  rows: FunctionRow[];
+  is_total: boolean;
+  table: string;
+}
+
 export function Overview({ recording }: { recording: Recording }) {
-  const state = useLoaded(() => Promise.all([recording.json<Data>("page overview"), tracksOf(recording)]), [recording]);
+  const state = useLoaded(() => Promise.all([recording.json<Data>("page overview"), tracksOf(recording), placesOf(recording)]), [recording]);
   return (
     <Loaded state={state}>
-      {([data, tracks]) => (
+      {([data, tracks, places]) => (
         <div class="overview">
           <Verdict data={data} recording={recording} />
           {data.missing.map(sentence => (
@@ -71,7 +69,8 @@ export function Overview({ recording }: { recording: Recording }) {
           ))}
           <Problems data={data} />
           {data.steps && <StepTimes steps={data.steps} noun={data.noun} all={tracks.steps} />}
-          {data.operators && (data.operators.rows.length > 0 || data.operators.primitives.length > 0) && <TopOperators operators={data.operators} noun={data.noun} />}
+          {data.operators && (data.operators.rows.length > 0 || data.operators.primitives.length > 0) && <TopOperators operators={data.operators} idle={data.idle} noun={data.noun} places={places} />}
+          {data.functions && <TopFunctions functions={data.functions} />}
           <Facts data={data} />
           <details open={!data.operators}>
             <summary>The summary as text</summary>
@@ -99,6 +98,10 @@ function Verdict({ data, recording }: { data: Data; recording: Recording }) {
       <p class="command">
         <code>{run.command.join(" ")}</code>
       </p>
+      <p>{data.headline}</p>
+      {data.failures.filter(Boolean).map(sentence => (
+        <p key={sentence} class="failed">{sentence}</p>
+      ))}
       <Bar label={steps ? `time of a ${data.noun}` : "time of the run"} parts={parts} />
       {steps && operators && operators.kinds.length > 0 && (
         <Bar label={`phases of a ${data.noun}`} parts={Object.entries(steps.phases_ns).map(([label, value]) => ({ label, value }))} />
@@ -128,9 +131,8 @@ function StepTimes({ steps, noun, all }: { steps: Steps; noun: string; all: Step
       <h2 id="steps">{`${noun[0]!.toUpperCase()}${noun.slice(1)} times`}</h2>
       <p>
         {`Half take at most ${duration(steps.p50_ns)}, 95 % ${duration(steps.p95_ns)}, 99 % ${duration(steps.p99_ns)}; the slowest ${duration(steps.slowest_ns)}. `}
-        {steps.drift !== null && Math.abs(steps.drift - 1) >= 0.05 && `The last third takes ${percent(Math.abs(steps.drift - 1))} ${steps.drift > 1 ? "more" : "less"} than the first. `}
       </p>
-      <StepChart steps={shown} median={steps.p50_ns} onStep={showStep} />
+      <StepChart steps={shown} noun={noun} median={steps.p50_ns} onStep={showStep} />
     </section>
   );
 }
@@ -142,53 +144,37 @@ function showStep(of: Step): void {
   });
 }
 
-function TopOperators({ operators, noun }: { operators: Operators; noun: string }) {
-  const [isAll, setAll] = useState(false);
-  const per = noun ? ` per ${noun}` : "";
-  // A log of a library has nothing but what the program asked of it.
-  const isOfLibrary = operators.rows.length === 0;
-  const named = isOfLibrary ? operators.primitives : operators.rows;
-  const rows = isAll || !operators.rest_names ? named : [...named, { ...operators.rest, name: "" }];
+function TopFunctions({ functions }: { functions: Functions }) {
   return (
-    <section aria-labelledby="operators">
-      <h2 id="operators">{isOfLibrary ? "Primitives" : operators.layer === "ranges" ? "Ranges" : "Operators"} with the most self time</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="operators">
+    <section aria-labelledby="functions">
+      <h2 id="functions">Functions with the most CPU time</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-label="functions">
         <table class="top">
           <thead>
             <tr>
               <th scope="col">name</th>
-              <th scope="col" class="number">{`self time${per}`}</th>
-              <th scope="col" class="number">share</th>
-              <th scope="col" class="number">{`calls${per}`}</th>
-              <th scope="col">below it</th>
+              {["with what it calls", "share", "self time", "share"].map((head, at) => (
+                <th scope="col" class="number" key={at}>{head}</th>
+              ))}
             </tr>
           </thead>
           <tbody>
-            {rows.map(row => (
+            {functions.rows.map(row => (
               <tr key={row.name}>
                 <th scope="row">
-                  {row.name ? (
-                    <button type="button" class="cell" onClick={() => showName(row.name)}>{row.name}</button>
-                  ) : (
-                    <button type="button" class="cell" onClick={() => goTo("tables", { table: "operators" })}>{`${operators.rest_names} more`}</button>
-                  )}
+                  <button type="button" class="cell" onClick={() => goTo("tables", { table: functions.table, where: row.name })}>{row.name}</button>
                 </th>
+                <td class="number">{duration(row.total_ns)}</td>
+                <td class="number">{percent(row.total_share)}</td>
                 <td class="number">{duration(row.self_ns)}</td>
-                <td class="number">{percent(row.share)}</td>
-                <td class="number">{row.calls ? threeDigits(row.calls) : ""}</td>
-                <td>{row.primitives.map(one => `${one.what} ${duration(one.ns)}`).join(", ") || row.worker}</td>
+                <td class="number">{percent(row.self_share)}</td>
               </tr>
             ))}
           </tbody>
         </table>
       </div>
-      {isAll && <button type="button" onClick={() => setAll(false)}>Less</button>}
     </section>
   );
-}
-
-function showName(of: string): void {
-  showInTimeline(() => (name.value = of));
 }
 
 function Facts({ data }: { data: Data }) {

@@ -87,7 +87,7 @@ function Shown({ recording, all }: { recording: Recording; all: Rows }) {
 function sumsOf(rows: Rows, order: Int32Array): string {
   const names = rows.columns.map(column => column.name);
   const at = names.includes("self_ns") ? names.indexOf("self_ns") : names.indexOf("total_ns");
-  if (at < 0 || !canBeAdded(rows.columns[at]!)) return "";
+  if (at < 0 || !canBeAdded(rows.columns[at]!, rows)) return "";
   let sum = 0;
   for (const row of order) sum += (rows.values[at]![row] as number | null) ?? 0;
   return `, ${rows.columns[at]!.name.replace("_ns", "")} ${cell(sum, "ns")}`;
@@ -134,7 +134,7 @@ function Controls({ all, words, by, hidden, isUnderstood }: ControlProps) {
           type="search"
           value={words}
           aria-invalid={!isUnderstood}
-          placeholder="words, or self_ns > 1ms"
+          placeholder="words, self_ns > 1ms"
           onInput={event => set("where", event.currentTarget.value)}
         />
       </label>

@@ -11,11 +11,12 @@ const OUTLIER = 2;
 
 interface Props {
   steps: Step[];
+  noun: string; // what a step is called
   median: number;
   onStep: (step: Step) => void;
 }
 
-export function StepChart({ steps, median, onStep }: Props) {
+export function StepChart({ steps, noun, median, onStep }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [at, setAt] = useState<number | null>(null);
   const [isTable, setTable] = useState(false);
@@ -54,7 +55,7 @@ export function StepChart({ steps, median, onStep }: Props) {
         onKeyDown={onKey}
       />
       <p class="quiet" role="status">
-        {at === null ? "Each bar is a step; a click shows it in the timeline." : `step ${steps[at]!.step}: ${duration(steps[at]!.dur)}${steps[at]!.warmup ? ", warm-up" : ""}`}
+        {at === null ? `Each bar is a ${noun}; a click shows it in the timeline.` : `${noun} ${steps[at]!.step}: ${duration(steps[at]!.dur)}${steps[at]!.warmup ? ", warm-up" : ""}`}
       </p>
     </div>
   );

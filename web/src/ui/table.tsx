@@ -41,7 +41,7 @@ export function Table(props: Props) {
         <thead>
           <tr aria-rowindex={1}>
             {shown.map(({ column }) => (
-              <Heading key={column.name} column={column} sort={props.sort} onSort={props.onSort} />
+              <Heading key={column.name} column={column} label={labelOf(column, rows)} sort={props.sort} onSort={props.onSort} />
             ))}
           </tr>
         </thead>
@@ -85,14 +85,27 @@ function rowClass(props: Props, row: number): string {
   return `${props.onRow ? "leads" : ""} ${props.chosen === row ? "chosen" : ""}`.trim();
 }
 
-function Heading({ column, sort, onSort }: { column: TableColumn; sort: string; onSort: (sort: string) => void }) {
+// Without its unit, where that leaves it apart from the others: cells have theirs.
+function labelOf(column: TableColumn, rows: Rows): string {
+  const short = column.name.replace(/_ns$|_bytes$/, "");
+  return rows.columns.some(one => one !== column && one.name === short) ? column.name : short;
+}
+
+interface HeadingProps {
+  column: TableColumn;
+  label: string;
+  sort: string;
+  onSort: (sort: string) => void;
+}
+
+function Heading({ column, label, sort, onSort }: HeadingProps) {
   const isSorted = sort.replace("-", "") === column.name;
   const descends = sort.startsWith("-");
   const next = isSorted ? (descends ? column.name : `-${column.name}`) : `${isNumber(column) ? "-" : ""}${column.name}`;
   return (
     <th scope="col" class={isNumber(column) ? "number" : ""} aria-sort={isSorted ? (descends ? "descending" : "ascending") : "none"}>
       <button type="button" title={column.meaning} onClick={() => onSort(next)}>
-        {column.name.replace(/_ns$|_bytes$/, "")}
+        {label}
         <span aria-hidden="true">{isSorted ? (descends ? " \u25bc" : " \u25b2") : ""}</span>
       </button>
     </th>

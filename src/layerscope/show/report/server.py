@@ -150,7 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
         refusal = self._refusal()
         if refusal:
             return _refused(refusal)
-        parts = urlsplit(self.path)
+        try:
+            parts = urlsplit(self.path)
+        except ValueError:
+            return _sentence(HTTPStatus.BAD_REQUEST, "this is no address")
         if parts.path == "/" and "token" in parts.query:
             return self._with_token(parse_qs(parts.query).get("token", [""])[-1])
         if not self._server.takes_cookie(self.headers.get("Cookie", "")):

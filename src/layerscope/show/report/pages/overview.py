@@ -10,7 +10,7 @@ from layerscope.analyse.summary import Summary, summarise
 from layerscope.model.events import Problem
 from layerscope.recording.reader import Reader
 from layerscope.show import summary as summary_text
-from layerscope.show.resource_lines import resource_facts
+from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.summary_steps import steady, what_a_step_is
 from layerscope.show.summary_words import step_noun
 from layerscope.show.terminal import problem_sentence
@@ -23,7 +23,9 @@ def data(reader: Reader) -> dict[str, Any]:
     """The figures of the summary."""
     found = summarise(reader)
     noun = step_noun(found.steps) if found.steps else ""
+    idle = summary_text.idle_row(found)
     return {
+        "headline": summary_text.headline(found),
         "text": summary_text.text(found),
         "noun": noun,
         "steps": _steps(found.steps),
@@ -32,7 +34,9 @@ def data(reader: Reader) -> dict[str, Any]:
         "missing": summary_text.what_is_missing(found),
         "facts": _facts(found, noun),
         "problems": [_problem(problem) for problem in found.problems],
-        "failures": [asdict(failure) for failure in found.failures],
+        "failures": [" ".join(summary_text.failure_lines(found.failures))],
+        "idle": asdict(idle) if idle else None,
+        "functions": asdict(found.functions) if found.functions else None,
         "cost": summary_text.cost_sentence(found.cost),
     }
 
@@ -49,7 +53,7 @@ def _facts(found: Summary, noun: str) -> list[str]:
     if found.steps:
         facts += [*what_a_step_is(found.steps, found.modules, found.generation)]
     if not found.info.imported_from:
-        facts += [steady(found.steps), *resource_facts(found, noun)]
+        facts += [steady(found.steps), thread_line(found, noun), *resource_facts(found, noun)]
     return [fact for fact in facts if fact]
 
 

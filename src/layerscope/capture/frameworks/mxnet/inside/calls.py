@@ -5,6 +5,11 @@ steps of optimizers, and the waits for batches. Standard library only.
 import sys
 
 MARK_PROBLEM = 4  # native/layout.h
+TOO_MANY = (
+    b"custom_operators\nthe program has registered more than 256 operators in Python; the code of "
+    b"the others is not recorded"
+)
+told = []
 # What an object of ctypes keeps alive lies in these, some levels deep.
 KEEPERS, MOST_LEVELS = (dict, list, tuple), 12
 STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE, STORE = range(7)  # ls_mxnet_method
@@ -145,7 +150,7 @@ def watch_custom(library, mxnet):
     import functools
 
     agent = ctypes.PyDLL(library)
-    agent.ls_mxnet_learn_custom.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    agent.ls_mxnet_learn_custom.argtypes = [ctypes.py_object, ctypes.c_char_p, ctypes.c_int]
     agent.ls_mxnet_watch_custom.argtypes = [ctypes.py_object]
     original = mxnet.operator.register
     names = {}  # of classes of properties
@@ -155,13 +160,15 @@ def watch_custom(library, mxnet):
         if type(function) is type(watch):
             setattr(owner, method, method_in_c(agent, function, kind) or function)
 
-    def learn(made, properties):
+    def learn(made, properties, is_new=True):
         """`properties`, an object of a registered class, has made an operator; or it is a store."""
         if isinstance(properties, mxnet.kvstore.KVStore) and workers():
             note_rank(agent, properties)
         name = names.get(type(properties))
         if name is not None and isinstance(made, mxnet.operator.CustomOp):
-            agent.ls_mxnet_learn_custom(type(made), name.encode("utf-8", "backslashreplace"))
+            text = name.encode("utf-8", "backslashreplace")
+            if agent.ls_mxnet_learn_custom(made, text, int(is_new)):
+                tell_too_many(agent)
             for owner in type(made).__mro__:
                 if owner not in (object, mxnet.operator.CustomOp):
                     watch(owner, "forward", FORWARD)
@@ -190,6 +197,13 @@ def watch_custom(library, mxnet):
     meet_custom(mxnet.operator, expect, learn)
 
 
+def tell_too_many(agent):
+    """Say once that there are more names of operators in Python than are kept."""
+    if not told:
+        told.append(True)
+        agent.ls_mark(TOO_MANY, MARK_PROBLEM, 0)
+
+
 def meet_custom(operator, expect, learn):
     """Tell of the classes that the program has registered already, and of the operators that they
     have made: MXNet keeps both, with the functions that its library calls for them.
@@ -205,7 +219,7 @@ def meet_custom(operator, expect, learn):
     for kept in made:
         for variables in variables_behind(getattr(kept, "_ref_holder", ())):
             if "op_prop" in variables:
-                learn(kept, variables["op_prop"])
+                learn(kept, variables["op_prop"], False)
 
 
 def variables_behind(kept):
