@@ -34,7 +34,7 @@ from tests.browser.report_page import (
     wait_hash,
     write_report,
 )
-from tests.recordings import MS, Recording
+from tests.recordings import MS, Recording, S
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +132,35 @@ def test_random_stretches_of_time(
         open_flame(page, in_folder, f"?kind={kind}&t={ends[0]}-{ends[1]}s")
         options = ("--kind", kind, "--time", ":".join(ends), "--by", "none")
         assert shown(page) == numbers_of_command(capsys, "train", *options)
+
+
+def test_a_wait_counts_with_its_part_of_the_time(
+    page: chromium.Page,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    recording = Recording()
+    stack = recording.add_stack("python main train.py:5")
+    recording.add_sample(stack, 3 * S, at_ns=S, kind="offcpu", state="sleep")
+    recording.add_sample(stack, 2 * S, at_ns=2 * S + 1, kind="offcpu", state="lock")
+    recording.add_sample(stack, 10 * MS, at_ns=2 * S)
+    address = write_report(recording, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for stretch, kind, sums in (
+        ("1.5-2.5", "offcpu", {"sleeps": S, "waits for a lock": S // 2 - 1}),
+        ("1.5-2.5", "wall", {"sleeps": S, "waits for a lock": S // 2 - 1}),
+        ("2.1-2.100000001", "offcpu", {"sleeps": 1, "waits for a lock": 1}),
+        ("1.5-2.5", "cpu", {}),
+        ("4-5", "offcpu", {"waits for a lock": 1}),
+    ):
+        open_flame(page, address, f"?kind={kind}&t={stretch}s")
+        found = shown(page)
+        options = ("--kind", kind, "--time", stretch.replace("-", ":"), "--by", "none")
+        assert found == numbers_of_command(capsys, "train", *options)
+        waits = {path[-1][1]: own for path, (own, _, _) in found.items() if path[-1][0] == "waits"}
+        assert waits == sums
+        assert all(count == 1 for path, (_, _, count) in found.items() if len(path) == 2)
 
 
 def test_what_trees_are_made_of_is_there(

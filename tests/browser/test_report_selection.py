@@ -184,8 +184,10 @@ def test_statistics_are_those_of_the_recording(
             ).to_pylist()
             waits = reader.query(
                 f"""
-                SELECT state, count(*) AS n, sum(weight_ns)::BIGINT AS ns FROM samples spans
-                WHERE kind = 'offcpu' AND at_ns >= {start_ns} AND at_ns < {end_ns} {of_tracks} GROUP BY 1"""
+                SELECT state, count(*) AS n, sum(least(at_ns + weight_ns, {end_ns})
+                    - greatest(at_ns, {start_ns}))::BIGINT AS ns FROM samples spans
+                WHERE kind = 'offcpu' AND at_ns + weight_ns > {start_ns} AND at_ns < {end_ns}
+                {of_tracks} GROUP BY 1"""
             ).to_pylist()
         wanted = sorted(_statistics_row(row, by) for row in answer)
         shown = table(page, STATISTICS, exact=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.browser import chromium
-from tests.browser.report_page import click, table, text, write_report
+from tests.browser.report_page import click, reader_of, table, text, write_report
 from tests.browser.timeline_page import (
     canvas,
     choose,
@@ -166,6 +166,37 @@ def test_waits_are_shown_without_spans(page: chromium.Page, opened: Any) -> None
     assert tip(page) == ["waited 300 ms: file"]
     waits = table(page, "[aria-label='waits in the selection']", exact=True)
     assert waits == [["file", "1", "300,000,000", "300,000,000"]]
+
+
+@pytest.mark.parametrize("ends", [(1.5, 2.5), (1, 1.0005), (3.9, 5.25), (0.5, 1), (0, 9)])
+def test_waits_count_with_the_part_that_is_selected(
+    page: chromium.Page, opened: Any, tmp_path: Path, ends: tuple[float, float]
+) -> None:
+    recording = Recording()
+    recording.add_sample(None, 3 * S, at_ns=S, kind="offcpu", state="sleep")
+    recording.add_sample(None, 1001, at_ns=S + 10, kind="offcpu", state="lock")
+    recording.add_sample(None, 300 * MS, at_ns=5 * S, kind="offcpu", state="lock")
+    recording.add_sample(None, 0, at_ns=S, kind="offcpu", state="file")
+    opened(recording, f"#timeline?t={ends[0]}-{ends[1]}s")
+
+    with reader_of(tmp_path) as reader:
+        start_ns = reader.run.info.start_ns
+        rows = reader.query(
+            """
+            SELECT state, count(*) AS count, sum(part_ns) AS total_ns FROM (
+                SELECT state, at_ns, weight_ns, at_ns + weight_ns AS end_ns, $1 AS first, $2 AS last,
+                    greatest(0, least(end_ns, last) - greatest(at_ns, first)) AS part_ns
+                FROM samples WHERE kind = 'offcpu')
+            WHERE part_ns > 0 OR at_ns >= first AND at_ns < last
+            GROUP BY state ORDER BY total_ns DESC""",
+            [start_ns + round(at * S) for at in ends],
+        ).to_pylist()
+    if not rows:
+        assert text(page, ".tl-selection .quiet") == "Nothing waited in it."
+        return
+    waits = table(page, "[aria-label='waits in the selection']", exact=True)
+    wanted = [[row["state"], f"{row['count']:,}", f"{row['total_ns']:,}"] for row in rows]
+    assert [row[:3] for row in waits] == wanted
 
 
 def test_calls_that_overlap_do_not_cover_each_other(page: chromium.Page, opened: Any) -> None:

@@ -72,7 +72,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--phase", metavar="NAME", help="only loading, forward, backward, optimizer or other"
     )
     parser.add_argument(
-        "--time", metavar="A:B", help="only from A to B, in seconds since the start of the run"
+        "--time",
+        metavar="A:B",
+        help="only from A to B, in seconds since the start of the run; a wait counts with the part "
+        "of it that lies there",
     )
     parser.add_argument(
         "--idle", action="store_true", help="with the waits of threads of pools that have no work"

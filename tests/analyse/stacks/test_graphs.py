@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerscope.analyse import tables
-from layerscope.analyse.stacks import graphs
+from layerscope.analyse.stacks import graphs, sample_reader
 from layerscope.analyse.stacks.frame_filter import layers_called
+from layerscope.analyse.stacks.frames import FrameTable
 from layerscope.analyse.stacks.graphs import Look
 from layerscope.analyse.stacks.sample_reader import Choice
 from layerscope.model.errors import UsageError
@@ -27,7 +28,7 @@ from tests.analyse.stacks.made import (
     sampled,
     stacks_of,
 )
-from tests.recordings import Recording
+from tests.recordings import Recording, S
 
 CALL = (
     "python Module._call_impl /x/torch/nn/modules/module.py:1",
@@ -186,6 +187,42 @@ def test_a_choice_leaves_what_it_says(choice: Choice, expected: Callable[[int], 
         graph = graphs.build(reader, Look(choice=choice))
 
     assert graph.whole == sum(1 << number for number in range(24) if expected(number))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slept_ns", "idle_ns"),
+    [
+        ((1.5, 2.5), S, 0),
+        ((0.0, float("inf")), 3 * S, S),
+        ((0.25, 0.75), 0, S // 2),
+        ((3.5, 5.0), S // 2, 0),
+        ((4.0, 5.0), 0, 0),
+    ],
+)
+def test_a_wait_counts_with_its_part_of_the_time(
+    seconds: tuple[float, float], slept_ns: int, idle_ns: int
+) -> None:
+    recording = Recording()
+    recording.add_sample(None, 7 * S, at_ns=0)  # of CPU time: its moment counts
+    recording.add_sample(None, 3 * S, at_ns=S, kind="offcpu", state="sleep")
+    recording.add_sample(None, S, at_ns=0, kind="offcpu", state="pool", idle=True)
+    # Of no length: it is where it begins.
+    recording.add_sample(None, 0, at_ns=4 * S, kind="offcpu", state="lock")
+    choice = Choice(seconds=seconds)
+    with opened(recording, start_ns=0) as reader:
+        frames = FrameTable()
+        stacks = sample_reader.read_stacks(reader, frames)
+        waits, both = (
+            sample_reader.read_samples(reader, stacks, frames, kind, choice)
+            for kind in ("offcpu", "wall")
+        )
+
+    ends_at = seconds[1]
+    numbers = (slept_ns > 0) + (seconds[0] <= 4 < ends_at)
+    assert waits.weight.sum() == slept_ns
+    assert waits.is_counted.sum() == numbers
+    assert waits.idle_weight == both.idle_weight == idle_ns
+    assert both.weight.sum() == slept_ns + 7 * S * (seconds[0] == 0)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,11 @@ export function firstAt(start: Float64Array, from: number, to: number, time: num
   return low;
 }
 
+// How much of what takes `ns` from `at` on lies in a stretch of time.
+export function partInside([from, to]: readonly [number, number], at: number, ns: number): number {
+  return Math.max(0, Math.min(at + ns, to) - Math.max(at, from));
+}
+
 // Rows that belong to a selection, as ranges [from, to).
 export function rangesOf(spans: Spans, selection: Selection): [number, number][] {
   const tracks = selection.tracks ?? spans.about.tracks;

@@ -1,5 +1,7 @@
 // Which samples and spans a flame graph is made of, as the filters of the page say.
 
+import { partInside } from "../data/statistics";
+
 export interface Choice {
   time: readonly [number, number] | null; // [from, to) in ns since the start of the run
   steps: readonly [number, number] | null; // [from, to)
@@ -28,9 +30,11 @@ export function isInside(path: string, module: string): boolean {
   return [0, 1].some(first => names.length - first >= wanted.length && wanted.every((one, at) => one === "*" || one === names[first + at]));
 }
 
-export function isChosenPlace(choice: Choice, track: number, at: number, step: number): boolean {
+// `wait_ns`: of a wait how long it took. It may lie in the time that is chosen in part; all else, and what takes
+// no time, has to begin there.
+export function isChosenPlace(choice: Choice, track: number, at: number, step: number, wait_ns = 0): boolean {
   const { time, steps, tracks } = choice;
-  if (time && (at < time[0] || at >= time[1])) return false;
+  if (time && (at < time[0] || at >= time[1]) && !partInside(time, at, wait_ns)) return false;
   if (steps && (step < steps[0] || step >= steps[1])) return false;
   return !tracks || tracks.has(track);
 }

@@ -3,6 +3,7 @@
 
 import type { NumberColumn } from "../data/blocks";
 import type { Recording } from "../data/recording";
+import { partInside } from "../data/statistics";
 import { type Choice, isChosenPlace, isInside } from "./choice";
 import { mergedTree, NONE, type FrameTree, Weighed } from "./frame_tree";
 import { type By, type Groups, groupsBy } from "./groups";
@@ -99,16 +100,18 @@ function weigh(rules: Rules, samples: Samples, kind: string, choice: Choice, gro
   let idle = 0;
   for (let row = 0; row < weights.length; row++) {
     const ofKind = column("kind")[row]!;
-    if (!isWanted[ofKind] || !isChosenPlace(choice, track![row]!, at![row]!, step[row]! - 1)) continue;
+    const wait_ns = isWait[ofKind] ? weights[row]! : 0;
+    if (!isWanted[ofKind] || !isChosenPlace(choice, track![row]!, at![row]!, step[row]! - 1, wait_ns)) continue;
+    const weight = isWait[ofKind] && choice.time ? partInside(choice.time, at![row]!, wait_ns) : weights[row]!;
     const place = stack![row] ? rules.place(stack![row]! - 1) : NONE;
     if (!isBelow(place)) continue;
     if (isIdle![row]) {
-      idle += weights[row]!;
+      idle += weight;
       continue;
     }
     const known = place === NONE ? nodes.unknown : place;
     const node = isWait[ofKind] ? nodes.wait(known, state![row]!, false) : known;
-    weighed.add(node, groups.of(row), weights[row]!, Number(counts![row]! > 0));
+    weighed.add(node, groups.of(row), weight, Number(counts![row]! > 0));
   }
   return { weighed, idle };
 }

@@ -128,21 +128,21 @@ function leadOf(rows: Rows, by: string): ((row: number) => void) | null {
 
 const WAIT_COLUMNS = [
   column("state", "string", "", "what the thread waited for"),
-  column("count", "int64", "count", "waits that begin in the selection"),
-  column("total_ns", "int64", "ns", "how long they took in all"),
+  column("count", "int64", "count", "waits that lie in the selection, at least in part"),
+  column("total_ns", "int64", "ns", "how long they took in it, in all"),
   column("avg_ns", "float64", "ns", "the mean"),
 ];
 
 function WaitTable({ waits, stretch, tracks }: { waits: Waits; stretch: Stretch; tracks: readonly number[] | null }) {
   const found = waits.sums(tracks, stretch[0], stretch[1]);
-  if (!found.length) return <p class="quiet">No waits begin in it.</p>;
+  if (!found.length) return <p class="quiet">Nothing waited in it.</p>;
   const sort = setting("waits") || "-total_ns";
   const values = [found.map(one => one.state), found.map(one => one.count), found.map(one => one.ns), found.map(one => one.ns / one.count)];
   const rows: Rows = { columns: WAIT_COLUMNS, values, count: found.length };
   const order = sorted(rows, Int32Array.from(found.keys()), sort.replace("-", ""), sort.startsWith("-"));
   return (
     <>
-      <h3>Waits that begin in it</h3>
+      <h3>Waits in it</h3>
       <Table label="waits in the selection" rows={rows} order={order} originNs={0} sort={sort} onSort={next => set("waits", next)} tall={220} />
     </>
   );

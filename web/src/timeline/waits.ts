@@ -1,9 +1,9 @@
 // Waits of threads: the samples of time that they did not run, each with its reason and who ended it.
 
-import { firstAt } from "../data/statistics";
 import type { Columns } from "../data/blocks";
 import type { Recording } from "../data/recording";
-import { type Strip, strip, stripsOf } from "./strips";
+import { partInside } from "../data/statistics";
+import { firstAtLeast, type Strip, strip, stripsOf } from "./strips";
 
 interface Names {
   kinds: string[];
@@ -70,17 +70,20 @@ export class Waits {
     return this.samples["stack"]![row]! - 1;
   }
 
-  // Of those that begin in [from, to): how many, and how long in all, by state; most time first.
+  // Of those that lie in [from, to), at least in part: how many, and how long in it, by state; most time first.
   sums(tracks: readonly number[] | null, from: number, to: number): { state: string; count: number; ns: number }[] {
+    const stretch = [Math.round(from), Math.round(to)] as const;
     const sums = this.states.map(state => ({ state, count: 0, ns: 0 }));
     for (const track of tracks ?? this.tracks) {
       const of = this.byTrack.get(track);
       if (!of) continue;
-      const end = firstAt(of.start, 0, of.start.length, to);
-      for (let at = firstAt(of.start, 0, end, from); at < end; at++) {
+      const end = firstAtLeast(of.start, stretch[1]);
+      for (let at = firstAtLeast(of.reach, stretch[0]); at < end; at++) {
+        const ns = partInside(stretch, of.start[at]!, of.end[at]! - of.start[at]!);
+        if (!ns && of.start[at]! < stretch[0]) continue;
         const sum = sums[of.codes[of.rows[at]!]!]!;
         sum.count++;
-        sum.ns += of.end[at]! - of.start[at]!;
+        sum.ns += ns;
       }
     }
     return sums.filter(({ count }) => count).sort((a, b) => b.ns - a.ns || b.count - a.count);

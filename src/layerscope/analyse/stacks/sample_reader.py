@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,7 @@ REMEDY = (
 )
 EMPTY = f"No stacks were recorded. {REMEDY[:1].upper()}{REMEDY[1:]}"
 _LISTED = 12
+_EVER_NS = 2**63 - 1
 # Columns that are read piece by piece. Whole, they are as short as they can be: there may be
 # millions.
 _STACK_TYPES = {"stack": np.int32, "parent": np.int32, "frame": np.int32, "depth": np.int32}
@@ -56,6 +57,7 @@ class Choice:
     """Which samples or spans count; None: all. `steps` is half-open, times are seconds since the
     start of the run.
 
+    seconds: a wait counts with the part of it that lies there, anything else if it begins there.
     module: a path, which stands for all modules in it too. idle: waits of idle threads of pools
     count too.
     """
@@ -231,11 +233,12 @@ def pieces_of_samples(
         "step": choice.steps,
         "phase": choice.phase,
         "at_ns": choice.seconds,
+        "weight_ns": choice.seconds,
     }
     names += [
         name
         for name, of in wanted_for.items()
-        if of is not None or (with_place and name in ("track", "step"))
+        if (of is not None and name != weighed) or (with_place and name in ("track", "step"))
     ]
     below = (
         None
@@ -248,9 +251,12 @@ def pieces_of_samples(
         idle = columns["idle"].astype(np.bool_)
         left_out = is_chosen & idle & (not choice.idle)
         rows = np.flatnonzero(is_chosen & ~left_out)
+        weight = columns[weighed]
+        if choice.seconds is not None and weighed == "weight_ns":
+            weight = np.where(waits, _inside_ns(reader, columns, choice.seconds), weight)
         yield SampleColumns(
             stacks.place(columns["stack"][rows]),
-            columns[weighed][rows],
+            weight[rows],
             columns["state"][rows],
             [str(name) for name in columns["state.names"]],
             waits[rows],
@@ -258,7 +264,7 @@ def pieces_of_samples(
             columns["step"][rows] if with_place else nothing,
             idle[rows],
             columns["count"][rows] > 0,
-            int(columns[weighed][left_out].sum()),
+            int(weight[left_out].sum()),
         )
 
 
@@ -279,13 +285,25 @@ def _chosen(
     names = columns["kind.names"]
     if not len(names):
         return np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    chosen = np.isin(names, SAMPLES_OF[kind])[columns["kind"]] & chosen_rows(
-        reader, columns, choice, rows
-    )
+    waits: Bools = (names == "offcpu")[columns["kind"]]
+    chosen = np.isin(names, SAMPLES_OF[kind])[columns["kind"]]
+    chosen &= chosen_rows(reader, columns, replace(choice, seconds=None), rows)
+    if choice.seconds is not None:
+        begins = chosen_rows(reader, columns, Choice(seconds=choice.seconds), rows)
+        chosen &= begins | (waits & (_inside_ns(reader, columns, choice.seconds) > 0))
     if below is not None:
         place = stacks.place(columns["stack"])
         chosen &= np.where(place >= 0, below[place], False) if len(below) else False
-    return chosen, (names == "offcpu")[columns["kind"]]
+    return chosen, waits
+
+
+def _inside_ns(reader: Reader, columns: Columns, seconds: tuple[float, float]) -> Ints:
+    """How much of each wait lies between `seconds`."""
+    begin = columns["at_ns"] - reader.run.info.start_ns
+    end = begin + columns["weight_ns"]
+    first, last = (round(min(at * 1e9, _EVER_NS)) for at in seconds)
+    inside: Ints = np.minimum(end, last) - np.maximum(begin, first)
+    return inside.clip(min=0)
 
 
 def _filled(
@@ -329,7 +347,7 @@ def chosen_rows(
     if choice.seconds is not None:
         since = columns["at_ns"] - reader.run.info.start_ns
         chosen &= (since >= round(choice.seconds[0] * 1e9)) & (
-            since < min(choice.seconds[1] * 1e9, 2**63 - 1)
+            since < min(choice.seconds[1] * 1e9, _EVER_NS)
         )
     return chosen
 
