@@ -129,7 +129,9 @@ static ls_context *enter(ls_thread *t, uint32_t name) {
     ls_context *c = name ? ls_next_slot(t) : NULL;
     if (!c)
         return NULL;
-    c->around = (uint16_t)(t->modules < UINT16_MAX ? t->modules : UINT16_MAX);
+    /* What the code of an operator calls is in that operator. */
+    uint32_t around = t->modules + (t->custom != NULL);
+    c->around = (uint16_t)(around < UINT16_MAX ? around : UINT16_MAX);
     ls_open_slot(t, c, name, LF_MODULE);
     t->module = name;
     t->modules++;

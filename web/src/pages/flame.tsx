@@ -217,11 +217,16 @@ function Command({ recording, look }: { recording: Recording; look: Look }) {
   );
 }
 
+// A word as a shell takes it.
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
 function commandOf(recording: Recording, { kind, choice, layers, by, isInverted }: Look): string {
-  const words = ["layerscope flame", recording.head.run.name, `--kind ${kind}`];
+  const words = ["layerscope flame", quoted(recording.head.run.name), `--kind ${kind}`];
   if (choice.time) words.push(`--time ${seconds(choice.time[0])}:${seconds(choice.time[1])}`);
   if (choice.steps) words.push(`--step ${choice.steps[0]}:${choice.steps[1]}`);
-  if (choice.module) words.push(`--module ${choice.module}`);
+  if (choice.module) words.push(`--module ${quoted(choice.module)}`);
   if (layers) words.push(`--layers ${[...layers].join(",")}`);
   words.push(`--by ${by}`);
   if (isInverted) words.push("--invert");
