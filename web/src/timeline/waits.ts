@@ -10,6 +10,17 @@ interface Names {
   states: string[];
 }
 
+export interface WaitSum {
+  state: string;
+  count: number;
+  ns: number;
+}
+
+export interface Place {
+  tracks: readonly number[] | null; // null: all
+  stretch: readonly [number, number]; // [from, to)
+}
+
 export class Waits {
   readonly states: readonly string[];
   private readonly byTrack = new Map<number, Strip>();
@@ -70,9 +81,14 @@ export class Waits {
     return this.samples["stack"]![row]! - 1;
   }
 
-  // Of those that begin in [from, to): how many, and how long in all, by state; most time first.
-  sums(tracks: readonly number[] | null, from: number, to: number): { state: string; count: number; ns: number }[] {
+  // Of those that begin in these places: how many, and how long in all, by state; most time first.
+  sumsOf(places: readonly Place[]): WaitSum[] {
     const sums = this.states.map(state => ({ state, count: 0, ns: 0 }));
+    for (const place of places) this.addTo(sums, place);
+    return sums.filter(({ count }) => count).sort((a, b) => b.ns - a.ns || b.count - a.count);
+  }
+
+  private addTo(sums: WaitSum[], { tracks, stretch: [from, to] }: Place): void {
     for (const track of tracks ?? this.tracks) {
       const of = this.byTrack.get(track);
       if (!of) continue;
@@ -83,7 +99,6 @@ export class Waits {
         sum.ns += of.end[at]! - of.start[at]!;
       }
     }
-    return sums.filter(({ count }) => count).sort((a, b) => b.ns - a.ns || b.count - a.count);
   }
 
   private stripOf(rows: Uint32Array): Strip {
