@@ -33,14 +33,16 @@ _EXACT = """
         row => [...row.children].map(cell => cell.title || cell.textContent.trim()));"""
 
 
-def write_report(recording: Recording | Path, folder: Path, name: str = "train") -> str:
+def write_report(
+    recording: Recording | Path, folder: Path, name: str = "train", *options: str
+) -> str:
     """The address of the report of a recording, which lies alone in another folder than that."""
     run = recording if isinstance(recording, Path) else folder / f"{name}.layerscope"
     if isinstance(recording, Recording):
         recording.write(run)
     (folder / "moved").mkdir(exist_ok=True)
     file = folder / "moved" / f"{name}.html"
-    assert cli.main(["report", str(run), "-o", str(file), "--force", "-q"]) == 0
+    assert cli.main(["report", str(run), "-o", str(file), "--force", "-q", *options]) == 0
     return file.as_uri()
 
 

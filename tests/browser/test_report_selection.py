@@ -221,7 +221,11 @@ def test_a_row_of_the_statistics_filters(page: chromium.Page, address: str) -> N
     open_timeline(page, address)
 
     click(page, f"{STATISTICS} button", "aten::relu")
+    settle(page)
     assert values_of_hash(page)["name"] == "aten::relu"
+    assert [row[:3] for row in table(page, STATISTICS)[1:]] == [["aten::relu", "operators", "10"]]
+    click(page, f"{STATISTICS} button", "aten::relu")
+    assert "name" not in values_of_hash(page)
     click(page, f"{STATISTICS} th button", "count")
     settle(page)
     counts = [int(row[2]) for row in table(page, STATISTICS)[1:8]]

@@ -10,6 +10,8 @@ export interface Selection {
   from: number; // ns, included
   to: number; // ns, not included
   tracks: readonly number[] | null; // null: all
+  classes?: Uint8Array | null; // 1: counts; null: all
+  steps?: readonly [number, number] | null; // [from, to); null: also outside of steps
 }
 
 export interface StatisticsRow {
@@ -57,13 +59,28 @@ export function statistics(spans: Spans, selection: Selection, by: GroupBy): Sta
   const ranges = rangesOf(spans, selection);
   const group = by === "track" ? null : groupsOfClasses(spans, FIELD[by]);
   const sums = new Sums(spans, group ? group.keys.length : ranges.length);
+  const isKept = selection.classes || selection.steps ? keptRows(spans, ranges, selection) : null;
   ranges.forEach(([from, to], at) => {
-    for (let row = from; row < to; row++) sums.add(group ? group.ofClass[spans.cls[row]!]! : at, row);
+    for (let row = from; row < to; row++) if (!isKept || isKept[row]) sums.add(group ? group.ofClass[spans.cls[row]!]! : at, row);
   });
-  sums.percentiles(ranges, row => (group ? group.ofClass[spans.cls[row]!]! : -1));
+  sums.percentiles(ranges, row => (group ? group.ofClass[spans.cls[row]!]! : -1), isKept);
   const tracks = selection.tracks ?? spans.about.tracks;
   const rows = sums.rows(at => (group ? group.keys[at]! : [tracks[at]!, -1]));
   return rows.sort((a, b) => b.self_ns - a.self_ns || a.key - b.key);
+}
+
+// By row whether it passes the filters of the selection; rows outside of the ranges do not count.
+function keptRows(spans: Spans, ranges: readonly [number, number][], { classes, steps }: Selection): Uint8Array {
+  const kept = new Uint8Array(spans.count);
+  const ofClass = classes ?? new Uint8Array(spans.about.classes.length).fill(1);
+  const [first, end] = steps ?? [-1, Infinity];
+  for (const [from, to] of ranges) {
+    for (let row = from; row < to; row++) {
+      const step = spans.step[row]! - 1;
+      kept[row] = step >= first && step < end ? ofClass[spans.cls[row]!]! : 0;
+    }
+  }
+  return kept;
 }
 
 // Which group each class belongs to, and [key, layer] of each group.
@@ -116,13 +133,14 @@ class Sums {
   }
 
   // Half of the spans, and 99 % of them, take no longer. `groupOf` is -1 where a range is a group.
-  percentiles(ranges: [number, number][], groupOf: (row: number) => number): void {
+  percentiles(ranges: [number, number][], groupOf: (row: number) => number, isKept: Uint8Array | null): void {
     const begins = new Uint32Array(this.count.length + 1);
     for (let group = 0; group < this.count.length; group++) begins[group + 1] = begins[group]! + this.count[group]!;
     const durations = new Float64Array(begins[this.count.length]!);
     const next = begins.slice();
     ranges.forEach(([from, to], at) => {
       for (let row = from; row < to; row++) {
+        if (isKept && !isKept[row]) continue;
         const of = groupOf(row);
         durations[next[of < 0 ? at : of]!++] = this.spans.dur[row]!;
       }

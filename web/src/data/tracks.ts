@@ -55,6 +55,7 @@ export interface Track {
 export interface Step {
   step: number;
   process: number;
+  address: string; // as the filter by step names it
   rule: string;
   start: number;
   dur: number;
@@ -66,6 +67,8 @@ export class Tracks {
   readonly processes: Process[];
   readonly tracks: Track[];
   readonly steps: Step[];
+  // How the processes that have steps are called.
+  readonly stepProcesses: ReadonlyMap<number, string>;
   readonly modulePath: ReadonlyMap<number, string>;
   readonly moduleClass: ReadonlyMap<number, string>;
   private readonly byTrack: Map<number, Track>;
@@ -82,7 +85,14 @@ export class Tracks {
     this.byTrack = new Map(this.tracks.map(track => [track.track, track]));
     this.modulePath = new Map(modules.module.map((module, i) => [module, modules.path[i]!]));
     this.moduleClass = new Map(modules.module.map((module, i) => [module, modules.class[i]!]));
-    this.steps = stepsOf(about.steps);
+    const withSteps = new Set(about.steps.process);
+    this.stepProcesses = new Map(this.processes.filter(({ process }) => withSteps.has(process)).map(({ process, label }) => [process, label]));
+    this.steps = stepsOf(about.steps, (process, step) => this.stepAddress(process, step));
+  }
+
+  // Where several processes have steps, the process belongs to the number.
+  stepAddress(process: number, step: number): string {
+    return this.stepProcesses.size > 1 ? `${process}.${step}` : String(step);
   }
 
   track(track: number): Track | undefined {
@@ -103,17 +113,24 @@ function trackLabel(name: string, tid: number | null): string {
 
 const PHASES = ["loading", "forward", "backward", "optimizer", "other"] as const;
 
-function stepsOf(steps: About["steps"]): Step[] {
+function stepsOf(steps: About["steps"], addressOf: (process: number, step: number) => string): Step[] {
   const columns = [steps.load_ns, steps.forward_ns, steps.backward_ns, steps.optimizer_ns, steps.other_ns];
   return steps.step.map((step, i) => ({
     step,
     process: steps.process[i]!,
+    address: addressOf(steps.process[i]!, step),
     rule: steps.rule[i]!,
     start: steps.start_ns[i]!,
     dur: steps.dur_ns[i]!,
     warmup: steps.warmup[i]!,
     phases: PHASES.map((name, at) => ({ name, ns: columns[at]![i]! })),
   }));
+}
+
+// Null: of every process.
+export function tracksOfProcess(tracks: Tracks, process: number | null): ReadonlySet<number> | null {
+  if (process === null) return null;
+  return new Set(tracks.tracks.filter(one => one.process === process).map(one => one.track));
 }
 
 const known = new WeakMap<Recording, Promise<Tracks>>();

@@ -5,6 +5,7 @@ import { partInside } from "../data/statistics";
 export interface Choice {
   time: readonly [number, number] | null; // [from, to) in ns since the start of the run
   steps: readonly [number, number] | null; // [from, to)
+  process: number | null; // a key, of which the steps are; null: every process
   tracks: ReadonlySet<number> | null;
   module: string; // a path, which stands for all modules in it too
   name: string; // only below frames of this name
@@ -14,12 +15,12 @@ export function isEverything(choice: Choice): boolean {
   return !choice.time && !choice.steps && !choice.tracks && !choice.module && !choice.name;
 }
 
-// `10` is a step, `10:20` are those from 10 to 19.
-export function stepsCalled(words: string): [number, number] | null {
-  const found = /^(\d+)(?::(\d+))?$/.exec(words);
-  if (!found) return null;
-  const first = Number(found[1]);
-  return [first, found[2] === undefined ? first + 1 : Number(found[2])];
+// What the tables call spans without a module.
+export const OUTSIDE = "outside any module";
+
+// `path` is undefined where there is no module.
+export function isInModule(path: string | undefined, module: string): boolean {
+  return module === OUTSIDE ? path === undefined : path !== undefined && isInside(path, module);
 }
 
 // Whether the module at `path` is `module` or one that it holds. `module` may leave out the name of the

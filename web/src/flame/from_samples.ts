@@ -4,7 +4,7 @@
 import type { NumberColumn } from "../data/blocks";
 import type { Recording } from "../data/recording";
 import { partInside } from "../data/statistics";
-import { type Choice, isChosenPlace, isInside } from "./choice";
+import { type Choice, isChosenPlace, isInside, OUTSIDE } from "./choice";
 import { mergedTree, NONE, type FrameTree, Weighed } from "./frame_tree";
 import { type By, type Groups, groupsBy } from "./groups";
 import { type RuleFrame, type Rules, rulesOf } from "./rules";
@@ -122,7 +122,10 @@ function chosenStacks(rules: Rules, choice: Choice): (place: number) => boolean 
   const tests: ((place: number) => boolean)[] = [];
   const nameOf = (node: number) => rules.about.frames[frame[node]!]!.name;
   const modules = rules.layerCalled("modules");
-  if (choice.module) tests.push(hasAbove(up, node => rules.layer[frame[node]!] === modules && isInside(nameOf(node), choice.module)));
+  if (choice.module === OUTSIDE) {
+    const hasModule = hasAbove(up, node => rules.layer[frame[node]!] === modules);
+    tests.push(place => !hasModule(place));
+  } else if (choice.module) tests.push(hasAbove(up, node => rules.layer[frame[node]!] === modules && isInside(nameOf(node), choice.module)));
   if (choice.name) tests.push(hasAbove(up, node => nameOf(node) === choice.name));
   return place => tests.every(test => test(place));
 }

@@ -5,7 +5,7 @@ import type { NumberColumn } from "../data/blocks";
 import type { Recording } from "../data/recording";
 import { type Spans, spansOf } from "../data/spans";
 import { type Tracks, tracksOf } from "../data/tracks";
-import { type Choice, isChosenPlace, isInside } from "./choice";
+import { type Choice, isChosenPlace, isInModule } from "./choice";
 import { mergedTree, Weighed } from "./frame_tree";
 import { type Built, groupFrame } from "./from_samples";
 import { type By, groupsBy } from "./groups";
@@ -108,7 +108,7 @@ class Times {
 function chosenSpans(spans: Spans, choice: Choice, tracks: Tracks): (row: number) => boolean {
   const tests: ((row: number) => boolean)[] = [];
   if (choice.module) {
-    const inside = spans.about.classes.map(([, , , module]) => module >= 0 && isInside(tracks.modulePath.get(module) ?? "", choice.module));
+    const inside = spans.about.classes.map(([, , , module]) => isInModule(tracks.modulePath.get(module), choice.module));
     tests.push(row => inside[spans.cls[row]!]!);
   }
   if (choice.name) {

@@ -2,6 +2,7 @@
 // built here.
 
 import type { Recording } from "../data/recording";
+import { tracksOf, tracksOfProcess } from "../data/tracks";
 import { count, duration, plural } from "../ui/format";
 import { type Choice, isEverything } from "./choice";
 import type { FlameData, FrameAbout, Nodes } from "./data";
@@ -91,7 +92,8 @@ async function ofBoth(recording: Recording, kind: string): Promise<Found> {
 }
 
 async function ofChosen(recording: Recording, look: Look): Promise<Found> {
-  const { kind, about, choice, layers, by, isInverted } = look;
+  const { kind, about, layers, by, isInverted } = look;
+  const choice = await ofItsProcess(recording, look.choice);
   const isSampled = kind in SAMPLE_KINDS;
   const problem = isSampled ? (await recording.json<WholeAbout>(`flame ${kind}`)).problem : undefined;
   if (problem !== undefined) return { problem };
@@ -105,6 +107,14 @@ async function ofChosen(recording: Recording, look: Look): Promise<Found> {
   const counted = plural(used.nodes.count[0]!, about.noun);
   const idle = built.idle ? [`${amountOfIdle(built.idle, about.unit)} that threads of pools waited without work are left out.`] : [];
   return finished(data, `${amountIn(about.unit, whole)} ${about.what} in ${counted}`, [...thinNote(left_out, drawn.thinnest_px), ...idle]);
+}
+
+// Only the tracks of the process whose steps are chosen.
+async function ofItsProcess(recording: Recording, choice: Choice): Promise<Choice> {
+  const own = choice.process === null ? null : tracksOfProcess(await tracksOf(recording), choice.process);
+  if (!own) return choice;
+  const { tracks } = choice;
+  return { ...choice, tracks: new Set([...own].filter(track => !tracks || tracks.has(track))) };
 }
 
 const amountOfIdle = (value: number, unit: string) => (unit === "ns" ? duration(value) : count(value));

@@ -3,7 +3,8 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
-import { type Choice, stepsCalled } from "../flame/choice";
+import { parsedStep } from "../data/steps";
+import { type Choice, OUTSIDE } from "../flame/choice";
 import type { By } from "../flame/groups";
 import { comparedBlock, type KindAbout, type Look, type Picture, pictureOf } from "../flame/picture";
 import { ReportPicture } from "../flame/report_picture";
@@ -54,9 +55,11 @@ function lookOf(recording: Recording, { kinds, layers }: PageAbout): Look {
 }
 
 function choiceOf(): Choice {
+  const of = parsedStep(step.value);
   return {
     time: time.value,
-    steps: stepsCalled(step.value),
+    steps: of && [of.from, of.to],
+    process: of && of.process,
     tracks: tracks.value && new Set(tracks.value),
     module: moduleName.value,
     name: name.value,
@@ -207,9 +210,9 @@ function Chosen({ frame, picture }: { frame: FrameDetail; picture: Picture }) {
   );
 }
 
-// The same in the terminal, which follows no names and tracks.
+// The same in the terminal, which follows no names, tracks and processes.
 function Command({ recording, look }: { recording: Recording; look: Look }) {
-  if (look.isCompared || look.choice.name || look.choice.tracks) return null;
+  if (look.isCompared || look.choice.name || look.choice.tracks || look.choice.process !== null || look.choice.module === OUTSIDE) return null;
   return (
     <p class="quiet command">
       In the terminal: <code>{commandOf(recording, look)}</code>

@@ -140,7 +140,7 @@ function StepTimes({ steps, noun, all }: { steps: Steps; noun: string; all: Step
 function showStep(of: Step): void {
   showInTimeline(() => {
     time.value = [of.start, of.start + of.dur];
-    step.value = String(of.step);
+    step.value = of.address;
   });
 }
 

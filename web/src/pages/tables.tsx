@@ -110,7 +110,9 @@ function leadOf(rows: Rows): ((row: number) => void) | null {
 }
 
 function showMoment(value: (column: string, row: number) => unknown, row: number): void {
-  showInTimeline(() => (step.value = String(value("step", row))));
+  const process = value("process", row) as number | undefined;
+  const number = String(value("step", row) ?? "");
+  showInTimeline(() => (step.value = number && process !== undefined ? `${process}.${number}` : number));
 }
 
 interface ControlProps {

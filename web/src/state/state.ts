@@ -2,6 +2,7 @@
 // back and forward read it again.
 
 import { batch, computed, effect, signal } from "@preact/signals";
+import { stepLabel } from "../data/steps";
 import { parsed, parsedTime, written, writtenTime } from "./address";
 
 export type Stretch = readonly [number, number]; // [from, to) in ns since the start of the run
@@ -13,6 +14,8 @@ export const name = signal("");
 export const moduleName = signal("");
 export const step = signal("");
 export const tracks = signal<readonly number[] | null>(null);
+// How the processes that have steps are called, once that is known.
+export const stepProcesses = signal<ReadonlyMap<number, string>>(new Map());
 // What the timeline shows, the moment that is marked, and the span that is chosen (a row).
 export const view = signal<Stretch | null>(null);
 export const mark = signal<Stretch | null>(null);
@@ -131,7 +134,7 @@ export const chips = computed<Chip[]>(() => {
   if (time.value) found.push({ label: `time ${writtenTime(time.value)}`, remove: () => (time.value = null) });
   if (name.value) found.push({ label: `name ${name.value}`, remove: () => (name.value = "") });
   if (moduleName.value) found.push({ label: `module ${moduleName.value}`, remove: () => (moduleName.value = "") });
-  if (step.value) found.push({ label: `step ${step.value}`, remove: () => (step.value = "") });
+  if (step.value) found.push({ label: stepLabel(step.value, stepProcesses.value), remove: () => (step.value = "") });
   if (tracks.value) found.push({ label: `${tracks.value.length} track${tracks.value.length === 1 ? "" : "s"}`, remove: () => (tracks.value = null) });
   return found;
 });

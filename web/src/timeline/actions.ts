@@ -1,6 +1,7 @@
 // What mouse and keys do in the timeline.
 
 import { batch } from "@preact/signals";
+import { stretchOfSteps } from "../data/steps";
 import { chosen, mark, type Stretch, step, time, tracks as selectedTracks } from "../state/state";
 import type { Area, Picture } from "./picture";
 import type { Row } from "./rows";
@@ -34,10 +35,10 @@ export class Actions {
 
   // What is selected: the time, else the step, else the chosen span.
   selected(): Stretch | null {
-    const { spans, steps } = this.picture;
+    const { spans, tracks } = this.picture;
     if (time.value) return time.value;
-    const of = steps.find(one => String(one.step) === step.value);
-    if (of) return [of.start, of.start + of.dur];
+    const ofStep = stretchOfSteps(tracks.steps, step.value);
+    if (ofStep) return ofStep;
     if (chosen.value === null) return null;
     const start = spans.start[chosen.value];
     return [start, start + spans.dur[chosen.value]];

@@ -1,7 +1,9 @@
 // What filters and search bring out: of each strip the spans that they keep, found when it is drawn.
 
 import type { Spans } from "../data/spans";
-import type { Tracks } from "../data/tracks";
+import { parsedStep } from "../data/steps";
+import { type Tracks, tracksOfProcess } from "../data/tracks";
+import { isInModule } from "../flame/choice";
 import { kept, type Strip } from "./strips";
 
 export interface Filter {
@@ -54,16 +56,22 @@ function remembered(known: WeakMap<Strip, Strip | "none">, strip: Strip, test: (
   return found === "none" ? null : found;
 }
 
+// The classes that the filters by name and module keep; null: all.
+export function classesOf(spans: Spans, tracks: Tracks, name: string, moduleName: string): Uint8Array | null {
+  if (!name && !moduleName) return null;
+  const { names, classes } = spans.about;
+  return Uint8Array.from(classes, of => ((!name || names[of[0]] === name) && (!moduleName || isInModule(tracks.modulePath.get(of[3]), moduleName)) ? 1 : 0));
+}
+
 // Which spans the filters keep; null: there is no filter.
 export function testOf(spans: Spans, tracks: Tracks, { name, moduleName, step }: Filter): ((row: number) => boolean) | null {
   if (!name && !moduleName && !step) return null;
-  const { names, classes } = spans.about;
-  const below = `${moduleName}.`;
-  const inModule = (module: number) => {
-    const path = tracks.modulePath.get(module);
-    return path !== undefined && (path === moduleName || path.startsWith(below));
+  const ofClass = classesOf(spans, tracks, name, moduleName);
+  const filter = parsedStep(step);
+  const ofProcess = filter && tracksOfProcess(tracks, filter.process);
+  return row => {
+    if (ofClass && ofClass[spans.cls[row]] === 0) return false;
+    if (filter && (spans.step[row] <= filter.from || spans.step[row] > filter.to)) return false;
+    return !ofProcess || ofProcess.has(spans.trackOf(row));
   };
-  const ofClass = Uint8Array.from(classes, of => ((!name || names[of[0]] === name) && (!moduleName || inModule(of[3])) ? 1 : 0));
-  const wanted = step ? Number(step) + 1 : 0;
-  return row => ofClass[spans.cls[row]] === 1 && (!step || spans.step[row] === wanted);
 }

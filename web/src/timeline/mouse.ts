@@ -1,5 +1,6 @@
 // The mouse on the picture and its ruler: wheel, drag, click.
 
+import { holdsStep, parsedStep } from "../data/steps";
 import { chosen, type Stretch, step } from "../state/state";
 import type { Actions } from "./actions";
 import type { Picture } from "./picture";
@@ -96,7 +97,7 @@ export function onRulerDown(picture: Picture, ruler: HTMLElement, event: Pointer
     },
     up: () => {
       const found = hasMoved ? null : pointed(picture.rulerContent(), picture.width, x0, y0);
-      if (found && "step" in found) step.value = step.value === String(found.step) ? "" : String(found.step);
+      if (found && "step" in found) step.value = holdsStep(parsedStep(step.value), found) ? "" : found.address;
     },
     cancel: () => {},
   });

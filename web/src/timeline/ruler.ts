@@ -1,5 +1,6 @@
 // The ruler above the picture: time, steps by their numbers, what the program marked, and the mark.
 
+import { holdsStep, parsedStep } from "../data/steps";
 import type { Stretch } from "../state/state";
 import type { Step } from "../data/tracks";
 import { duration } from "../ui/format";
@@ -90,13 +91,14 @@ export function moment(ns: number, tick: number): string {
 
 function drawSteps(context: CanvasRenderingContext2D, { view, steps, step }: RulerContent, x: (ns: number) => number, width: number): void {
   const [bar, pale, text, accent] = [colour("line"), colour("warm"), colour("text"), colour("accent")];
+  const filter = parsedStep(step);
   let next = -1;
   for (let at = firstVisible(steps, view[0]); at < steps.length && steps[at].start < view[1]; at++) {
     const one = steps[at];
     const [left, right] = [Math.max(0, x(one.start)), Math.min(width, x(one.start + one.dur))];
     if (right < next) continue; // within one pixel
     next = Math.floor(left) + 1;
-    const isChosen = String(one.step) === step;
+    const isChosen = holdsStep(filter, one);
     context.fillStyle = isChosen ? accent : one.warmup ? pale : bar;
     context.globalAlpha = isChosen || at % 2 ? 0.9 : 0.55;
     context.fillRect(left, TICKS_PX, Math.max(1, right - left - 1), STEPS_PX - 2);

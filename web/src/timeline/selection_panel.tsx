@@ -4,14 +4,17 @@ import { useMemo } from "preact/hooks";
 import type { TableColumn } from "../data/head";
 import { sorted, type Rows } from "../data/rows";
 import type { Spans } from "../data/spans";
+import { holdsStep, parsedStep, stepLabel } from "../data/steps";
 import { type GroupBy, statistics, type StatisticsRow } from "../data/statistics";
-import type { Tracks } from "../data/tracks";
+import { type Tracks, tracksOfProcess } from "../data/tracks";
+import { OUTSIDE } from "../flame/choice";
 import { writtenTime } from "../state/address";
 import { moduleName, name, type Stretch, step, time, tracks as selectedTracks, view } from "../state/state";
 import { duration, plural } from "../ui/format";
 import { Table } from "../ui/table";
+import { classesOf } from "./emphasis";
 import { set, setting } from "./settings";
-import type { Waits } from "./waits";
+import type { Place, Waits } from "./waits";
 
 const GROUPS: readonly [string, string][] = [
   ["name", "name"],
@@ -39,15 +42,44 @@ interface Props {
   tracks: Tracks;
   waits: Waits | null;
   whole: Stretch;
+  isPart: boolean; // the page does not have all of the run
 }
 
-// What the statistics are of, and how that is called.
+const ALWAYS: Stretch = [-Infinity, Infinity];
+
+// What the statistics are of, and how that is called: the filters, and without time and step what is shown.
 function selectionOf({ tracks, whole }: Props): { stretch: Stretch; words: string } {
-  if (time.value) return { stretch: time.value, words: `the selected ${duration(time.value[1] - time.value[0])} (${writtenTime(time.value)})` };
-  const of = step.value ? tracks.steps.find(one => String(one.step) === step.value) : undefined;
-  if (of) return { stretch: [of.start, of.start + of.dur], words: `step ${of.step}` };
+  const { stretch, words } = stretchOf(tracks, whole);
+  const named = name.value && `name ${name.value}`;
+  const inModule = moduleName.value && (moduleName.value === OUTSIDE ? OUTSIDE : `module ${moduleName.value}`);
+  return { stretch, words: [words, named, inModule].filter(Boolean).join(", ") };
+}
+
+function stretchOf(tracks: Tracks, whole: Stretch): { stretch: Stretch; words: string } {
+  const ofStep = step.value && stepLabel(step.value, tracks.stepProcesses);
+  if (time.value) {
+    const words = `the selected ${duration(time.value[1] - time.value[0])} (${writtenTime(time.value)})`;
+    return { stretch: time.value, words: ofStep ? `${words}, ${ofStep}` : words };
+  }
+  if (ofStep) return { stretch: ALWAYS, words: ofStep };
   if (view.value) return { stretch: view.value, words: "what is shown" };
   return { stretch: whole, words: "the whole run" };
+}
+
+// The tracks that are selected, without those of other processes than the step's.
+function tracksOf(tracks: Tracks, selected: readonly number[] | null): readonly number[] | null {
+  const own = tracksOfProcess(tracks, parsedStep(step.value)?.process ?? null);
+  return own ? [...own].filter(track => !selected || selected.includes(track)) : selected;
+}
+
+// The number of a step that the page has no span of, as it holds a part of the run.
+function missingStep({ spans, tracks, isPart }: Props): string {
+  const filter = parsedStep(step.value);
+  if (!filter || !isPart || !tracks.steps.some(one => holdsStep(filter, one))) return "";
+  const { process, from, to } = filter;
+  const own = tracksOfProcess(tracks, process);
+  const has = spans.step.some((one: number, row: number) => one > from && one <= to && (!own || own.has(spans.trackOf(row))));
+  return has ? "" : stepLabel(step.value, tracks.stepProcesses);
 }
 
 export function SelectionPanel(props: Props) {
@@ -55,12 +87,15 @@ export function SelectionPanel(props: Props) {
   const { stretch, words } = selectionOf(props);
   const by = GROUPS.some(([key]) => key === setting("by")) ? setting("by") : "name";
   const sort = setting("sort") || "-self_ns";
-  const chosenTracks = selectedTracks.value;
-  const rows = useMemo(() => rowsOf(spans, tracks, by, stretch, chosenTracks), [spans, by, stretch[0], stretch[1], chosenTracks]);
+  const selected = selectedTracks.value;
+  const chosenTracks = useMemo(() => tracksOf(tracks, selected), [tracks, selected, step.value]);
+  const filters = [name.value, moduleName.value, step.value];
+  const rows = useMemo(() => rowsOf(spans, tracks, by, stretch, chosenTracks), [spans, by, stretch[0], stretch[1], chosenTracks, ...filters]);
   const order = useMemo(() => sorted(rows, Int32Array.from({ length: rows.count }, (_, at) => at), sort.replace("-", ""), sort.startsWith("-")), [rows, sort]);
   const lead = leadOf(rows, by);
   const chosenRow = name.value && (by === "name" || by === "primitive") ? rows.values[0].indexOf(name.value) : -1;
-  const where = chosenTracks ? ` on ${plural(chosenTracks.length, "thread")}` : "";
+  const where = selected ? ` on ${plural(selected.length, "thread")}` : "";
+  const missing = rows.count ? "" : missingStep(props);
   return (
     <section aria-labelledby="tl-selection" class="tl-selection">
       <h2 id="tl-selection">{`Statistics of ${words}${where}`}</h2>
@@ -79,9 +114,9 @@ export function SelectionPanel(props: Props) {
       {rows.count ? (
         <Table label="statistics of the selection" rows={rows} order={order} originNs={0} sort={sort} onSort={next => set("sort", next)} tall={340} chosen={chosenRow} {...(lead ? { onRow: lead } : {})} />
       ) : (
-        <p>{by === "primitive" ? "No primitives start in it." : "No spans start in it."}</p>
+        <p>{missing ? `${missing[0].toUpperCase()}${missing.slice(1)} is not in this page: the report holds a part of the run.` : by === "primitive" ? "No primitives start in it." : "No spans start in it."}</p>
       )}
-      {waits && <WaitTable waits={waits} stretch={stretch} tracks={chosenTracks} />}
+      {waits && !missing && <WaitTable waits={waits} stretch={stretch} tracks={chosenTracks} of={tracks} />}
     </section>
   );
 }
@@ -95,7 +130,10 @@ function sumOf(rows: Rows): string {
 function rowsOf(spans: Spans, tracks: Tracks, by: string, [from, to]: Stretch, chosenTracks: readonly number[] | null): Rows {
   const group: GroupBy = by === "primitive" ? "name" : (by as GroupBy);
   const primitives = spans.about.layers.indexOf("primitives");
-  const found = statistics(spans, { from, to, tracks: chosenTracks }, group).filter(row => by !== "primitive" || row.layer === primitives);
+  const classes = classesOf(spans, tracks, name.value, moduleName.value);
+  const filter = parsedStep(step.value);
+  const selection = { from, to, tracks: chosenTracks, classes, steps: filter && ([filter.from, filter.to] as const) };
+  const found = statistics(spans, selection, group).filter(row => by !== "primitive" || row.layer === primitives);
   const keys = found.map(row => labelOf(spans, tracks, group, row.key));
   const layers = group === "name" ? [found.map(row => spans.about.layers[row.layer] ?? "")] : [];
   const heads = [column(by === "track" ? "thread" : by, "string", "", ""), ...(layers.length ? [column("layer", "string", "", "")] : [])];
@@ -133,8 +171,16 @@ const WAIT_COLUMNS = [
   column("avg_ns", "float64", "ns", "the mean"),
 ];
 
-function WaitTable({ waits, stretch, tracks }: { waits: Waits; stretch: Stretch; tracks: readonly number[] | null }) {
-  const found = waits.sums(tracks, stretch[0], stretch[1]);
+interface WaitProps {
+  waits: Waits;
+  stretch: Stretch;
+  tracks: readonly number[] | null;
+  of: Tracks;
+}
+
+// Waits have time, tracks and a step; names and modules are those of spans.
+function WaitTable({ waits, stretch, tracks, of }: WaitProps) {
+  const found = waits.sumsOf(step.value ? placesOfSteps(of, stretch, tracks ?? waits.tracks) : [{ tracks, stretch }]);
   if (!found.length) return <p class="quiet">Nothing waited in it.</p>;
   const sort = setting("waits") || "-total_ns";
   const values = [found.map(one => one.state), found.map(one => one.count), found.map(one => one.ns), found.map(one => one.ns / one.count)];
@@ -142,8 +188,18 @@ function WaitTable({ waits, stretch, tracks }: { waits: Waits; stretch: Stretch;
   const order = sorted(rows, Int32Array.from(found.keys()), sort.replace("-", ""), sort.startsWith("-"));
   return (
     <>
-      <h3>Waits in it</h3>
+      <h3>{name.value || moduleName.value ? "Waits in it, whatever ran" : "Waits in it"}</h3>
       <Table label="waits in the selection" rows={rows} order={order} originNs={0} sort={sort} onSort={next => set("waits", next)} tall={220} />
     </>
   );
+}
+
+// When the steps of the filter ran, and on the tracks of which process.
+function placesOfSteps(all: Tracks, [from, to]: Stretch, tracks: readonly number[]): Place[] {
+  const filter = parsedStep(step.value);
+  const held = all.steps.filter(one => holdsStep(filter, one));
+  return held.map(({ process, start, dur }) => ({
+    tracks: tracks.filter(track => all.track(track)?.process === process),
+    stretch: [Math.max(from, start), Math.min(to, start + dur)],
+  }));
 }

@@ -55,6 +55,7 @@ function Facts({ spans, tracks, details, row }: Known) {
   const [path, className] = moduleOf(spans, tracks, row);
   const self = spans.self[row];
   const dur = spans.dur[row];
+  const process = tracks.track(spans.trackOf(row))?.process ?? -1;
   const stepOf = spans.step[row] ? String(spans.step[row] - 1) : "";
   const phase = details?.phase(spans, row);
   const weight = details?.weight(row) ?? 1;
@@ -72,7 +73,7 @@ function Facts({ spans, tracks, details, row }: Known) {
       )}
       {stepOf && (
         <Fact label="step">
-          <button type="button" class="cell" onClick={() => (step.value = stepOf)}>{stepOf}</button>
+          <button type="button" class="cell" onClick={() => (step.value = tracks.stepAddress(process, Number(stepOf)))}>{stepOf}</button>
           {phase && `, ${phase}`}
         </Fact>
       )}

@@ -4,6 +4,7 @@ import { effect } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
 import type { Spans } from "../data/spans";
+import { stretchOfSteps } from "../data/steps";
 import type { Tracks } from "../data/tracks";
 import { chosen, mark, moduleName, name, type Stretch, step, time, tracks as selectedTracks, view } from "../state/state";
 import { theme } from "../ui/theme";
@@ -157,7 +158,7 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
       {hover && <Tip hover={hover} />}
       <div class="tl-panel">
         {row !== null && <SpanDetails actions={actions} spans={spans} tracks={tracks} later={later} row={row} />}
-        {isTable ? <VisibleTable actions={actions} spans={spans} tracks={tracks} whole={picture.view.whole} /> : <SelectionPanel spans={spans} tracks={tracks} waits={later?.waits ?? null} whole={picture.view.limits} />}
+        {isTable ? <VisibleTable actions={actions} spans={spans} tracks={tracks} whole={picture.view.whole} /> : <SelectionPanel spans={spans} tracks={tracks} waits={later?.waits ?? null} whole={picture.view.limits} isPart={recording.head.notes.length > 0} />}
       </div>
     </div>
   );
@@ -179,8 +180,7 @@ function pictureOf(spans: Spans, tracks: Tracks, wall_ns: number, scrollTo: (top
 function showWhatIsNew(picture: Picture): void {
   const isNew = left && (left.time !== time.value || left.step !== step.value);
   if (view.value && !isNew) return;
-  const of = picture.steps.find(one => String(one.step) === step.value);
-  const stretch = time.value ?? (of ? ([of.start, of.start + of.dur] as const) : null);
+  const stretch = time.value ?? stretchOfSteps(picture.tracks.steps, step.value);
   if (stretch) picture.view.show(padded(stretch, 0.15));
   else if (chosen.value !== null && chosen.value < picture.spans.count && !view.value) picture.show(chosen.value);
 }
@@ -203,9 +203,9 @@ function followState(picture: Picture): () => void {
   const stopViewing = effect(() => picture.view.follow(view.value));
   let before = step.peek();
   const stopStep = effect(() => {
-    const of = step.value === before ? undefined : picture.steps.find(one => String(one.step) === step.value);
+    const of = step.value === before ? null : stretchOfSteps(picture.tracks.steps, step.value);
     before = step.value;
-    if (of && !view.peek()) picture.view.show(padded([of.start, of.start + of.dur], 0.15), true);
+    if (of && !view.peek()) picture.view.show(padded(of, 0.15), true);
   });
   return () => [stopDrawing, stopViewing, stopStep].forEach(stop => stop());
 }

@@ -10,6 +10,17 @@ interface Names {
   states: string[];
 }
 
+export interface WaitSum {
+  state: string;
+  count: number;
+  ns: number;
+}
+
+export interface Place {
+  tracks: readonly number[] | null; // null: all
+  stretch: readonly [number, number]; // [from, to)
+}
+
 export class Waits {
   readonly states: readonly string[];
   private readonly byTrack = new Map<number, Strip>();
@@ -70,10 +81,15 @@ export class Waits {
     return this.samples["stack"]![row]! - 1;
   }
 
-  // Of those that lie in [from, to), at least in part: how many, and how long in it, by state; most time first.
-  sums(tracks: readonly number[] | null, from: number, to: number): { state: string; count: number; ns: number }[] {
-    const stretch = [Math.round(from), Math.round(to)] as const;
+  // Of those that lie in these places, at least in part: how many, and how long in them, by state; most time first.
+  sumsOf(places: readonly Place[]): WaitSum[] {
     const sums = this.states.map(state => ({ state, count: 0, ns: 0 }));
+    for (const place of places) this.addTo(sums, place);
+    return sums.filter(({ count }) => count).sort((a, b) => b.ns - a.ns || b.count - a.count);
+  }
+
+  private addTo(sums: WaitSum[], { tracks, stretch: [from, to] }: Place): void {
+    const stretch = [Math.round(from), Math.round(to)] as const;
     for (const track of tracks ?? this.tracks) {
       const of = this.byTrack.get(track);
       if (!of) continue;
@@ -86,7 +102,6 @@ export class Waits {
         sum.ns += ns;
       }
     }
-    return sums.filter(({ count }) => count).sort((a, b) => b.ns - a.ns || b.count - a.count);
   }
 
   private stripOf(rows: Uint32Array): Strip {

@@ -2,11 +2,13 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
+import { tracksOf } from "../data/tracks";
 import { PAGES } from "../pages";
-import { chips, goTo, hasAddress, page } from "../state/state";
+import { chips, goTo, hasAddress, page, step, stepProcesses } from "../state/state";
 import { Help } from "./help";
 import { actionOf } from "./keys";
 import { ThemeButton } from "./theme";
+import { WholeRunNote } from "./whole_run";
 
 export function App({ recording }: { recording: Recording }) {
   const [hasHelp, setHelp] = useState(false);
@@ -23,6 +25,10 @@ export function App({ recording }: { recording: Recording }) {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, [hasHelp]);
+  const namesProcess = step.value.includes(".");
+  useEffect(() => {
+    if (namesProcess) tracksOf(recording).then(tracks => (stepProcesses.value = tracks.stepProcesses), () => {}); // a page that needs it says so
+  }, [recording, namesProcess]);
   const Page = PAGES[page.value];
   return (
     <>
@@ -44,6 +50,7 @@ export function App({ recording }: { recording: Recording }) {
         </div>
       </header>
       <Chips />
+      <WholeRunNote />
       {recording.head.notes.map(note => (
         <p key={note} class="notice" role="note">
           {note}
