@@ -64,6 +64,10 @@ def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
             least_ns = _LEAST_DELAY * resources.cpu_ns
             if delay_ns and delay_ns > least_ns:
                 delay = units.duration(delay_ns)
+                # What a process did after its last reading, up to a second before its end, is not
+                # in it.
+                if not switches.per_step:
+                    delay = f"at least {delay}"
                 yield f"waiting for a CPU {delay}{per_switch}, all threads (contention)"
     if summary.limits.throttled:
         yield _throttled(summary.limits)

@@ -286,6 +286,13 @@ def test_the_tree_of_the_terminal() -> None:
     )
 
 
+def test_calls_of_a_function_by_itself_are_one_name() -> None:
+    graph = graph_of(sampled(((*MAIN, *["python again rec.py:3"] * 3000), 30 * MS)))
+
+    _, _, _, line, _ = text_of(graph).splitlines()
+    assert line.endswith("main (train.py) > again (rec.py) (3,000 times)")
+
+
 def test_the_tree_fits_the_window() -> None:
     name = "operators " + "x" * 300
     for width in (60, 80, 200):

@@ -6,6 +6,8 @@ what is deeper is shown further in only where the weight parts.
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import numpy as np
 
 from layerscope.analyse.result import NS
@@ -91,12 +93,21 @@ def _line(graph: Graph, drawn: Drawn, chain: list[int], depth: int, width: int |
         numbers += f"{_change(graph, drawn, first):>9}  "
     numbers += "  " * depth
     frames = [graph.frames[number] for number in drawn.frame[chain].tolist()]
-    name = " > ".join(printable(frame.label) for frame in frames)
+    name = " > ".join(_folded([printable(frame.label) for frame in frames]))
     if drawn.is_gone[first]:
         name = f"gone: {name}"
     if width is not None:
         name = shortened(name, max(width - len(numbers), _NARROWEST))
     return numbers + name
+
+
+def _folded(names: list[str]) -> list[str]:
+    """Calls of a function by itself as one, with how many there are."""
+    folded = []
+    for name, repeated in groupby(names):
+        times = sum(1 for _ in repeated)
+        folded.append(f"{name} ({times:,} times)" if times > 1 else name)
+    return folded
 
 
 def _change(graph: Graph, drawn: Drawn, place: int) -> str:
