@@ -10,8 +10,9 @@ import pytest
 
 from layerscope.model.layers import KINDS, PHASES, SPAN_LAYERS
 from layerscope.recording.reader import Reader
+from layerscope.show.report import spans
 from layerscope.show.report.moments import link_blocks
-from layerscope.show.report.spans import _CLASS, _classes, span_blocks
+from layerscope.show.report.spans import span_blocks
 from tests.recordings import MS, Recording
 from tests.replayed import replay
 from tests.show.report_page import unpacked
@@ -139,14 +140,14 @@ def test_no_spans_at_all(tmp_path: Path) -> None:
         assert compare(reader) == 0
 
 
-def test_classes_are_told_apart_however_many_there_may_be() -> None:
-    """Numbers of each part whose product is larger than 64 bits."""
-    chance = np.random.default_rng(1)
-    parts = {name: chance.integers(-1, 2**24, 500) for name in _CLASS}
-    doubled = {name: np.concatenate((values, values)) for name, values in parts.items()}
+@pytest.mark.parametrize("most", [1, 10**6])
+def test_numbers_are_places_among_the_different_ones(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "_MOST_PAIRS", most)
+    pairs = np.array([7, 3, 7, 900, 3, 0])
 
-    of_span, first = _classes({"span": np.arange(1000), **doubled})
+    found, places = spans._numbered(pairs)
 
-    assert len(first) == 500
-    assert of_span[:500].tolist() == of_span[500:].tolist()
-    assert first[of_span[:500]].tolist() == list(range(500))
+    assert found.tolist() == [0, 3, 7, 900]
+    assert found[places].tolist() == pairs.tolist()

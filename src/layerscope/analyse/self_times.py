@@ -20,7 +20,7 @@ def nested_parents(
     Rows are by track, start and depth. The parent is the last span before one level up on the
     track, if it has not ended before.
     """
-    parent = np.full(len(track), NONE)
+    parent = np.full(len(track), NONE, np.int32)
     end_ns = start_ns + dur_ns
     for level in range(1, int(depth.max(initial=0)) + 1):
         around = np.flatnonzero(depth == level - 1)

@@ -63,15 +63,18 @@ def as_json(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value)).encode("ascii")
 
 
-def column_block(name: str, columns: list[IntColumn]) -> Block:
-    """A block of columns of one length."""
-    written = [_Written(column) for column in columns]
-    about = {
-        "kind": COLUMNS,
-        "rows": len(columns[0].values),
-        "columns": [one.about for one in written],
-    }
-    return Block(name, about, _packed(b"".join(one.planes for one in written)))
+def column_block(name: str, columns: Iterable[IntColumn]) -> Block:
+    """A block of columns of one length, each packed before the next one is asked for."""
+    packer = _packer()
+    packed, abouts, rows = [], [], 0
+    for column in columns:
+        written = _Written(column)
+        rows = len(column.values)
+        abouts.append(written.about)
+        packed.append(packer.compress(written.planes))
+    packed.append(packer.flush())
+    about = {"kind": COLUMNS, "rows": rows, "columns": abouts}
+    return Block(name, about, b"".join(packed))
 
 
 class _Written:
@@ -105,6 +108,11 @@ def _planes(values: np.ndarray, width: int) -> bytes:
     return np.ascontiguousarray(as_bytes[:, :width].T).tobytes()
 
 
+def _packer() -> Any:
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+
 def _packed(data: bytes) -> bytes:
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
+    packer = _packer()
+    packed: bytes = packer.compress(data) + packer.flush()
+    return packed
