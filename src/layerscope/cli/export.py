@@ -7,12 +7,13 @@ one here. The extension of FILE chooses the format.
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerscope.cli._place import check_place
+from layerscope.cli._steps import steps_of
 from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
@@ -53,13 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     where, path = _run_and_file(arguments.words)
     module = exports.format_of(path)
-    steps = _steps(arguments.steps)
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(
-            f"{path} {'is a folder' if path.is_dir() else 'lies in a folder that does not exist'}"
-        )
-    if path.exists() and not arguments.force:
-        raise UsageError(f"{path} exists and was left as it is. --force replaces it")
+    steps = steps_of(arguments.steps)
+    check_place(path, arguments.force)
     recording = find_run(where)
     with Reader(open_run(recording)) as reader:
         exported = exports.export(reader, path, steps)
@@ -120,15 +116,6 @@ def _run_and_file(words: list[str]) -> tuple[str | None, Path]:
     *runs, file = words
     run = runs[0] if runs else None
     return run, Path(file)
-
-
-def _steps(words: str | None) -> range | None:
-    if words is None:
-        return None
-    found = re.fullmatch(r"(\d+):(\d+)", words)
-    if not found or int(found[1]) >= int(found[2]):
-        raise UsageError(f"--steps {words} is no range: 10:20 are the steps 10 to 19")
-    return range(int(found[1]), int(found[2]))
 
 
 def _first_line(documentation: str | None) -> str:

@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerscope.cli._place import check_place
 from layerscope.model.errors import UsageError, did_you_mean
 from layerscope.show import screen
 
@@ -136,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
     look = _look(arguments)
     format_ = format_of(arguments.output) if arguments.output else None
     if arguments.output:
-        _check_place(arguments.output, arguments.force)
+        check_place(arguments.output, arguments.force)
     if arguments.flip and not (format_ and format_.IS_CUT):
         raise UsageError("--flip turns a picture over. Add -o FILE.svg or -o FILE.html")
     path = find_run(arguments.run_name)
@@ -267,16 +268,6 @@ def _chosen(arguments: argparse.Namespace) -> str:
     values = {name: getattr(arguments, name) for name in names}
     chosen = [f"{name} {value}" for name, value in values.items() if value is not None]
     return ", ".join(chosen)
-
-
-def _check_place(path: Path, force: bool) -> None:
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder")
-    folder = path.parent
-    if not folder.is_dir():
-        raise UsageError(f"{path} lies in a folder that does not exist")
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists and was left as it is. --force replaces it")
 
 
 def _write_file(

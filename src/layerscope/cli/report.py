@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import re
 import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerscope.cli._place import check_place
+from layerscope.cli._steps import steps_of
 from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.max_spans < 1:
         raise UsageError(f"--max-spans {arguments.max_spans} leaves nothing: it is 1 or more")
-    steps = _steps(arguments.steps)
+    steps = steps_of(arguments.steps)
     recording = find_run(arguments.run_name)
     opened = open_run(recording)
     path = arguments.output or Path(f"{opened.name}.html")
@@ -110,24 +111,10 @@ def _compared(
     return stack.enter_context(Reader(opened))
 
 
-def _steps(words: str | None) -> range | None:
-    if words is None:
-        return None
-    found = re.fullmatch(r"(\d+):(\d+)", words, re.ASCII)
-    if not found or int(found[1]) >= int(found[2]):
-        raise UsageError(f"--steps {words} is no range: 10:20 are the steps 10 to 19")
-    return range(int(found[1]), int(found[2]))
-
-
 def _check_place(path: Path, force: bool) -> None:
     if path.suffix != ".html":
         raise UsageError(f"the report is a page: {path.name!r} should end in .html")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path} lies in a folder that does not exist")
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists and was left as it is. --force replaces it")
+    check_place(path, force)
 
 
 @dataclass(frozen=True, slots=True)
