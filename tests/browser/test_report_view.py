@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,12 @@ import pytest
 import layerscope
 from layerscope import cli
 from layerscope.ingest.open import open_run
-from layerscope.recording.reader import Reader
-from layerscope.show.report.live_contents import LiveContents
 from layerscope.show.report.server import Server
 from tests.browser import chromium
 from tests.browser.bad_input import HOSTILE, MAKERS
 from tests.browser.test_report_bad_input import IS_READ, visit
 from tests.recordings import MS, Recording
+from tests.show.report_page import serving
 
 pytestmark = pytest.mark.slow
 MAIN = "return document.querySelector('main').innerText"
@@ -45,14 +43,8 @@ def stepped(path: Path) -> None:
 
 @contextlib.contextmanager
 def viewed(path: Path) -> Iterator[Server]:
-    with Reader(open_run(path)) as reader, Server(LiveContents(reader)) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(open_run(path)) as server:
+        yield server
 
 
 @pytest.fixture

@@ -5,14 +5,20 @@ words of show/report/blocks.py.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from layerscope.show.report.blocks import Block
+from layerscope.show.report.live_contents import LiveContents
+from layerscope.show.report.server import Server
 
 
 class ReportPage(HTMLParser):
@@ -89,3 +95,16 @@ def unpacked_text(path: Path) -> str:
     page = ReportPage(path)
     blocks = [json.dumps(page.block(name), ensure_ascii=False) for name in page.head["blocks"]]
     return "\n".join([path.name, page.title, page.elements["head"], *blocks])
+
+
+@contextlib.contextmanager
+def serving(run: Run, port: int = 0) -> Iterator[Server]:
+    """The server of `layerscope view` for a recording, until the end of the block."""
+    with Reader(run) as reader, Server(LiveContents(reader), port) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

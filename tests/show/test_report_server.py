@@ -6,7 +6,6 @@ import http.client
 import json
 import shutil
 import socket
-import threading
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +19,9 @@ from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import as_json
 from layerscope.show.report.contents import ReportContents
-from layerscope.show.report.live_contents import LiveContents
 from layerscope.show.report.server import LOCAL, Server
 from tests.recordings import MS, Recording
+from tests.show.report_page import serving
 
 
 @contextmanager
@@ -32,14 +31,8 @@ def served(path: Path, port: int = 0) -> Iterator[Server]:
     outer = recording.add_span("outer", 0, 3 * MS)
     recording.add_span("inner", MS, MS, outer)
     run = recording.write(path)
-    with Reader(run) as reader, Server(LiveContents(reader), port) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(run, port) as server:
+        yield server
 
 
 @pytest.fixture

@@ -177,7 +177,7 @@ class Sums {
 // not sort them all.
 function ranked(values: Float64Array, part: number): number {
   if (!values.length) return 0;
-  const place = Math.max(0, Math.ceil(part * values.length) - 1);
+  const place = placeOfPart(part, values.length);
   let [low, high] = [0, values.length - 1];
   while (low < high) {
     const middle = values[(low + high) >> 1];
@@ -195,4 +195,9 @@ function ranked(values: Float64Array, part: number): number {
     else break;
   }
   return values[place];
+}
+
+// In sorted values the place of the smallest one that this part of them do not exceed.
+export function placeOfPart(part: number, count: number): number {
+  return Math.max(0, Math.ceil(part * count) - 1);
 }

@@ -3,6 +3,7 @@
 import type { NumberColumn } from "../data/blocks";
 import type { Recording } from "../data/recording";
 import type { Spans } from "../data/spans";
+import { placeOfPart } from "../data/statistics";
 import type { Tracks } from "../data/tracks";
 import { Links, linksOf } from "./links";
 
@@ -113,7 +114,7 @@ export function sameName(spans: Spans, row: number): SameName {
     if (at <= row) place++;
   }
   const ordered = Float64Array.from(durations).sort();
-  const ranked = (part: number) => ordered[Math.max(0, Math.ceil(part * ordered.length) - 1)];
+  const ranked = (part: number) => ordered[placeOfPart(part, ordered.length)];
   return { place, count: ordered.length, total_ns: total, self_ns: self, min_ns: ordered[0], p50_ns: ranked(0.5), p99_ns: ranked(0.99), max_ns: ordered.at(-1)! };
 }
 

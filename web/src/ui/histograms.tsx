@@ -1,8 +1,9 @@
 // Distributions of durations over each other, in the same bins, with their quantiles as a table.
 
-import { useEffect, useRef } from "preact/hooks";
+import { placeOfPart } from "../data/statistics";
+import { emptied, useCanvas } from "./canvas";
 import { duration } from "./format";
-import { colour, theme } from "./theme";
+import { colour } from "./theme";
 
 const BINS = 60;
 const HEIGHT = 160;
@@ -27,14 +28,8 @@ interface Binned {
 }
 
 export function Histograms({ series }: { series: Series[] }) {
-  const canvas = useRef<HTMLCanvasElement>(null);
   const binned = binsOf(series);
-  useEffect(() => {
-    const draw = () => canvas.current && drawBins(canvas.current, binned);
-    draw();
-    addEventListener("resize", draw);
-    return () => removeEventListener("resize", draw);
-  }, [series, theme.value]);
+  const canvas = useCanvas(of => drawBins(of, binned), [series]);
   return (
     <>
       <canvas ref={canvas} class="histograms" role="img" aria-label="how often each step time came; the table below has the quantiles" style={{ height: `${HEIGHT}px` }} />
@@ -70,9 +65,9 @@ export function Histograms({ series }: { series: Series[] }) {
 }
 
 // The smallest value that this part of all values do not exceed.
-export function quantile(values: number[], part: number): number {
+function quantile(values: number[], part: number): number {
   const sorted = Float64Array.from(values).sort();
-  return sorted[Math.max(0, Math.ceil(part * sorted.length) - 1)] ?? 0;
+  return sorted[placeOfPart(part, sorted.length)] ?? 0;
 }
 
 // From the shortest to the 99th percentile of all, so that one slow step does not flatten the rest.
@@ -90,12 +85,7 @@ function binsOf(series: Series[]): Binned {
 }
 
 function drawBins(canvas: HTMLCanvasElement, { shares }: Binned): void {
-  const scale = devicePixelRatio;
-  const width = canvas.clientWidth;
-  canvas.width = width * scale;
-  canvas.height = HEIGHT * scale;
-  const context = canvas.getContext("2d")!;
-  context.scale(scale, scale);
+  const { context, width } = emptied(canvas, HEIGHT);
   const highest = Math.max(...shares.flat(), 1e-9);
   const bin = width / BINS;
   shares.forEach((of, at) => {

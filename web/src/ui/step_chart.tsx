@@ -1,9 +1,10 @@
 // The time of every step over the run, on a canvas: warm-up pale, outliers marked, a click leads there.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Step } from "../data/tracks";
+import { emptied, useCanvas } from "./canvas";
 import { duration } from "./format";
-import { colour, theme } from "./theme";
+import { colour } from "./theme";
 
 const HEIGHT = 120;
 // As the summary has it: twice the median is an outlier.
@@ -17,15 +18,9 @@ interface Props {
 }
 
 export function StepChart({ steps, noun, median, onStep }: Props) {
-  const canvas = useRef<HTMLCanvasElement>(null);
   const [at, setAt] = useState<number | null>(null);
   const [isTable, setTable] = useState(false);
-  useEffect(() => {
-    const draw = () => canvas.current && drawSteps(canvas.current, steps, median, at);
-    draw();
-    addEventListener("resize", draw);
-    return () => removeEventListener("resize", draw);
-  }, [steps, median, at, theme.value, isTable]);
+  const canvas = useCanvas(of => drawSteps(of, steps, median, at), [steps, median, at, isTable]);
   const place = (event: MouseEvent) => {
     const box = canvas.current!.getBoundingClientRect();
     const found = Math.floor(((event.clientX - box.left) / box.width) * steps.length);
@@ -88,12 +83,7 @@ function StepTable({ steps, onStep, close }: { steps: Step[]; onStep: (step: Ste
 }
 
 function drawSteps(canvas: HTMLCanvasElement, steps: Step[], median: number, at: number | null): void {
-  const scale = devicePixelRatio;
-  const width = canvas.clientWidth;
-  canvas.width = width * scale;
-  canvas.height = HEIGHT * scale;
-  const context = canvas.getContext("2d")!;
-  context.scale(scale, scale);
+  const { context, width } = emptied(canvas, HEIGHT);
   const highest = steps.reduce((most, step) => (step.warmup ? most : Math.max(most, step.dur)), median) * 1.1;
   const each = width / Math.max(steps.length, 1);
   const [bar, warm, slow, line] = ["bar", "warm", "slow", "line"].map(colour) as [string, string, string, string];

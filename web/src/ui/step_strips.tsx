@@ -1,12 +1,12 @@
 // The same step of several recordings, each as a strip of the thread that makes the steps, aligned at
 // the start of the step and on one scale.
 
-import { useEffect, useRef } from "preact/hooks";
 import type { Spans } from "../data/spans";
 import { firstAt } from "../data/statistics";
 import type { Step, Tracks } from "../data/tracks";
+import { emptied, useCanvas } from "./canvas";
 import { duration } from "./format";
-import { colour, theme } from "./theme";
+import { colour } from "./theme";
 
 const LANE = 18;
 const MOST_LANES = 10;
@@ -53,15 +53,9 @@ function stepOf(steps: Step[], number: number | null): Step | undefined {
 }
 
 function Strip({ side, step, longest }: { side: Side; step: Step; longest: number }) {
-  const canvas = useRef<HTMLCanvasElement>(null);
   const rows = rowsOf(side, step);
   const lanes = Math.min(MOST_LANES, 1 + rows.reduce((most, row) => Math.max(most, side.spans.depth[row]!), 0));
-  useEffect(() => {
-    const draw = () => canvas.current && drawStrip(canvas.current, side.spans, rows, step, longest, lanes);
-    draw();
-    addEventListener("resize", draw);
-    return () => removeEventListener("resize", draw);
-  }, [side, step, longest, theme.value]);
+  const canvas = useCanvas(of => drawStrip(of, side.spans, rows, step, longest, lanes), [side, step, longest]);
   const label = `${rows.length} spans of ${side.label}, step ${step.step}; the timeline of that report has them one by one`;
   return <canvas ref={canvas} role="img" aria-label={label} style={{ height: `${lanes * LANE}px` }} />;
 }
@@ -79,12 +73,7 @@ function rowsOf({ spans, tracks }: Side, step: Step): number[] {
 }
 
 function drawStrip(canvas: HTMLCanvasElement, spans: Spans, rows: number[], step: Step, longest: number, lanes: number): void {
-  const scale = devicePixelRatio;
-  const width = canvas.clientWidth;
-  canvas.width = width * scale;
-  canvas.height = lanes * LANE * scale;
-  const context = canvas.getContext("2d")!;
-  context.scale(scale, scale);
+  const { context, width } = emptied(canvas, lanes * LANE);
   context.font = "11px system-ui, sans-serif";
   const text = colour("text");
   const colours = Array.from({ length: PALETTE }, (_, at) => colour(`part-${at}`));

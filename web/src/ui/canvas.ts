@@ -1,0 +1,28 @@
+// A canvas as wide as its place: drawn when what it shows changes, and when the window does.
+
+import { type RefObject } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { theme } from "./theme";
+
+// A reference for a canvas that `draw` fills; `of`: what it draws.
+export function useCanvas(draw: (canvas: HTMLCanvasElement) => void, of: readonly unknown[]): RefObject<HTMLCanvasElement | null> {
+  const canvas = useRef<HTMLCanvasElement | null>(null);
+  useEffect(() => {
+    const redraw = () => canvas.current && draw(canvas.current);
+    redraw();
+    addEventListener("resize", redraw);
+    return () => removeEventListener("resize", redraw);
+  }, [...of, theme.value]);
+  return canvas;
+}
+
+// An empty canvas of this height in CSS pixels, sharp on every screen, and its width.
+export function emptied(canvas: HTMLCanvasElement, height: number): { context: CanvasRenderingContext2D; width: number } {
+  const scale = devicePixelRatio;
+  const width = canvas.clientWidth;
+  canvas.width = width * scale;
+  canvas.height = height * scale;
+  const context = canvas.getContext("2d")!;
+  context.scale(scale, scale);
+  return { context, width };
+}
