@@ -1,0 +1,139 @@
+"""RunFindings: what a program has that costs it time, what removing that can save at most, and the
+evidence.
+
+A rule is a file in `rules/`, found by its folder. Its name says what the program has, never the
+cure. It has a docstring, which is its page in `docs/findings/`, and
+
+    NEEDS       what must be recorded (`workload.NEEDS`); where something is missing the rule is
+                skipped, and the reason is said
+    THRESHOLDS  its numbers, each with unit and reason
+    find        (workload, limits) -> the findings; those of less than 2 % of a step are not shown,
+                but listed as looked at
+
+A price counts only time of the thread that makes the steps, so what another thread hides costs
+nothing. RunFindings are in the order of the lower ends of their prices.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, cast
+
+from layerscope.analyse.findings import rules
+from layerscope.analyse.findings.contention import Contention
+from layerscope.analyse.findings.finding import LOW, Finding, Limits, Threshold
+from layerscope.analyse.findings.workload import Workload
+from layerscope.model.errors import LayerscopeError, UsageError, did_you_mean
+from layerscope.model.events import Problem
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+# Less of a step than this is not worth a change.
+LEAST_SHARE = 0.02
+
+
+class Rule(Protocol):
+    """What a file of `rules/` provides."""
+
+    NEEDS: tuple[str, ...]
+    THRESHOLDS: tuple[Threshold, ...]
+
+    def find(self, workload: Workload, limits: Limits) -> Iterator[Finding]:
+        """What of this the program has."""
+
+
+@dataclass(slots=True)
+class LookedAt:
+    """A rule that found nothing worth showing, and the largest share that it saw."""
+
+    rule: str
+    share: float = 0.0
+    title: str = ""
+
+
+@dataclass(slots=True)
+class RunFindings:
+    """`found` are worth a try, the best first; `skipped`: rules that could not judge, and why."""
+
+    found: list[Finding] = field(default_factory=list)
+    looked_at: list[LookedAt] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    contention: Contention | None = None
+    about: str = ""  # which process the findings are of, where there are several
+
+
+def names() -> list[str]:
+    """The names of the rules."""
+    return sorted(module.name for module in pkgutil.iter_modules(rules.__path__))
+
+
+def load(name: str) -> Rule:
+    """The rule `name`; UsageError that lists the rules when there is none."""
+    if name not in names():
+        meant = did_you_mean(name, names())
+        raise UsageError(f"there is no rule {name!r}.{meant} The rules are {', '.join(names())}")
+    return cast(Rule, importlib.import_module(f"{rules.__name__}.{name}"))
+
+
+def thresholds() -> dict[str, tuple[Threshold, ...]]:
+    """Those of every rule."""
+    return {name: load(name).THRESHOLDS for name in names()}
+
+
+def find(
+    reader: Reader, chosen: list[str] | None = None, changes: Mapping[str, Mapping[str, float]] = {}
+) -> RunFindings:
+    """What the rules (`chosen`: only these) say of `reader`'s recording. `changes`: thresholds by
+    rule.
+    """
+    workload = Workload(reader)
+    every = RunFindings(contention=workload.contention, about=workload.about)
+    for name in chosen or names():
+        rule = load(name)
+        missing = workload.missing(rule.NEEDS)
+        if missing:
+            every.skipped[name] = missing
+            continue
+        try:
+            found = list(rule.find(workload, Limits(rule.THRESHOLDS, changes.get(name, {}))))
+        except Exception as error:  # one rule must not hide what the others found
+            if isinstance(error, LayerscopeError):
+                raise
+            every.problems.append(_failed(name, error))
+            continue
+        _add(every, name, found)
+    every.found.sort(key=lambda one: -one.price.low_ns)
+    return every
+
+
+def explained(name: str) -> str:
+    """The page of a rule: its docstring, and its thresholds."""
+    rule = load(name)
+    lines = [f"{name}", "", (rule.__doc__ or "").strip(), ""]
+    for one in rule.THRESHOLDS:
+        lines.append(f"{one.name} = {one.value:g} {one.unit}: {one.why}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _add(every: RunFindings, name: str, found: list[Finding]) -> None:
+    """Sort what one rule found into what is shown and what was looked at."""
+    shown = [one for one in found if one.price.share >= LEAST_SHARE and not one.is_below]
+    if every.contention and every.contention.is_busy:
+        note = every.contention.sentence
+        shown = [replace(one, certainty=LOW, notes=(*one.notes, note)) for one in shown]
+    every.found += shown
+    if not shown:
+        most = max(found, key=lambda one: one.price.share, default=None)
+        every.looked_at.append(
+            LookedAt(name, most.price.share, most.title) if most else LookedAt(name)
+        )
+
+
+def _failed(name: str, error: Exception) -> Problem:
+    what = f"the rule {name} failed: {type(error).__name__}: {error}"
+    return Problem("findings", "rule_failed", what, "report it; the other rules have run", name)

@@ -1,0 +1,1 @@
+"""The rules of `layerscope findings`: one file each, found by this folder."""

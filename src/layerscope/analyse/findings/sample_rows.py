@@ -1,0 +1,96 @@
+"""The rows of `step_samples`: the samples in measured steps with the names of where they were, and
+of `stack_frames`: all frames of their stacks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from layerscope.analyse.stacks.frames import FrameTable, StackFrame
+from layerscope.analyse.stacks.innermost import innermost, labelled, named
+from layerscope.analyse.stacks.sample_reader import places_of, read_stacks
+from layerscope.analyse.stacks.tree import Ints
+from layerscope.model.distinct import distinct
+
+if TYPE_CHECKING:
+    from layerscope.analyse.findings.workload import Workload
+
+_NAMES = ("kind", "state", "phase")
+_COLUMNS = ("at_ns", "track", "stack", "weight_ns", "count", "idle", "exact", "step", "waker")
+
+
+def sample_rows(workload: Workload) -> pa.Table:
+    """The samples of all threads of the process in its measured steps."""
+    reader = workload.reader
+    samples = reader.arrays("samples", [*_COLUMNS, *_NAMES])
+    mine = _in_steps(workload, samples["track"], samples["step"])
+    columns: dict[str, Any] = {name: samples[name][mine] for name in _COLUMNS}
+    if not workload.has_steps:
+        columns["step"] = np.full(len(columns["at_ns"]), workload.step[0], np.int64)
+    for name in _NAMES:
+        columns[name] = _dictionary(samples[name][mine], list(map(str, samples[f"{name}.names"])))
+    columns["is_critical"] = np.isin(columns["track"], workload.tracks)
+    frames = FrameTable()
+    stacks = read_stacks(reader, frames)
+    place = stacks.place(columns["stack"].astype(np.int64))
+    inner, every = innermost(stacks, frames), frames.all()
+    for name in ("line", "symbol", "operator", "module"):
+        columns[name] = _texts(every, inner.of(name, place), named)
+    columns["function"] = _texts(every, inner.of("function", place), labelled)
+    leaf = inner.of("symbol", place)
+    columns["object"] = _texts(every, leaf, _objects)
+    return pa.table(columns)
+
+
+def frames_of_stacks(workload: Workload) -> pa.Table:
+    """The frames of every stack that a sample in measured steps has."""
+    reader = workload.reader
+    samples = reader.arrays("samples", ["track", "step", "stack"])
+    mine = _in_steps(workload, samples["track"], samples["step"])
+    stacks = reader.arrays("stacks", ["stack", "parent", "frame"])
+    wanted = distinct(samples["stack"][mine])
+    wanted = wanted[wanted >= 0]
+    at = places_of(stacks["stack"], wanted)
+    up = places_of(stacks["stack"], stacks["parent"])
+    found, frames = [wanted[:0]], [wanted[:0]]
+    while len(at):  # all of them one frame further out
+        found.append(wanted)
+        frames.append(stacks["frame"][at])
+        at = up[at]
+        wanted, at = wanted[at >= 0], at[at >= 0]
+    stack, frame = np.concatenate(found), np.concatenate(frames)
+    return pa.table({"stack": pa.array(stack), "frame": pa.array(frame)})
+
+
+def _in_steps(workload: Workload, track: Ints, step: Ints) -> Ints:
+    """The rows of samples in measured steps of the process."""
+    tracks = workload.reader.arrays("tracks", ["track", "process"])
+    of_process = tracks["track"][tracks["process"] == workload.process]
+    is_mine = np.isin(track, of_process)
+    if workload.has_steps:
+        is_mine &= np.isin(step, workload.step)
+    return np.flatnonzero(is_mine)
+
+
+def _objects(frames: list[StackFrame], numbers: Ints, none: str) -> list[str]:
+    """The libraries of native frames."""
+    found = []
+    for number in numbers.tolist():
+        found.append(none if number < 0 else frames[number].file)
+    return found
+
+
+def _texts(frames: list[StackFrame], numbers: Ints, write: Any) -> pa.DictionaryArray:
+    """What `write` makes of each frame; empty for none."""
+    found, at = np.unique(numbers, return_inverse=True)
+    return _dictionary(at, write(frames, found, ""))
+
+
+def _dictionary(codes: Ints, texts: list[str]) -> pa.DictionaryArray:
+    places = np.asarray(codes, np.int32)
+    indices = pa.array(places, mask=places < 0)
+    values = pa.array(texts, pa.string())
+    return pa.DictionaryArray.from_arrays(indices, values)

@@ -1,0 +1,329 @@
+"""What the rules look at: the measured steps of one process, and the threads that make them, as
+views beside the tables of the recording.
+
+Of several processes with steps it is the one whose steps take longest on average, since the others
+wait for it. A program without steps is one step that is as long as the run.
+
+    measured_steps    the steps without warm-up: step, start_ns, dur_ns, load_ns, forward_ns,
+                      backward_ns, optimizer_ns, other_ns
+    critical_tracks   the threads that make the steps: track
+    step_samples      the samples in measured steps, of all threads of the process: step, track,
+                      is_critical, at_ns, phase, kind, state, idle, exact, weight_ns, count, stack,
+                      line, function, symbol, object, operator, module, waker
+    step_operators    operators of the critical threads in measured steps, added up: step, kind,
+                      name, module (a path), phase, count, self_ns, dur_ns
+    step_primitives   primitives of these operators: step, span, start_ns, dur_ns, kind,
+                      primitive_kind, implementation, dtype, formats, problem, threads, cache_hit,
+                      share_of, operator, module, is_critical
+    stack_frames      every frame of the stacks of these samples: stack, frame
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.analyse.diff.intervals import LEVEL, MEAN, block_count, estimate, t_quantile
+from layerscope.analyse.findings.contention import contention
+from layerscope.analyse.findings.finding import RUN, STEP, Evidence, Price
+from layerscope.analyse.findings.sample_rows import frames_of_stacks, sample_rows
+from layerscope.analyse.step_times import MeasuredSteps
+from layerscope.recording.failures import unreadable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from layerscope.recording.reader import Reader
+
+FEWEST_STEPS = 5
+# The name of the only step of a program without any.
+WHOLE_RUN = -1
+# What a rule may need, and what is missing where it is not there.
+NEEDS = {
+    "steps": f"no steps were found, or fewer than {FEWEST_STEPS} beside the warm-up",
+    "operators": "no operators were recorded",
+    "samples": "no stacks were recorded",
+    "modules": "no modules were recorded",
+    "primitives": "no primitives were recorded",
+    "counters": "no counters were recorded",
+    "several_ranks": "there is one rank only",
+}
+_PHASES = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
+# The kinds of spans that only the thread has that makes the steps, by the rule of the steps.
+_MAKERS = {"request": ("module",), "mark": ("submit",)}
+# The standard normal quantile of a two-sided interval of 95 %.
+_Z = 1.959964
+
+_OPERATORS = """
+    SELECT spans.step, spans.kind, spans.name, coalesce(modules.path, '') AS module, spans.phase,
+        count(*) AS count, sum(spans.self_ns)::BIGINT AS self_ns,
+        sum(spans.dur_ns)::BIGINT AS dur_ns
+    FROM spans LEFT JOIN modules USING (module)
+    WHERE spans.layer = 'operators' AND {in_steps}
+        AND spans.track IN (SELECT track FROM critical_tracks)
+    GROUP BY ALL"""
+_PRIMITIVES = """
+    SELECT {step} AS step, spans.span, spans.start_ns, spans.dur_ns, spans.kind, primitive_kind,
+        implementation, dtype, formats, problem, threads, cache_hit, share_of,
+        above.name AS operator, coalesce(modules.path, '') AS module,
+        coalesce(above.track, spans.track) IN (SELECT track FROM critical_tracks) AS is_critical
+    FROM primitives JOIN spans USING (span) LEFT JOIN spans above ON above.span = operator
+        LEFT JOIN modules ON modules.module = spans.module
+    WHERE spans.track IN (SELECT track FROM tracks WHERE process = {process}) AND {in_steps}"""
+
+
+class Workload:
+    """The measured steps of `reader`'s recording and what they did. Views are made when they are
+    first asked for.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._steps = steps = MeasuredSteps(reader)
+        self.process, self.about = _slowest_process(reader, steps)
+        mine = steps.measured & (steps.columns["process"] == self.process)
+        self.has_steps = int(np.count_nonzero(mine)) >= FEWEST_STEPS
+        self.per = STEP if self.has_steps else RUN
+        columns = {name: steps.columns[name][mine] for name in ("step", "start_ns", "dur_ns")}
+        columns |= {name: steps.columns[name][mine] for name in _PHASES}
+        if not self.has_steps:
+            columns = _one_step(reader)
+        self.step: NDArray[np.int64] = columns["step"].astype(np.int64)
+        self.dur_ns: NDArray[np.int64] = columns["dur_ns"].astype(np.int64)
+        self._columns = columns
+        self._makers: dict[str, Callable[[], Any]] = {
+            "step_samples": lambda: sample_rows(self),
+            "stack_frames": lambda: frames_of_stacks(self),
+            "step_operators": self._operators,
+            "step_primitives": self._primitives,
+        }
+        self._add_steps()
+        self.tracks = self._critical_tracks()
+        self.contention = contention(self)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether others had so much of the CPUs that only CPU time says something."""
+        return self.contention is not None and self.contention.is_busy
+
+    @property
+    def mean_ns(self) -> float:
+        """How long a step takes, on average."""
+        return float(self.dur_ns.mean()) if len(self.dur_ns) else 0.0
+
+    @property
+    def granted_cpus(self) -> float:
+        """CPUs that the program could use at once."""
+        return self.reader.run.info.granted_cpus or 1.0
+
+    def missing(self, needs: tuple[str, ...]) -> str:
+        """The sentence about the first of `needs` that is not there; empty where all are."""
+        for need in needs:
+            if not self._has(need):
+                return NEEDS[need]
+        return ""
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """The answer to `sql`."""
+        found: list[dict[str, Any]] = self.arrow(sql).to_pylist()
+        return found
+
+    def arrow(self, sql: str) -> pa.Table:
+        """The answer to `sql` as an Arrow table. duckdb.Error where `sql` is wrong."""
+        import duckdb
+
+        for view in list(self._makers):
+            if re.search(rf"\b{view}\b", sql):
+                self._make(view)
+        try:
+            return self.reader.connection().sql(sql).to_arrow_table()
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            raise unreadable(self.reader.run.path, error) from error
+
+    def evidence(self, sql: str) -> Evidence:
+        """The question and its answer, to be shown with a finding."""
+        return Evidence(sql.strip(), self.arrow(sql))
+
+    def price(self, sql: str) -> Price:
+        """The price of what costs `ns` in each `step`, the columns of the answer to `sql`. Steps
+        that are not among the rows cost nothing.
+
+        A column `samples` says how many samples of CPU time each row is made of: of few samples the
+        interval is Wilson's of their number among all of the critical threads.
+        """
+        answer = self.arrow(sql)
+        cost_ns = np.zeros(len(self.step))
+        step = answer["step"].to_numpy().astype(np.int64)
+        places = np.searchsorted(self.step, step)
+        np.add.at(cost_ns, places, answer["ns"].to_numpy().astype(float))
+        samples = answer["samples"].to_numpy().sum() if "samples" in answer.schema.names else None
+        return self._priced(cost_ns, None if samples is None else int(samples))
+
+    def _priced(self, cost_ns: NDArray[np.float64], samples: int | None) -> Price:
+        value_ns = float(cost_ns.mean()) if len(cost_ns) else 0.0
+        error_ns = 0.0
+        blocks = block_count(len(cost_ns))
+        if blocks:
+            tail = (1 - LEVEL) / 2
+            variance = float(estimate(cost_ns[None, :], MEAN).variance[0])
+            error_ns = t_quantile(tail, blocks - 1) * variance**0.5
+        low_ns, high_ns = max(0.0, value_ns - error_ns), value_ns + error_ns
+        if samples:
+            low, high = wilson(samples, max(samples, self._critical_samples()))
+            share = samples / max(samples, self._critical_samples())
+            low_ns = min(low_ns, value_ns * low / share)
+            high_ns = max(high_ns, value_ns * high / share)
+        share = value_ns / self.mean_ns if self.mean_ns else 0.0
+        return Price(value_ns, low_ns, min(high_ns, self.mean_ns), share, self.per)
+
+    def _critical_samples(self) -> int:
+        sql = "SELECT count(*) AS n FROM step_samples WHERE is_critical AND kind = 'cpu'"
+        return int(self.rows(sql)[0]["n"])
+
+    # -- the views ---------------------------------------------------------------------------------
+
+    def in_steps(self, table: str) -> str:
+        """The condition that a row of `table` lies in a measured step of the process."""
+        if not self.has_steps:
+            return "true"
+        return f"{table}.step IN (SELECT step FROM measured_steps)"
+
+    def step_of(self, table: str) -> str:
+        """The expression for the step of a row of `table`."""
+        return f"{table}.step" if self.has_steps else f"{WHOLE_RUN}"
+
+    def _make(self, view: str) -> None:
+        data = self._makers.pop(view)()
+        self._register(view, data)
+
+    def _register(self, view: str, data: pa.Table) -> None:
+        connection = self.reader.connection()
+        connection.register(f"{view}_rows", data)
+        connection.execute(f"CREATE TEMP TABLE {view} AS SELECT * FROM {view}_rows")
+        connection.unregister(f"{view}_rows")
+
+    def _add_steps(self) -> None:
+        import pyarrow as pa
+
+        order = np.argsort(self.step)
+        self.step, self.dur_ns = self.step[order], self.dur_ns[order]
+        table = {
+            name: pa.array(values[order].astype(np.int64)) for name, values in self._columns.items()
+        }
+        self._register("measured_steps", pa.table(table))
+
+    def _critical_tracks(self) -> list[int]:
+        import pyarrow as pa
+
+        found = _makers_of_steps(self) if self.has_steps else []
+        tracks = found or _main_track(self)
+        self._register("critical_tracks", pa.table({"track": pa.array(tracks, pa.int32())}))
+        return tracks
+
+    def _operators(self) -> pa.Table:
+        sql = _OPERATORS.format(in_steps=self.in_steps("spans"))
+        if not self.has_steps:
+            sql = sql.replace("spans.step,", f"{WHOLE_RUN} AS step,", 1)
+        return self.reader.query(sql)
+
+    def _primitives(self) -> pa.Table:
+        sql = _PRIMITIVES.format(
+            step=self.step_of("spans"), in_steps=self.in_steps("spans"), process=self.process
+        )
+        return self.reader.query(sql)
+
+    def _has(self, need: str) -> bool:
+        if need == "steps":
+            return self.has_steps
+        if need == "operators":
+            sql = "SELECT count(*) AS n FROM totals WHERE layer = 'operators'"
+            return bool(self.rows(sql)[0]["n"])
+        if need == "several_ranks":
+            sql = "SELECT count(DISTINCT rank) AS n FROM processes"
+            return int(self.rows(sql)[0]["n"]) > 1
+        return self.reader.has(need)
+
+    @property
+    def rule_of_steps(self) -> str:
+        """What a step was taken to be."""
+        return self._steps.rule
+
+
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """The 95 % interval of a share by its successes (Wilson, 1927)."""
+    share = successes / trials
+    shift = _Z**2 / (2 * trials)
+    variance = share * (1 - share) / trials
+    spread = _Z * (variance + (shift / _Z) ** 2) ** 0.5
+    scale = 1 + 2 * shift
+    low = (share + shift - spread) / scale
+    high = (share + shift + spread) / scale
+    return max(0.0, low), min(1.0, high)
+
+
+def _slowest_process(reader: Reader, steps: MeasuredSteps) -> tuple[int, str]:
+    """The process whose measured steps take longest, and what is said of it if there are others."""
+    of_steps = steps.columns["process"][steps.measured]
+    if not len(of_steps):
+        processes = reader.arrays("processes", ["process"])["process"]
+        return int(processes.min(initial=0)), ""
+    found, at = np.unique(of_steps, return_inverse=True)
+    dur_ns = steps.columns["dur_ns"][steps.measured]
+    mean_ns = np.bincount(at, dur_ns) / np.bincount(at)
+    process = int(found[np.argmax(mean_ns)])
+    if len(found) == 1:
+        return process, ""
+    sql = "SELECT pid, rank FROM processes WHERE process = ?"
+    row = reader.query(sql, [process]).to_pylist()[0]
+    name = f"process {row['pid']}" if row["rank"] is None else f"rank {row['rank']}"
+    return process, f"These are findings of {name}, whose steps take longest of {len(found)}."
+
+
+def _one_step(reader: Reader) -> dict[str, NDArray[Any]]:
+    """The whole run as a step."""
+    info = reader.run.info
+    zero = np.zeros(1, np.int64)
+    columns = dict.fromkeys(("start_ns", *_PHASES), zero)
+    wall_ns = info.program.wall_ns or _length_ns(reader)
+    return {"step": zero + WHOLE_RUN, "dur_ns": zero + max(wall_ns, 1), **columns}
+
+
+def _length_ns(reader: Reader) -> int:
+    """From the first to the last thing that was recorded."""
+    sql = """
+        SELECT max(until_ns) - min(at_ns) AS ns FROM (
+            SELECT min(start_ns) AS at_ns, max(start_ns + dur_ns) AS until_ns FROM spans
+            UNION ALL SELECT min(at_ns), max(at_ns + weight_ns) FROM samples
+        )"""
+    return int(reader.query(sql)["ns"][0].as_py() or 1)
+
+
+def _makers_of_steps(workload: Workload) -> list[int]:
+    """The threads that make the steps: of requests all that call modules, else the one with the
+    most calls of optimizers and loaders, or that is busiest.
+    """
+    kinds = _MAKERS.get(workload.rule_of_steps, ("optimizer", "loader"))
+    listed = ", ".join(f"'{kind}'" for kind in kinds)
+    sql = f"""
+        SELECT track, sum((spans.kind IN ({listed}))::INTEGER) AS makers, sum(self_ns) AS busy_ns
+        FROM spans JOIN tracks USING (track)
+        WHERE process = {workload.process} AND layer IN ('operators', 'modules')
+            AND {workload.in_steps("spans")}
+        GROUP BY track ORDER BY makers DESC, busy_ns DESC"""
+    rows = workload.rows(sql)
+    if workload.rule_of_steps == "request":
+        return [row["track"] for row in rows if row["makers"]]
+    return [rows[0]["track"]] if rows else []
+
+
+def _main_track(workload: Workload) -> list[int]:
+    """The thread that the process began with."""
+    sql = f"""
+        SELECT track FROM tracks JOIN processes USING (process)
+        WHERE process = {workload.process} AND tracks.kind = 'thread'
+        ORDER BY tid IS DISTINCT FROM pid, track LIMIT 1"""
+    return [row["track"] for row in workload.rows(sql)]
