@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,13 @@ from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import RunInfo
 
+if TYPE_CHECKING:
+    from layerscope.analyse.findings import RunFindings
+
 TOP = 10
+# Findings are looked for with fewer steps by `layerscope findings` alone, and in more spans: a
+# million take some 0.3 s.
+FEWEST_STEPS, MOST_SPANS = 5, 5_000_000
 # The kinds of spans that tell which threads make steps, by the rule of the steps.
 _SCOPES = {"request": ("module",), "mark": ("submit",)}
 
@@ -144,6 +151,8 @@ class Summary:
     # The part of all CPU time in which threads waited on their CPU; None: not sampled.
     spinning: Spinning | None = None
     bulks: str = ""  # what is to be said of operators that were executed as one
+    # None: they were not looked for, the recording is too short or too large for that.
+    findings: RunFindings | None = None
 
 
 def summarise(reader: Reader) -> Summary:
@@ -187,7 +196,17 @@ def summarise(reader: Reader) -> Summary:
         generation=generation(reader, steps),
         spinning=spinning_of(reader),
         bulks=bulk_note(reader) if sums else "",
+        findings=_findings(reader, times),
     )
+
+
+def _findings(reader: Reader, times: StepTimes | None) -> RunFindings | None:
+    """What is worth a try, where the prompt need not wait long for it."""
+    if times is None or times.measured < FEWEST_STEPS or reader.rows("spans") > MOST_SPANS:
+        return None
+    from layerscope.analyse import findings
+
+    return findings.find(reader)
 
 
 def _called(sums: _Sums | None) -> list[str]:

@@ -5,6 +5,10 @@ an upper bound for a step (without steps: for the run), with a 95 % interval. It
 the thread that makes the steps, so what another thread hides costs nothing; prices overlap and do
 not add up. What saves less than 2 % of a step is not shown but listed as looked at.
 
+--prove measures whether a change helps: the program runs in pairs, as it is and with the change,
+and has to print the same. A remedy of variables or arguments is applied; your own change is given
+by --with-env or --with. The verdict is kept beside the recording and shown with the finding.
+
 --fail-on 5% or 2ms exits with 1 if the lower end of a price that is certain is above; 125 if the
 recording cannot be judged. docs/findings/README.md has a page for every rule.
 
@@ -12,16 +16,20 @@ recording cannot be judged. docs/findings/README.md has a page for every rule.
     layerscope findings --explain page_fault_time
     layerscope findings --evidence --rule loader_wait
     layerscope findings --fail-on 5% --json
+    layerscope findings --prove page_fault_time -- train.py --epochs 1
+    layerscope findings --prove 1 --with "train_new.py --epochs 1" -- train.py --epochs 1
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from layerscope.cli import _output
+from layerscope.cli._prove import BUDGET_MIN, prove
 from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
@@ -57,12 +65,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PRICE",
         help="exit with 1 if one that is certain costs more: 5%% of a step, or 2ms",
     )
+    proving = parser.add_argument_group("to prove one")
+    proving.add_argument(
+        "--prove",
+        metavar="RULE|N",
+        help="measure whether a change removes this finding; the program follows behind --",
+    )
+    proving.add_argument(
+        "--with", dest="command", metavar="COMMAND", help="the change: another command"
+    )
+    proving.add_argument(
+        "--with-env",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="the change: a variable of the environment; may be given again",
+    )
+    proving.add_argument(
+        "--any-output", action="store_true", help="the changed program may print anything"
+    )
+    proving.add_argument(
+        "--budget", metavar="MIN", help=f"minutes that it may take (default {BUDGET_MIN:g})"
+    )
+    parser.add_argument("--program", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
 
 
+def prepared(words: list[str]) -> list[str]:
+    """The command line as argparse takes it: what follows -- is the program's."""
+    if "--" not in words:
+        return words
+    place = words.index("--")
+    program = shlex.join(words[place + 1 :])
+    return [*words[:place], f"--program={program}"]
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Print the findings; 1 if --fail-on says so."""
+    """Print the findings, or prove one; 1 if --fail-on says so."""
     from layerscope.analyse import findings
     from layerscope.analyse.findings.finding import changed_limits
     from layerscope.ingest.open import open_run
@@ -78,6 +118,9 @@ def run(arguments: argparse.Namespace) -> int:
     path = find_run(arguments.recording)
     with Reader(open_run(path)) as reader:
         found = findings.find(reader, chosen, changes)
+        if arguments.prove:
+            prove(found, reader.run, arguments)
+            return 0
         _write(found, arguments, str(path), reader.run.info.start_ns)
     if found.found and not (arguments.quiet or arguments.json):
         screen.tell(f"Next: layerscope findings --explain {found.found[0].rule}")

@@ -106,6 +106,7 @@ def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
     """
     import msgspec
 
+    from layerscope.recording.proofs import PROOFS
     from layerscope.recording.ranks import LAUNCH, parts
     from layerscope.recording.run import RANKS
 
@@ -113,7 +114,7 @@ def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
         "run.json": msgspec.json.format(msgspec.json.encode(recording.info), indent=1)
     }
     entries.update(_tables(recording.tables_path))
-    for name in ("summary.txt", LAUNCH):
+    for name in ("summary.txt", LAUNCH, PROOFS):
         if (recording.path / name).is_file():
             entries[name] = recording.path / name
     for part in parts(recording.path).values() if recording.joined else ():

@@ -264,16 +264,24 @@ def _symbols(least_s: float) -> Iterator[Leftover]:
 
 
 def _measured(least_s: float) -> Iterator[Leftover]:
-    """What machines like this one reached with the libraries of a Python."""
-    for base in cache.caches(cache.PLATFORM):
+    """What machines like this one reached with the libraries of a Python, and what was proven of
+    programs.
+    """
+    for kind, base in _kept_results():
         for file in _entries(base):
             if file.suffix == ".tmp" and _age_s(file) > _DRAFT_S:
-                yield Leftover("measured", file, "it was never completed")
+                yield Leftover(kind, file, "it was never completed")
             elif file.suffix == ".json" and _age_s(file) >= least_s:
                 days = int(_age_s(file) // _DAY_S)
-                yield Leftover(
-                    "measured", file, f"it is {days} {'day' if days == 1 else 'days'} old"
-                )
+                yield Leftover(kind, file, f"it is {days} {'day' if days == 1 else 'days'} old")
+
+
+def _kept_results() -> Iterator[tuple[str, Path]]:
+    """The folders of what was measured, and what is said of their files."""
+    for base in cache.caches(cache.PLATFORM):
+        yield "measured", base
+    for base in cache.caches(cache.PROOFS):
+        yield "proofs", base
 
 
 def _entries(folder: Path) -> list[Path]:

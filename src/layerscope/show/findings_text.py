@@ -10,19 +10,59 @@ from layerscope.analyse.findings import RunFindings
 from layerscope.analyse.findings.finding import CERTAIN, Finding, Price, Remedy
 from layerscope.model import units
 from layerscope.show.summary_words import WIDTH, percent
+from layerscope.show.terminal import shortened
 
 _INDENT = "   "
+# Of the summary.
+MOST_IN_SUMMARY, _TITLE = 3, 62
 NOTHING = "Nothing worth changing here."
 
 
 def text(findings: RunFindings) -> str:
     """All of them, what was looked at beside them, and what could not be judged."""
-    lines = [*_head(findings)]
+    lines = [line for sentence in _head(findings) for line in _wrapped(sentence)]
     for number, one in enumerate(findings.found, 1):
-        lines += ["", *_finding(number, one)]
-    lines += ["", *_looked_at(findings), *_skipped(findings)]
-    lines += [f"{problem.what}" for problem in findings.problems]
+        lines += ["", *_finding(findings, number, one)]
+    lines.append("")
+    for sentence in (*_looked_at(findings), *_skipped(findings)):
+        lines += _wrapped(sentence)
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def notes(findings: RunFindings) -> list[str]:
+    """What is said beside the findings, as sentences."""
+    failed = [problem.what for problem in findings.problems]
+    return [*_head(findings), *_looked_at(findings), *_skipped(findings), *failed]
+
+
+def worth_a_try(findings: RunFindings) -> list[str]:
+    """The few lines of the summary."""
+    if not findings.found:
+        return [f"{NOTHING} What was looked at: layerscope findings"]
+    per = findings.found[0].price.per
+    heading = "Worth a try"
+    lines = [f"{heading:<66}saves at most, of a {per}"]
+    for one in findings.found[:MOST_IN_SUMMARY]:
+        lines += _short(findings, one)
+    more = len(findings.found) - MOST_IN_SUMMARY
+    if more > 0:
+        lines.append(f"  {more} more: layerscope findings")
+    return lines
+
+
+def _short(findings: RunFindings, one: Finding) -> Iterator[str]:
+    """One finding in two lines."""
+    sure = "" if one.certainty == CERTAIN else f" ({one.certainty})"
+    title = shortened(one.title, _TITLE)
+    yield f"  {title:<{_TITLE}}  {_interval(one.price)}{sure}"
+    words = one.where.words(findings.folder)
+    said = [words, one.proven or (remedy_words(one.remedies[0]) if one.remedies else "")]
+    yield shortened(f"    {': '.join(filter(None, said))}", WIDTH)
+
+
+def _interval(price: Price) -> str:
+    low, high = units.duration(price.low_ns), units.duration(price.high_ns)
+    return f"{units.duration(price.value_ns)} [{low}, {high}]"
 
 
 def price_words(price: Price) -> str:
@@ -43,17 +83,20 @@ def remedy_words(remedy: Remedy) -> str:
 def _head(findings: RunFindings) -> Iterator[str]:
     yield from filter(None, [findings.about])
     if findings.contention and findings.contention.is_busy:
-        yield from _wrapped(f"Recorded {findings.contention.sentence}: nothing here is certain.")
+        yield f"Recorded {findings.contention.sentence}: nothing here is certain."
     if not findings.found:
         yield NOTHING
 
 
-def _finding(number: int, one: Finding) -> Iterator[str]:
+def _finding(findings: RunFindings, number: int, one: Finding) -> Iterator[str]:
     yield from _wrapped(f"{number}  {one.title}")
-    place = f" at {one.where.words}" if one.where.words else ""
+    words = one.where.words(findings.folder)
+    place = f" at {words}" if words else ""
     yield from _wrapped(f"{_INDENT}{one.rule}{place}")
     sure = "" if one.certainty == CERTAIN else f"; {one.certainty}"
     yield from _wrapped(f"{_INDENT}saves {price_words(one.price)}{sure}")
+    if one.proven:
+        yield from _wrapped(f"{_INDENT}{one.proven}")
     for note in one.notes:
         yield from _wrapped(f"{_INDENT}{note}")
     for remedy in one.remedies:
@@ -61,13 +104,15 @@ def _finding(number: int, one: Finding) -> Iterator[str]:
 
 
 def _looked_at(findings: RunFindings) -> Iterator[str]:
+    for proof in findings.refuted:
+        yield f"{proof.rule}: {proof.words} ({proof.change})."
     largest = sorted(findings.looked_at, key=lambda one: -one.share)
     seen = [f"{one.rule} {percent(one.share)}" for one in largest if one.share > 0]
     none = sum(not one.share for one in largest)
     if none:
         seen.append(f"{none} other rules found nothing" if seen else f"{none} rules found nothing")
     if seen:
-        yield from _wrapped(f"Looked at, below 2 %: {', '.join(seen)}.")
+        yield f"Looked at, below 2 %: {', '.join(seen)}."
 
 
 def _skipped(findings: RunFindings) -> Iterator[str]:
@@ -75,7 +120,7 @@ def _skipped(findings: RunFindings) -> Iterator[str]:
     for rule, reason in findings.skipped.items():
         reasons.setdefault(reason, []).append(rule)
     for reason, rules in reasons.items():
-        yield from _wrapped(f"Not looked for, as {reason}: {', '.join(rules)}.")
+        yield f"Not looked for, as {reason}: {', '.join(rules)}."
 
 
 def _wrapped(line: str) -> Iterable[str]:
@@ -89,7 +134,7 @@ def evidence(findings: RunFindings) -> str:
     """The question that shows each finding, and its answer."""
     lines = []
     for number, one in enumerate(findings.found, 1):
-        lines += [*_finding(number, one), ""]
+        lines += [*_finding(findings, number, one), ""]
         for shown in one.evidence:
             lines += [*_indented(textwrap.dedent("    " + shown.sql)), ""]
             lines += [*_indented(_answer(shown.rows.to_pylist())), ""]
@@ -100,7 +145,7 @@ def _answer(rows: list[dict[str, object]]) -> str:
     """A few rows with their columns below each other."""
     if not rows:
         return "(no rows)"
-    cells = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    cells = [list(rows[0]), *([cell(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -109,7 +154,8 @@ def _answer(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines)
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """One value of an answer."""
     if value is None:
         return ""
     return f"{value:,.3f}" if isinstance(value, float) else f"{value}"

@@ -24,6 +24,7 @@ from layerscope.model import units
 from layerscope.model.frameworks import frameworks
 from layerscope.model.layers import RANGES
 from layerscope.recording.run import RunInfo
+from layerscope.show.findings_text import worth_a_try
 from layerscope.show.function_lines import function_lines
 from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import rank_line
@@ -83,6 +84,7 @@ def text(summary: Summary, run: str = "") -> str:
         _header(summary),
         overview,
         _operators(summary),
+        worth_a_try(summary.findings) if summary.findings else [],
         _losses(summary),
         _closing(summary, run),
     ]

@@ -10,6 +10,7 @@ it.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from layerscope.tune.elimination import SMALLEST
@@ -61,8 +62,15 @@ def reserve_s(track: RaceState, pairs: int = PAIRS) -> float:
     return runs * track.cost_s(DEFAULT)
 
 
-def run(track: RaceState, setting: Setting) -> Final | None:
-    """Compare; None where the setting was disqualified on the way."""
+def is_clear(final: Final) -> bool:
+    """Whether more pairs would not change what is said of a setting."""
+    return final.is_faster or final.is_not_better
+
+
+def run(
+    track: RaceState, setting: Setting, is_decided: Callable[[Final], bool] = is_clear
+) -> Final | None:
+    """Compare until `is_decided`; None where the setting was disqualified on the way."""
     track.racing = [DEFAULT, setting]
     pair_s = track.cost_s(DEFAULT) + track.cost_s(setting)
     affordable = int(track.left_s / pair_s) if pair_s > 0 else MOST_PAIRS
@@ -81,7 +89,7 @@ def run(track: RaceState, setting: Setting) -> Final | None:
         if len(ratios) in looks or is_out_of_time:
             found = interval(ratios, 1 - _ERROR / len(looks))
             decided = Final(setting, len(ratios), statistics.median(values), found)
-            if decided.is_faster or decided.is_not_better or is_out_of_time:
+            if is_decided(decided) or is_out_of_time:
                 break
     if decided.pairs < PAIRS:
         track.notes.append(

@@ -19,7 +19,8 @@ class Setting:
     `variables` are set for the program, `preload` are libraries in front of its LD_PRELOAD,
     `prefix` words in front of its command (numactl, taskset), `arguments` options of its own that
     are given another value ({"--batch-size": "16"}, written as one word with `=` where its command
-    does so). `because` says in half a sentence why it may help.
+    does so). `because` says in half a sentence why it may help. `program`: the words of another
+    command, which takes the place of the program's.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Setting:
     prefix: tuple[str, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
     because: str = ""
+    program: tuple[str, ...] = ()
 
     def together(self, other: Setting) -> Setting:
         """Both; where they set the same, `other` wins."""
@@ -38,6 +40,7 @@ class Setting:
             (*self.prefix, *other.prefix),
             {**self.arguments, **other.arguments},
             other.because or self.because,
+            other.program or self.program,
         )
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -53,7 +56,7 @@ class Setting:
         """The words that start it; an option that `program` does not have yet is added at its
         end.
         """
-        words = list(program)
+        words = list(self.program or program)
         for option, value in self.arguments.items():
             _replace(words, option, value)
         return [*self.prefix, *words]

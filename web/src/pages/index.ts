@@ -3,6 +3,7 @@
 import type { ComponentType } from "preact";
 import type { Recording } from "../data/recording";
 import { Compare } from "./compare";
+import { Findings } from "./findings";
 import { Flame } from "./flame";
 import { Machine } from "./machine";
 import { Modules } from "./modules";
@@ -14,6 +15,7 @@ export type Page = ComponentType<{ recording: Recording }>;
 
 export const PAGES: Record<string, Page> = {
   overview: Overview,
+  findings: Findings,
   timeline: Timeline,
   flame: Flame,
   tables: Tables,

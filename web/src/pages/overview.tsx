@@ -3,6 +3,7 @@
 import type { Recording } from "../data/recording";
 import { type Step, tracksOf } from "../data/tracks";
 import { goTo, showInTimeline, step, time } from "../state/state";
+import type { Finding } from "./findings";
 import { Bar, type Part } from "../ui/bar";
 import { duration, percent, plural } from "../ui/format";
 import { Loaded, useLoaded } from "../ui/loading";
@@ -39,6 +40,7 @@ interface Data {
   idle: Operator | null;
   functions: Functions | null;
   cost: string;
+  worth: Pick<Finding, "rule" | "title" | "where" | "price" | "certainty" | "proven">[];
 }
 
 interface FunctionRow {
@@ -62,6 +64,7 @@ export function Overview({ recording }: { recording: Recording }) {
       {([data, tracks, places]) => (
         <div class="overview">
           <Verdict data={data} recording={recording} />
+          {data.worth.length > 0 && <WorthATry worth={data.worth} />}
           {data.missing.map(sentence => (
             <p key={sentence} class="quiet">
               {sentence}
@@ -106,6 +109,25 @@ function Verdict({ data, recording }: { data: Data; recording: Recording }) {
       {steps && operators && operators.kinds.length > 0 && (
         <Bar label={`phases of a ${data.noun}`} parts={Object.entries(steps.phases_ns).map(([label, value]) => ({ label, value }))} />
       )}
+    </section>
+  );
+}
+
+function WorthATry({ worth }: { worth: Data["worth"] }) {
+  return (
+    <section aria-labelledby="worth">
+      <h2 id="worth">Worth a try</h2>
+      <ol>
+        {worth.map(one => (
+          <li key={one.rule + one.title}>
+            <button type="button" class="cell" onClick={() => goTo("findings")}>{one.title}</button>
+            {`: saves ${one.price}`}
+            {one.certainty !== "certain" && `; ${one.certainty}`}
+            {one.proven && `; ${one.proven}`}
+            {one.where && <> at <code>{one.where}</code></>}
+          </li>
+        ))}
+      </ol>
     </section>
   );
 }

@@ -155,12 +155,20 @@ def build(
                 rows[what] = _rows(*(side[what] for side in sides))
     if per_step:
         notes += sameness.uneven((a, b), statistic)
+        notes += _changed_findings(a, b)
     said = [
         _named(problem, letter)
         for letter, side in zip(sameness.SIDES, (a, b), strict=True)
         for problem in problems(side)
     ]
     return Diff(rows, tuple(notes), tuple(said))
+
+
+def _changed_findings(a: Reader, b: Reader) -> list[str]:
+    # Here, not at the top: the rules compare steps by the intervals of this package.
+    from layerscope.analyse.diff import changed_findings
+
+    return changed_findings.sentences((a, b))
 
 
 def _side(reader: Reader, steps: int, wanted: set[str], statistic: str) -> dict[str, Quantities]:

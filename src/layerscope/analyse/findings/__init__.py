@@ -28,6 +28,7 @@ from layerscope.analyse.findings.finding import LOW, Finding, Limits, Threshold
 from layerscope.analyse.findings.workload import Workload
 from layerscope.model.errors import LayerscopeError, UsageError, did_you_mean
 from layerscope.model.events import Problem
+from layerscope.recording.proofs import REFUTED, Proof, proofs_of
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
@@ -62,9 +63,12 @@ class RunFindings:
     found: list[Finding] = field(default_factory=list)
     looked_at: list[LookedAt] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    refuted: list[Proof] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     contention: Contention | None = None
     about: str = ""  # which process the findings are of, where there are several
+    step_ns: float = 0.0  # how long a step takes on average, or the run
+    folder: str = ""  # where the program ran
 
 
 def names() -> list[str]:
@@ -92,7 +96,13 @@ def find(
     rule.
     """
     workload = Workload(reader)
-    every = RunFindings(contention=workload.contention, about=workload.about)
+    proofs = {proof.rule: proof for proof in proofs_of(reader.run)}
+    every = RunFindings(
+        contention=workload.contention,
+        about=workload.about,
+        step_ns=workload.mean_ns,
+        folder=reader.run.info.cwd,
+    )
     for name in chosen or names():
         rule = load(name)
         missing = workload.missing(rule.NEEDS)
@@ -106,7 +116,7 @@ def find(
                 raise
             every.problems.append(_failed(name, error))
             continue
-        _add(every, name, found)
+        _add(every, found, name, proofs.get(name))
     every.found.sort(key=lambda one: -one.price.low_ns)
     return every
 
@@ -120,9 +130,16 @@ def explained(name: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _add(every: RunFindings, name: str, found: list[Finding]) -> None:
-    """Sort what one rule found into what is shown and what was looked at."""
+def _add(every: RunFindings, found: list[Finding], name: str, proof: Proof | None) -> None:
+    """Sort what one rule found into what is shown and what was looked at. What was refuted is not
+    shown again.
+    """
     shown = [one for one in found if one.price.share >= LEAST_SHARE and not one.is_below]
+    if proof is not None and shown:
+        if proof.verdict == REFUTED:
+            every.refuted.append(proof)
+            return
+        shown = [replace(one, proven=proof.words) for one in shown]
     if every.contention and every.contention.is_busy:
         note = every.contention.sentence
         shown = [replace(one, certainty=LOW, notes=(*one.notes, note)) for one in shown]

@@ -59,10 +59,10 @@ class Where:
     line: str = ""
     thread: str = ""
 
-    @property
-    def words(self) -> str:
-        """All that is known, most exact first."""
-        return ", ".join(filter(None, (self.line, self.operator, self.module, self.thread)))
+    def words(self, folder: str = "") -> str:
+        """All that is known, most exact first; files below `folder` are named from there."""
+        line = self.line.removeprefix(f"{folder}/") if folder else self.line
+        return ", ".join(filter(None, (line, self.operator, self.module, self.thread)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class Evidence:
 class Finding:
     """`title` is one sentence that says what the program has, never the cure. `notes`: what
     qualifies it. `is_below`: a threshold of the rule says that it is not worth showing.
+    `proven`: the verdict of --prove, as people read it.
     """
 
     rule: str
@@ -100,6 +101,7 @@ class Finding:
     certainty: str = CERTAIN
     notes: tuple[str, ...] = ()
     is_below: bool = False
+    proven: str = ""
 
 
 class Limits:

@@ -34,7 +34,7 @@ NOT_JUDGED = "not_judged"
 
 def result(findings: RunFindings, origin_ns: int) -> Result:
     """One row for each finding; what the rules could not judge is a problem beside them."""
-    rows = [_row(number, one) for number, one in enumerate(findings.found, 1)]
+    rows = [_row(findings, number, one) for number, one in enumerate(findings.found, 1)]
     notes = tuple(filter(None, (findings.about, *_looked_at(findings))))
     return of_rows(
         "findings",
@@ -59,27 +59,29 @@ def evidence(findings: RunFindings, origin_ns: int) -> Result:
     return of_rows("evidence", EVIDENCE_COLUMNS, rows, origin_ns=origin_ns, empty=EMPTY)
 
 
-def _row(number: int, one: Finding) -> tuple[object, ...]:
+def _row(findings: RunFindings, number: int, one: Finding) -> tuple[object, ...]:
     price = one.price
     return (
         number,
         one.rule,
         one.title,
-        one.where.words,
+        one.where.words(findings.folder),
         round(price.value_ns),
         round(price.low_ns),
         round(price.high_ns),
         price.share,
         price.per,
         one.certainty,
-        "",
+        one.proven,
         one.remedies[0].what if one.remedies else "",
     )
 
 
 def _looked_at(findings: RunFindings) -> list[str]:
-    """What was looked at and is too little, with the largest share of each."""
-    return [f"{one.rule}: {one.share:.1%} of a step at most" for one in findings.looked_at]
+    """What was refuted, and what is too little, with the largest share of each."""
+    notes = [f"{proof.rule}: {proof.words} ({proof.change})" for proof in findings.refuted]
+    notes += [f"{one.rule}: {one.share:.1%} of a step at most" for one in findings.looked_at]
+    return notes
 
 
 def _skipped(findings: RunFindings) -> list[Problem]:

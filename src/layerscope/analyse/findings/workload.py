@@ -203,7 +203,7 @@ class Workload:
     def _register(self, view: str, data: pa.Table) -> None:
         connection = self.reader.connection()
         connection.register(f"{view}_rows", data)
-        connection.execute(f"CREATE TEMP TABLE {view} AS SELECT * FROM {view}_rows")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {view} AS SELECT * FROM {view}_rows")
         connection.unregister(f"{view}_rows")
 
     def _add_steps(self) -> None:

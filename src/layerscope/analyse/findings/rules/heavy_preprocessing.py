@@ -25,7 +25,7 @@ from layerscope.analyse.findings.workload import Workload
 __all__ = ["NEEDS", "THRESHOLDS", "find"]
 
 NEEDS = ("steps", "samples")
-REMEDIES = (Remedy("prepare the samples once, or in whole batches; look at the line named here"),)
+REMEDIES = (Remedy("prepare the samples once, or in whole batches"),)
 
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from layerscope.analyse.findings import RunFindings
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import Summary, summarise
 from layerscope.model.events import Problem
 from layerscope.recording.reader import Reader
+from layerscope.show import findings_text
 from layerscope.show import summary as summary_text
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.summary_steps import steady, what_a_step_is
@@ -38,7 +40,26 @@ def data(reader: Reader) -> dict[str, Any]:
         "idle": asdict(idle) if idle else None,
         "functions": asdict(found.functions) if found.functions else None,
         "cost": summary_text.cost_sentence(found.cost),
+        "worth": _worth(found.findings),
     }
+
+
+def _worth(findings: RunFindings | None) -> list[dict[str, Any]]:
+    """The first findings, as the summary shows them."""
+    if findings is None:
+        return []
+    shown = findings.found[: findings_text.MOST_IN_SUMMARY]
+    return [
+        {
+            "rule": one.rule,
+            "title": one.title,
+            "where": one.where.words(findings.folder),
+            "price": findings_text.price_words(one.price),
+            "certainty": one.certainty,
+            "proven": one.proven,
+        }
+        for one in shown
+    ]
 
 
 def _steps(steps: StepTimes | None) -> dict[str, Any] | None:

@@ -1,0 +1,37 @@
+"""Which findings of one recording the other does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from layerscope.analyse import findings
+
+if TYPE_CHECKING:
+    from layerscope.analyse.findings import RunFindings
+    from layerscope.recording.reader import Reader
+
+# A comparison does not wait for those of larger recordings.
+MOST_SPANS = 5_000_000
+
+
+def sentences(sides: Sequence[Reader]) -> list[str]:
+    """What came and what went; nothing where both have the same, or one cannot be judged."""
+    if any(side.rows("spans") > MOST_SPANS for side in sides):
+        return []
+    before, after = (findings.find(side) for side in sides)
+    came = _only_in(after, before)
+    went = _only_in(before, after)
+    said = []
+    if went:
+        said.append(f"Findings that are gone in B: {went}.")
+    if came:
+        said.append(f"Findings that B has and A has not: {came}.")
+    return said
+
+
+def _only_in(these: RunFindings, others: RunFindings) -> str:
+    """The rules that found something here and could have there, but did not."""
+    known = {one.rule for one in others.found} | others.skipped.keys()
+    rules = [one.rule for one in these.found if one.rule not in known]
+    return ", ".join(dict.fromkeys(rules))
