@@ -25,34 +25,26 @@ GENERATED = (
 )
 
 
-FINDINGS = (
-    "`layerscope findings` says what a program has that costs it time, what removing that can save "
-    "at most, and what shows",
-    "it. The summary and the report show the first three, `layerscope diff` names those that came "
-    "or went.",
-    "",
-    "- A **price** is an upper bound for a step (without steps: for the run), with a 95 % interval: "
-    "from blocks of steps, as",
-    "  `diff` has it, or of few samples from their number (Wilson). Only time of the thread that "
-    "makes the steps counts:",
-    "  what another thread hides costs nothing. Prices overlap and do not add up. Of several ranks "
-    "the slowest is judged.",
-    '- What saves less than 2 % of a step is not shown but listed as looked at. "Nothing worth '
-    'changing here" is an answer.',
-    "- **On a busy machine** (for more than 20 % of a step its thread could run and had no CPU, and "
-    "the program used less",
-    "  than 90 % of its CPUs) nothing is certain, prices count CPU time, and `--fail-on` does not "
-    "fail.",
-    "- A rule that lacks what it needs is skipped, and the reason is said. `--set RULE.THRESHOLD="
-    "VALUE` changes a threshold.",
-    "- `--prove` measures: the program runs in pairs, as it is and with the change, and must print "
-    "the same. The verdict is",
-    "  *proven*, *refuted* or *no difference measurable*, by the interval of Wilcoxon's signed-rank "
-    "test, and a change of",
-    "  less than 2 % is none. It is kept beside the recording. What was refuted is not shown again "
-    "for the same program on",
-    "  the same machine.",
-)
+FINDINGS = """\
+`layerscope findings` says what a program has that costs it time, what removing that can save at
+most, and what shows it. The summary and the report show the first three, `layerscope diff` names
+those that came or went.
+
+- A **price** is an upper bound for a step (without steps: for the run), with a 95 % interval: from
+  blocks of steps, as `diff` has it, or of few samples from their number (Wilson). Only time of the
+  thread that makes the steps counts: what another thread hides costs nothing. Prices overlap and do
+  not add up. Of several ranks the slowest is judged.
+- What saves less than 2 % of a step is not shown but listed as looked at. "Nothing worth changing
+  here" is an answer.
+- **On a busy machine** (for more than 20 % of a step its thread could run and had no CPU, and the
+  program used less than 90 % of its CPUs) nothing is certain, prices count CPU time, and
+  `--fail-on` does not fail.
+- A rule that lacks what it needs is skipped, and the reason is said. `--set RULE.THRESHOLD=VALUE`
+  changes a threshold.
+- `--prove` measures: the program runs in pairs, as it is and with the change, and must print the
+  same. The verdict is *proven*, *refuted* or *no difference measurable*, by the interval of
+  Wilcoxon's signed-rank test, and a change of less than 2 % is none. It is kept beside the
+  recording. What was refuted is not shown again for the same program on the same machine."""
 
 
 def tables_page() -> str:
@@ -243,7 +235,7 @@ def findings_page() -> str:
         "# Findings",
         "",
         GENERATED.format(source="the rule's file in src/layerscope/analyse/findings/rules/"),
-        *FINDINGS,
+        FINDINGS,
         "",
         "| rule | what the program has |",
         "|---|---|",

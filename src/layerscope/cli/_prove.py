@@ -76,10 +76,15 @@ def _finding(found: RunFindings, name: str) -> Finding | None:
     if name.isdigit():
         number = int(name)
         if not 1 <= number <= len(found.found):
-            raise UsageError(f"--prove {name}: there are {len(found.found)} findings")
+            raise UsageError(f"--prove {name}: {_numbered(len(found.found))}")
         return found.found[number - 1]
     findings.load(name)
     return next((one for one in found.found if one.rule == name), None)
+
+
+def _numbered(count: int) -> str:
+    """Which numbers findings have."""
+    return f"the findings are numbered from 1 to {count}" if count else "there are no findings"
 
 
 def _remedy(finding: Finding | None, rule: str, program: tuple[str, ...]) -> tuple[Setting, str]:

@@ -40,3 +40,10 @@ def three_digits(value: float) -> str:
         if abs(value) < limit:
             return f"{value:.{digits}f}"
     return f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """A share in whole percent."""
+    if 0 < share < 0.005:
+        return "<1 %"
+    return f"{100 * share:.0f} %"

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator
 from layerscope.analyse.findings import RunFindings
 from layerscope.analyse.findings.finding import CERTAIN, Finding, Price, Remedy
 from layerscope.model import units
-from layerscope.show.summary_words import WIDTH, percent
+from layerscope.model.units import percent
+from layerscope.show.summary_words import WIDTH, plural
 from layerscope.show.terminal import shortened
 
 _INDENT = "   "
 # Of the summary.
 MOST_IN_SUMMARY, _TITLE = 3, 62
 NOTHING = "Nothing worth changing here."
+UNJUDGED = "No rule could judge this recording."
 
 
 def text(findings: RunFindings) -> str:
@@ -38,7 +40,7 @@ def notes(findings: RunFindings) -> list[str]:
 def worth_a_try(findings: RunFindings) -> list[str]:
     """The few lines of the summary."""
     if not findings.found:
-        return [f"{NOTHING} What was looked at: layerscope findings"]
+        return [f"{NOTHING} What was looked at: layerscope findings"] if findings.looked_at else []
     per = findings.found[0].price.per
     heading = "Worth a try"
     lines = [f"{heading:<66}saves at most, of a {per}"]
@@ -85,7 +87,7 @@ def _head(findings: RunFindings) -> Iterator[str]:
     if findings.contention and findings.contention.is_busy:
         yield f"Recorded {findings.contention.sentence}: nothing here is certain."
     if not findings.found:
-        yield NOTHING
+        yield NOTHING if findings.looked_at else UNJUDGED
 
 
 def _finding(findings: RunFindings, number: int, one: Finding) -> Iterator[str]:
@@ -110,7 +112,8 @@ def _looked_at(findings: RunFindings) -> Iterator[str]:
     seen = [f"{one.rule} {percent(one.share)}" for one in largest if one.share > 0]
     none = sum(not one.share for one in largest)
     if none:
-        seen.append(f"{none} other rules found nothing" if seen else f"{none} rules found nothing")
+        others = f"{none} other" if seen else f"{none}"
+        seen.append(f"{others} {plural('rule', none)} found nothing")
     if seen:
         yield f"Looked at, below 2 %: {', '.join(seen)}."
 

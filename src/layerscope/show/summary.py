@@ -23,6 +23,7 @@ from layerscope.analyse.thinned import Thinned
 from layerscope.model import units
 from layerscope.model.frameworks import frameworks
 from layerscope.model.layers import RANGES
+from layerscope.model.units import percent
 from layerscope.recording.run import RunInfo
 from layerscope.show.findings_text import worth_a_try
 from layerscope.show.function_lines import function_lines
@@ -38,15 +39,7 @@ from layerscope.show.summary_steps import (
     step_line,
     what_a_step_is,
 )
-from layerscope.show.summary_words import (
-    LEAST_SHOWN,
-    MODULE,
-    WIDTH,
-    percent,
-    plural,
-    scale,
-    step_noun,
-)
+from layerscope.show.summary_words import LEAST_SHOWN, MODULE, WIDTH, plural, scale, step_noun
 from layerscope.show.terminal import display_width, problem_sentence, shortened
 
 _NAME = 62

@@ -9,16 +9,9 @@ from layerscope.analyse.module_times import ModuleTimes
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import OperatorTimes
 from layerscope.model import units
+from layerscope.model.units import percent
 from layerscope.show.screen import printable
-from layerscope.show.summary_words import (
-    LEAST_SHOWN,
-    MODULE,
-    WIDTH,
-    percent,
-    plural,
-    scale,
-    step_noun,
-)
+from layerscope.show.summary_words import LEAST_SHOWN, MODULE, WIDTH, plural, scale, step_noun
 from layerscope.show.terminal import shortened
 
 _BAR = 12

@@ -24,13 +24,6 @@ def scale(dur_ns: float) -> tuple[int, str]:
     return 1_000, "µs"
 
 
-def percent(share: float) -> str:
-    """A share in whole percent."""
-    if 0 < share < 0.005:
-        return "<1 %"
-    return f"{100 * share:.0f} %"
-
-
 def plural(noun: str, number: float) -> str:
     """`noun` as it stands behind `number`."""
     return noun if number == 1 else f"{noun}{'es' if noun.endswith('s') else 's'}"

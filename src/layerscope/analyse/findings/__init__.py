@@ -124,7 +124,8 @@ def find(
 def explained(name: str) -> str:
     """The page of a rule: its docstring, and its thresholds."""
     rule = load(name)
-    lines = [f"{name}", "", (rule.__doc__ or "").strip(), ""]
+    page = (rule.__doc__ or "").strip()
+    lines = [name, "", page.replace("**", ""), ""]
     for one in rule.THRESHOLDS:
         lines.append(f"{one.name} = {one.value:g} {one.unit}: {one.why}")
     return "\n".join(lines).rstrip() + "\n"

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from layerscope.model.units import percent
+
 if TYPE_CHECKING:
     from layerscope.analyse.findings.workload import Workload
 
@@ -41,9 +43,11 @@ class Contention:
     @property
     def sentence(self) -> str:
         """What is said with every finding then."""
+        share = percent(self.preempted_share)
+        used = f"{self.busy_cpus:.1f} of {self.granted_cpus:g}"
         return (
-            f"on a busy machine: for {self.preempted_share:.0%} of a step the thread could run and "
-            f"had no CPU, while the program used {self.busy_cpus:.1f} of {self.granted_cpus:g}"
+            f"on a busy machine: for {share} of a step the thread could run and had no CPU, while "
+            f"the program used {used}"
         )
 
 

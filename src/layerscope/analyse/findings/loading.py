@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from layerscope.analyse.findings.finding import Finding, Limits, Remedy, Threshold
 from layerscope.analyse.findings.places import place_of_samples
+from layerscope.model.units import percent
 
 if TYPE_CHECKING:
     from layerscope.analyse.findings.workload import Workload
@@ -57,7 +58,7 @@ def loading_that(
     condition = f"{_IN_LOADER} AND {_CONDITIONS[cause]}"
     yield Finding(
         rule=rule,
-        title=title.format(share=f"{price.share:.0%}"),
+        title=title.format(share=percent(price.share)),
         price=price,
         where=replace(place_of_samples(workload, condition), operator="", module=""),
         remedies=remedies,

@@ -262,7 +262,8 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     scale = 1 + 2 * shift
     low = (share + shift - spread) / scale
     high = (share + shift + spread) / scale
-    return max(0.0, low), min(1.0, high)
+    # Rounding must not put the share outside.
+    return max(0.0, min(low, share)), min(1.0, max(high, share))
 
 
 def _slowest_process(reader: Reader, steps: MeasuredSteps) -> tuple[int, str]:

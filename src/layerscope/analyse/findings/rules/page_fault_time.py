@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from layerscope.analyse.findings.finding import ENVIRONMENT, Finding, Limits, Remedy, Threshold
 from layerscope.analyse.findings.places import place_of_samples
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("samples",)
 THRESHOLDS = (
@@ -65,9 +66,10 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if faults < limits["faults"]:
         return
     price = workload.price(_PRICE)
+    share = f"{percent(price.share)} of a {workload.per}"
     yield Finding(
         rule="page_fault_time",
-        title=f"{price.share:.0%} of a {workload.per} goes into page faults, {faults:,.0f} of them",
+        title=f"{share} goes into page faults, {faults:,.0f} of them",
         price=price,
         where=place_of_samples(workload, "is_critical AND kind = 'fault'", "count"),
         remedies=REMEDIES,
