@@ -22,6 +22,7 @@ from layerscope.analyse.generation import Generation, generation
 from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.onednn import OneDnn, onednn
+from layerscope.analyse.open_operators import OpenOperators, open_operators
 from layerscope.analyse.operator_kinds import worker_of
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.recording_cost import Cost, cost_of
@@ -113,14 +114,6 @@ class OperatorTimes:
 
 
 @dataclass(slots=True)
-class OpenOperators:
-    """The operators of one thread that had not ended when the recording did, outermost first."""
-
-    thread: str
-    names: list[str]
-
-
-@dataclass(slots=True)
 class Summary:
     """Everything the summary says. `steps`, `resources` and `memory` are None where nothing is
     known. `roles`: how many processes are a server, or the scheduler, of the ranks.
@@ -182,7 +175,7 @@ def summarise(reader: Reader) -> Summary:
         modules=module_times(reader, sums.self_by_module, _divisor(times)) if sums else None,
         ranks=len(ranks),
         slowest_rank=slowest_rank(ranks),
-        open_operators=_open_operators(reader),
+        open_operators=open_operators(reader),
         problems=problems(reader),
         cost=cost_of(info),
         thinned=what_was_kept(reader),
@@ -481,33 +474,3 @@ def _ranked(
         for operator, at in zip(rows, top.tolist(), strict=True):
             operator.primitives = tuple(primitives.get(at, ()))
     return OperatorTimes(rows, row("", others), len(others), idle_ns, outside_share)
-
-
-def _open_operators(reader: Reader) -> list[OpenOperators]:
-    left = []
-    # They come last: in the newest file of each rank, or in the only one.
-    newest = [files[-1] for files in reader.files_of_ranks("spans")]
-    for spans in reader.pieces("spans", ["unfinished", "track", "depth", "name"], files=newest):
-        rows = np.flatnonzero(spans["unfinished"])
-        left += [
-            (
-                int(spans["track"][row]),
-                int(spans["depth"][row]),
-                str(spans["name.names"][spans["name"][row]]),
-            )
-            for row in rows.tolist()
-        ]
-    if not left:
-        return []
-    tracks = reader.arrays("tracks", ["track", "tid", "name"])
-    threads = {
-        int(track): f"{name or 'thread'} {tid if tid >= 0 else f'#{track}'}"
-        for track, tid, name in zip(tracks["track"], tracks["tid"], tracks["name"], strict=True)
-    }
-    found: dict[int, list[tuple[int, str]]] = {}
-    for track, depth, name in left:
-        found.setdefault(track, []).append((depth, name))
-    return [
-        OpenOperators(threads[track], [name for _, name in sorted(chain)])
-        for track, chain in sorted(found.items())
-    ]

@@ -55,25 +55,30 @@ def worth_a_try(findings: RunFindings) -> list[str]:
 def _short(findings: RunFindings, one: Finding) -> Iterator[str]:
     """One finding in two lines."""
     sure = "" if one.certainty == CERTAIN else f" ({one.certainty})"
-    title = shortened(one.title, _TITLE)
-    yield f"  {title:<{_TITLE}}  {_interval(one.price)}{sure}"
+    title = shortened(one.title, _TITLE).ljust(_TITLE)
+    yield f"  {title}  {_interval(one.price)}{sure}"
+    answer = one.proven
+    if one.remedies and not answer:
+        answer = remedy_words(one.remedies[0])
     words = one.where.words(findings.folder)
-    said = [words, one.proven or (remedy_words(one.remedies[0]) if one.remedies else "")]
-    yield shortened(f"    {': '.join(filter(None, said))}", WIDTH)
+    both = ": ".join(filter(None, [words, answer]))
+    yield shortened(f"    {both}", WIDTH)
 
 
 def _interval(price: Price) -> str:
-    low, high = units.duration(price.low_ns), units.duration(price.high_ns)
-    return f"{units.duration(price.value_ns)} [{low}, {high}]"
+    value = units.duration(price.value_ns)
+    low = units.duration(price.low_ns)
+    high = units.duration(price.high_ns)
+    return f"{value} [{low}, {high}]"
 
 
 def price_words(price: Price) -> str:
     """What it can save, with its interval."""
-    low, high = units.duration(price.low_ns), units.duration(price.high_ns)
-    return (
-        f"at most {units.duration(price.value_ns)} of a {price.per} [{low}, {high}], "
-        f"{percent(price.share)}"
-    )
+    value = units.duration(price.value_ns)
+    low = units.duration(price.low_ns)
+    high = units.duration(price.high_ns)
+    share = percent(price.share)
+    return f"at most {value} of a {price.per} [{low}, {high}], {share}"
 
 
 def remedy_words(remedy: Remedy) -> str:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.module_times import ModuleRow
+from layerscope.analyse.open_operators import OpenOperators
 from layerscope.analyse.recording_cost import Cost
 from layerscope.analyse.step_times import StepTimes
-from layerscope.analyse.summary import OpenOperators, OperatorRow, OperatorTimes, Summary
+from layerscope.analyse.summary import OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model import units
