@@ -1,0 +1,141 @@
+"""Whether the findings of programs with one planted fault each are right: is the fault the first,
+and does the twin without it save what the price says?
+
+The pairs are those of tests/findings/pairs. Both programs run under layerscope in turns; what is
+saved is the difference of their mean steps.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+
+from measuring.report import Report, Table, ms
+from measuring.runs import HERE, Setting, execute, interleave
+
+from layerscope.analyse import findings
+from layerscope.analyse.findings.workload import Workload
+from layerscope.ingest.open import open_run
+from layerscope.recording.reader import Reader
+
+ONLY_WHEN_NAMED = True
+PAIRS = HERE.parents[1] / "tests" / "findings" / "pairs"
+BUDGET_S = 120.0
+MOST_PAIRS = 5
+# Of all pairs: the price's upper end is below what was saved in at most so many.
+MOST_BEYOND = 1 / 20
+FIRST_IN = 0.95
+SAVED_OF_PRICE = (0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One recording: its mean step, the rules that found something, and the price of the planted
+    one.
+    """
+
+    step_ns: float
+    rules: tuple[str, ...]
+    price_ns: float = 0.0
+    high_ns: float = 0.0
+    is_busy: bool = False
+
+
+def run(setting: Setting) -> Report:
+    """Every pair, in turns."""
+    report = Report("Findings: planted faults, and what the repaired twins save")
+    table = report.table(
+        "Pairs of programs (ms of a step; medians of the runs)",
+        "planted",
+        "runs",
+        "first",
+        "in the twin",
+        "price",
+        "saved",
+        "saved / price",
+    )
+    for rule in chosen(setting):
+        count = 1 if setting.quick else min(setting.pairs, MOST_PAIRS)
+        arms = {twin: partial(seen, setting, rule, twin) for twin in ("sick", "healthy")}
+        found = interleave(arms, count, BUDGET_S)
+        add(table, report, rule, found)
+    judge(report)
+    return report
+
+
+def chosen(setting: Setting) -> list[str]:
+    """The rules that are asked for."""
+    rules = sorted(file.stem for file in PAIRS.glob("*.py"))
+    wanted = setting.programs or ("*",)
+    return [rule for rule in rules if any(fnmatch(rule, one) for one in wanted)]
+
+
+def seen(setting: Setting, rule: str, twin: str) -> Seen:
+    """Record one program and ask for its findings."""
+    folder = Path(tempfile.mkdtemp(dir=setting.folder))
+    path = folder / "a.layerscope"
+    words = [setting.tool, "-m", "layerscope", "run", "-q", "-o", str(path), "--"]
+    sick = f"SICK={int(twin == 'sick')}"
+    execute(setting, [*words, "env", sick, setting.program, str(PAIRS / f"{rule}.py")])
+    with Reader(open_run(path)) as reader:
+        every = findings.find(reader)
+        workload = Workload(reader)
+        made = Seen(workload.mean_ns, tuple(one.rule for one in every.found))
+        planted = next((one for one in every.found if one.rule == rule), None)
+        if planted is not None:
+            price = planted.price
+            made = replace(made, price_ns=price.value_ns, high_ns=price.high_ns)
+        made = replace(made, is_busy=workload.is_busy)
+    shutil.rmtree(folder)
+    return made
+
+
+def add(table: Table, report: Report, rule: str, found: dict[str, list[Seen]]) -> None:
+    """One row."""
+    sick, healthy = found["sick"], found["healthy"]
+    runs = len(sick)
+    first = sum(one.rules[:1] == (rule,) for one in sick)
+    false = sum(bool(one.rules) and not one.is_busy for one in healthy)
+    price_ns = statistics.median(one.price_ns for one in sick)
+    saved_ns = statistics.median(a.step_ns - b.step_ns for a, b in zip(sick, healthy, strict=True))
+    beyond = sum(
+        a.step_ns - b.step_ns > a.high_ns for a, b in zip(sick, healthy, strict=True) if a.price_ns
+    )
+    part = saved_ns / price_ns if price_ns else float("nan")
+    cells = (f"{first} of {runs}", f"{false} of {runs}", ms(price_ns), ms(saved_ns))
+    table.add(rule, str(runs), *cells, f"{part:.2f}")
+    report.data[rule] = {
+        "runs": runs,
+        "first": first,
+        "false": false,
+        "beyond": beyond,
+        "price_ns": price_ns,
+        "saved_ns": saved_ns,
+        "saved_of_price": part,
+    }
+
+
+def judge(report: Report) -> None:
+    """What holds over all of them."""
+    rows = [row for row in report.data.values() if isinstance(row, dict)]
+    runs = sum(row["runs"] for row in rows)
+    table = report.table("Over all", "figure", "found", "target")
+    first = sum(row["first"] for row in rows)
+    table.add("the planted fault is first", f"{first / runs:.0%}", f">= {FIRST_IN:.0%}")
+    table.add("findings in healthy twins", f"{sum(row['false'] for row in rows)}", "0")
+    parts = [row["saved_of_price"] for row in rows if row["price_ns"]]
+    middle = statistics.median(parts) if parts else float("nan")
+    low, high = SAVED_OF_PRICE
+    table.add("median of saved / price", f"{middle:.2f}", f"{low} to {high}")
+    beyond = sum(row["beyond"] for row in rows)
+    table.add("saved more than the upper end", f"{beyond} of {runs}", f"<= {MOST_BEYOND:.0%}")
+    report.remarks.append(
+        f"Each program ran under layerscope, {os.cpu_count()} CPUs; a run on a busy machine is no "
+        "finding in a healthy twin, since nothing is certain there."
+    )
