@@ -81,6 +81,22 @@ def test_wilsons_interval_is_that_of_the_textbook() -> None:
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
 
 
+def test_of_a_thinned_run_the_steps_that_were_kept_are_judged(tmp_path: Path) -> None:
+    made = slow_loader([10] * 24)
+    for row in made.rows["steps"]:
+        row["weight"] = 2 if row["step"] % 2 == 0 else 0
+    made.rows["samples"] = [row for row in made.rows["samples"] if row["step"] % 2 == 0]
+    made.rows["spans"] = [row for row in made.rows["spans"] if row["step"] % 2 == 0]
+    with Reader(made.write(tmp_path / "made.layerscope")) as reader:
+        workload = Workload(reader)
+        price = workload.price(
+            "SELECT step, sum(weight_ns) AS ns FROM step_samples WHERE kind = 'offcpu' GROUP BY step"
+        )
+
+    assert price.value_ns == 10 * MS
+    assert len(workload.step) == 12
+
+
 # -- what is shown ---------------------------------------------------------------------------------
 
 

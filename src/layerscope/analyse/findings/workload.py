@@ -2,7 +2,8 @@
 views beside the tables of the recording.
 
 Of several processes with steps it is the one whose steps take longest on average, since the others
-wait for it. A program without steps is one step that is as long as the run.
+wait for it. A program without steps is one step that is as long as the run. Of a run that was
+thinned the steps are those that were kept.
 
     measured_steps    the steps without warm-up: step, start_ns, dur_ns, load_ns, forward_ns,
                       backward_ns, optimizer_ns, other_ns
@@ -86,6 +87,7 @@ class Workload:
         self._steps = steps = MeasuredSteps(reader)
         self.process, self.about = _slowest_process(reader, steps)
         mine = steps.measured & (steps.columns["process"] == self.process)
+        mine &= _is_kept(reader, steps)
         self.has_steps = int(np.count_nonzero(mine)) >= FEWEST_STEPS
         self.per = STEP if self.has_steps else RUN
         columns = {name: steps.columns[name][mine] for name in ("step", "start_ns", "dur_ns")}
@@ -264,6 +266,15 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     high = (share + shift + spread) / scale
     # Rounding must not put the share outside.
     return max(0.0, min(low, share)), min(1.0, max(high, share))
+
+
+def _is_kept(reader: Reader, steps: MeasuredSteps) -> NDArray[np.bool_]:
+    """Which steps have their spans and samples: of a run that was thinned, some."""
+    kept = reader.arrays("steps", ["process", "step", "weight"])
+    has_weight = kept["weight"] > 0
+    keys = kept["process"] * (1 << 32) + kept["step"]
+    wanted = steps.columns["process"] * (1 << 32) + steps.columns["step"]
+    return np.isin(wanted, keys[has_weight])
 
 
 def _slowest_process(reader: Reader, steps: MeasuredSteps) -> tuple[int, str]:
