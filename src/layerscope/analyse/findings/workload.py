@@ -22,7 +22,7 @@ thinned the steps are those that were kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -270,11 +270,15 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 def _is_kept(reader: Reader, steps: MeasuredSteps) -> NDArray[np.bool_]:
     """Which steps have their spans and samples: of a run that was thinned, some."""
-    kept = reader.arrays("steps", ["process", "step", "weight"])
-    has_weight = kept["weight"] > 0
-    keys = kept["process"] * (1 << 32) + kept["step"]
-    wanted = steps.columns["process"] * (1 << 32) + steps.columns["step"]
-    return np.isin(wanted, keys[has_weight])
+    every = reader.arrays("steps", ["process", "step", "weight"])
+    has_weight = every["weight"] > 0
+    return np.isin(_keys(steps.columns), _keys(every)[has_weight])
+
+
+def _keys(steps: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """A number for each step of each process."""
+    process = steps["process"].astype(np.int64)
+    return (process << 32) + steps["step"]
 
 
 def _slowest_process(reader: Reader, steps: MeasuredSteps) -> tuple[int, str]:
