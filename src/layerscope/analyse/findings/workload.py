@@ -278,7 +278,8 @@ def _is_kept(reader: Reader, steps: MeasuredSteps) -> NDArray[np.bool_]:
 def _keys(steps: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     """A number for each step of each process."""
     process = steps["process"].astype(np.int64)
-    return (process << 32) + steps["step"]
+    keys: NDArray[np.int64] = (process << 32) + steps["step"]
+    return keys
 
 
 def _slowest_process(reader: Reader, steps: MeasuredSteps) -> tuple[int, str]:
