@@ -68,10 +68,11 @@ def loading_that(
 
 
 def main_cause(workload: Workload) -> str:
-    """What the loader does most of its time."""
+    """What the loader does most of its time; empty where no sample saw it."""
     sums = ", ".join(
         f"coalesce(sum(weight_ns) FILTER ({condition}), 0)::BIGINT AS {cause}"
         for cause, condition in _CONDITIONS.items()
     )
     row = workload.rows(_SPLIT.format(columns=sums))[0]
-    return max(row, key=lambda cause: int(row[cause]))
+    most = max(row, key=lambda cause: int(row[cause]))
+    return most if row[most] else ""
