@@ -107,6 +107,25 @@ def test_time_of_other_threads_does_not_hide_that_the_thread_of_the_steps_is_idl
     )  # 8 ms in 8 measured steps
 
 
+def test_a_backward_pass_on_a_thread_of_its_own_is_work_of_the_step() -> None:
+    recording = training()
+    autograd = recording.add_thread(recording.process, 101, "pt_autograd_0")
+    worker = recording.add_thread(recording.add_process(102), 102, "worker")
+    for number in range(10):
+        start_ns = S + number * 10 * MS
+        backward = recording.add_span(
+            "evaluate_function: MmBackward0", start_ns + 4 * MS, 3 * MS,
+            step=number, track=autograd, kind="backward",
+        )  # fmt: skip
+        recording.add_span("mm", start_ns + 5 * MS, 2 * MS, parent=backward)
+        recording.add_span("decode", start_ns, 5 * MS, step=number, track=worker)
+
+    operators = summary_of(recording).operators
+
+    assert operators is not None
+    assert operators.idle_ns == 3 * MS
+
+
 def test_operators_that_an_engine_executes_are_the_work_of_the_thread_that_submits_them() -> None:
     recording = training()
     engine = recording.add_thread(recording.process, 101, "engine")
@@ -430,6 +449,19 @@ def test_cost_is_a_share_of_the_programs_own_cpu_time() -> None:
     assert cost.inside == 0.025
     assert cost.beside == {"session": 0.01, "drainer": 0.03}
     assert cost.size_bytes == 4500
+    assert cost.of_steps is None
+
+
+def test_cost_of_the_steps_is_that_of_their_spans() -> None:
+    """Three spans of 0.5 ms in a step of 10 ms; the run has many more."""
+    cost = summary_of(
+        training(),
+        program=ProgramState(user_ns=10 * S),
+        layers=[LayerState("operators", "recorded", records=1000, cpu_ns=500 * MS)],
+    ).cost
+
+    assert cost.inside == 0.05
+    assert cost.of_steps == pytest.approx(0.15)
 
 
 def test_a_layer_that_says_why_it_failed_is_a_problem_even_without_a_row() -> None:

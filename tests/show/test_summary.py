@@ -288,6 +288,33 @@ def test_operators_outside_the_steps_are_not_passed_over() -> None:
     )
 
 
+@pytest.mark.parametrize(("outside_ms", "is_said"), [(150, False), (400, True)])
+def test_who_repeats_something_else_is_told_how_to_have_it_taken_for_the_steps(
+    outside_ms: int, is_said: bool
+) -> None:
+    recording = training()
+    recording.add_span("replay", 0, outside_ms * MS)
+
+    assert (
+        "is what repeats, have it taken for the steps: run --step-mark" in text_of(recording)
+    ) == (is_said)
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (100, "1.0 % in the program, 10.8 % of the time of its steps (estimated), 2.7 % in"),
+        (500, "1.0 % in the program, 2.2 % of the time of its steps (estimated), 2.7 % in"),
+        (1000, "1.0 % in the program (estimated), 2.7 % in"),
+    ],
+)
+def test_steps_that_pay_more_than_the_run_are_told_what(records: int, said: str) -> None:
+    """Six spans in a step of 11.1 ms."""
+    layers = [LayerState("operators", "recorded", records=records, cpu_ns=20 * MS)]
+
+    assert said in text_of(training(), layers=layers).replace("\n  ", " ")
+
+
 def test_slower_steps_are_called_slower() -> None:
     recording = Recording()
     for number in range(9):

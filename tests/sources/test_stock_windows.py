@@ -92,7 +92,7 @@ def record(
 @pytest.fixture(scope="module")
 def has_windows(program_python: str) -> None:
     """Windows are recorded of this PyTorch; of an old one they are not, and that is tested too."""
-    tries = "import torch; torch._C._profiler._ExperimentalConfig(profile_all_threads=True, trace_only=True)"
+    tries = "import torch; torch._C._profiler._ExperimentalConfig(profile_all_threads=True)"
     if subprocess.run([program_python, "-c", tries], capture_output=True, check=False).returncode:
         pytest.skip("the profiler of this PyTorch is too old for windows")
 

@@ -21,6 +21,7 @@ from layerscope.analyse.generation import Generation, generation
 from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.onednn import OneDnn, onednn
+from layerscope.analyse.open_operators import OpenOperators, open_operators
 from layerscope.analyse.operator_kinds import worker_of
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.recording_cost import Cost, cost_of
@@ -106,14 +107,6 @@ class OperatorTimes:
 
 
 @dataclass(slots=True)
-class OpenOperators:
-    """The operators of one thread that had not ended when the recording did, outermost first."""
-
-    thread: str
-    names: list[str]
-
-
-@dataclass(slots=True)
 class Summary:
     """Everything the summary says. `steps`, `resources` and `memory` are None where nothing is
     known. `roles`: how many processes are a server, or the scheduler, of the ranks.
@@ -173,9 +166,9 @@ def summarise(reader: Reader) -> Summary:
         modules=module_times(reader, sums.self_by_module, _divisor(times)) if sums else None,
         ranks=len(ranks),
         slowest_rank=slowest_rank(ranks),
-        open_operators=_open_operators(reader),
+        open_operators=open_operators(reader),
         problems=problems(reader),
-        cost=cost_of(info),
+        cost=_cost(info, sums, times),
         thinned=what_was_kept(reader),
         functions=None if sums else top_functions(reader),
         onednn=onednn(
@@ -188,6 +181,14 @@ def summarise(reader: Reader) -> Summary:
         spinning=spinning_of(reader),
         bulks=bulk_note(reader) if sums else "",
     )
+
+
+def _cost(info: RunInfo, sums: _Sums | None, times: StepTimes | None) -> Cost:
+    """What recording cost; of the steps too, where there are some."""
+    if sums is None or times is None or sums.layer != OPERATORS:
+        return cost_of(info)
+    spans = float(sums.calls_by_name.sum()) / _divisor(times)
+    return cost_of(info, spans, times.mean_ns)
 
 
 def _called(sums: _Sums | None) -> list[str]:
@@ -211,6 +212,7 @@ class _Sums:
     self_by_module: Floats  # at 0 what runs in no module, at 1 + key the others
     busy_by_track: Floats
     scopes_by_track: Floats
+    backward_by_track: Floats  # how many backward functions
     layer: str = OPERATORS
     work: WorkSums | None = None
     whole_ns: float = 0.0
@@ -241,6 +243,7 @@ def _operators(
         return _with_primitives(found, sums, everywhere, 1, 0.0, info)
     count = _divisor(times)
     chosen = _step_tracks(sums, steps, times, tracks)
+    chosen |= _backward_tracks(sums, chosen, tracks)
     if sums.is_asynchronous:
         chosen = np.asarray(sums.busy_by_track > 0)
     busy_ns = float(sums.busy_by_track[chosen].sum())
@@ -291,7 +294,8 @@ def _sum_up(
     """Sums of integers below 2**53, so the floating-point weights of bincount are exact."""
     process_of = process_of_tracks(tracks)
     none, count = np.zeros(0), len(process_of)
-    sums = _Sums(np.zeros(0, object), none, none, none, np.zeros(count), np.zeros(count))
+    busy, of_scopes, backward = (np.zeros(count) for _ in range(3))
+    sums = _Sums(np.zeros(0, object), none, none, none, busy, of_scopes, backward)
     sums.layer = _ranked_layer(reader)
     scopes = _SCOPES.get(steps.rule, ("optimizer", "loader"))
     wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight", "unfinished"]
@@ -398,6 +402,8 @@ def _add_groups(
         scope_codes = [code_of(columns["kind.names"], kind) for kind in scopes]
         is_scope = np.isin(columns["kind"], scope_codes)
         sums.scopes_by_track += _by(track[is_scope], groups.calls[is_scope], tracks)
+        is_backward = columns["kind"] == code_of(columns["kind.names"], "backward")
+        sums.backward_by_track += _by(track[is_backward], groups.calls[is_backward], tracks)
     is_submission = columns["kind"] == code_of(columns["kind.names"], "submit")
     sums.is_asynchronous |= bool(is_submission.any())
     chosen = measured & ours
@@ -441,6 +447,15 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
     return chosen
 
 
+def _backward_tracks(sums: _Sums, step_tracks: Bools, tracks: Arrays) -> Bools:
+    """Which tracks run backward functions in the processes of these: autograd's threads do for
+    GPUs, while the threads that make the steps wait.
+    """
+    process_of = process_of_tracks(tracks)
+    makes_steps = np.isin(process_of, process_of[step_tracks])
+    return makes_steps & (sums.backward_by_track > 0)
+
+
 def _ranked(
     sums: _Sums, divisor: int, whole_ns: float, idle_ns: float | None, outside_share: float
 ) -> OperatorTimes:
@@ -462,33 +477,3 @@ def _ranked(
         for operator, at in zip(rows, top.tolist(), strict=True):
             operator.primitives = tuple(primitives.get(at, ()))
     return OperatorTimes(rows, row("", others), len(others), idle_ns, outside_share)
-
-
-def _open_operators(reader: Reader) -> list[OpenOperators]:
-    left = []
-    # They come last: in the newest file of each rank, or in the only one.
-    newest = [files[-1] for files in reader.files_of_ranks("spans")]
-    for spans in reader.pieces("spans", ["unfinished", "track", "depth", "name"], files=newest):
-        rows = np.flatnonzero(spans["unfinished"])
-        left += [
-            (
-                int(spans["track"][row]),
-                int(spans["depth"][row]),
-                str(spans["name.names"][spans["name"][row]]),
-            )
-            for row in rows.tolist()
-        ]
-    if not left:
-        return []
-    tracks = reader.arrays("tracks", ["track", "tid", "name"])
-    threads = {
-        int(track): f"{name or 'thread'} {tid if tid >= 0 else f'#{track}'}"
-        for track, tid, name in zip(tracks["track"], tracks["tid"], tracks["name"], strict=True)
-    }
-    found: dict[int, list[tuple[int, str]]] = {}
-    for track, depth, name in left:
-        found.setdefault(track, []).append((depth, name))
-    return [
-        OpenOperators(threads[track], [name for _, name in sorted(chain)])
-        for track, chain in sorted(found.items())
-    ]

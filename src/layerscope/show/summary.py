@@ -15,9 +15,10 @@ from pathlib import Path
 
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.module_times import ModuleRow
+from layerscope.analyse.open_operators import OpenOperators
 from layerscope.analyse.recording_cost import Cost
 from layerscope.analyse.step_times import StepTimes
-from layerscope.analyse.summary import OpenOperators, OperatorRow, OperatorTimes, Summary
+from layerscope.analyse.summary import OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model import units
@@ -54,11 +55,15 @@ _SHORT_NAME = 40
 _OPERATORS_COMMAND = "layerscope table operators"
 _LEAST_PRIMITIVE = 0.01  # of an operator's time: less of a primitive is not worth its room
 _WORTH_SAYING = 0.1
+# Where less than this of the time of operators is in the steps, these may not be what repeats.
+_MOSTLY_OUTSIDE = 0.8
 # Shares that add up to more than this come from threads that ran operators at the same time.
 _OVERLAP = 1.02
 _MOST_THREADS = 8
 _MOST_FAILURES = 3
 _SHARE_OF_A_LONG_RUN = 1.0
+# Of the steps, a share of at least this, and so many times that of the run, is worth saying.
+_COSTLY_STEPS, _COSTLIER = 0.02, 1.5
 _HEADING = "Operator (self time)"
 _NO_STEP = (
     "No step was found (no optimizer, data loader, module call or mark): figures are of the whole "
@@ -399,6 +404,11 @@ def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
     if times.outside_share > _WORTH_SAYING:
         outside = f"{percent(times.outside_share)} of all operator time"
         yield f"Not included: {outside}: between and around the steps, or in other processes."
+    if times.outside_share > _MOSTLY_OUTSIDE:
+        yield (
+            "If other work than these steps is what repeats, have it taken for the steps: "
+            "run --step-mark"
+        )
 
 
 def _losses(summary: Summary) -> list[str]:
@@ -454,7 +464,7 @@ def cost_sentence(cost: Cost) -> str:
     """What the recording cost in the program and beside it."""
     inside = "not measured in the program"
     if cost.inside is not None:
-        inside = f"{_cost_percent(cost.inside)} in the program (estimated)"
+        inside = f"{_cost_percent(cost.inside)} in the program{_of_steps(cost)} (estimated)"
     if not cost.beside_ns:
         return inside
     # A short program costs less than starting our processes: a percentage would only alarm.
@@ -468,6 +478,15 @@ def cost_sentence(cost: Cost) -> str:
         f"{inside}, {total} in layerscope's processes "
         f"({', '.join(f'{name} {spent}' for name, spent in parts.items())})"
     )
+
+
+def _of_steps(cost: Cost) -> str:
+    """What it was of the steps, where these pay much more than start and end of the program:
+    those that do little but launch work of a GPU.
+    """
+    of_steps = cost.of_steps or 0.0
+    least = max(_COSTLY_STEPS, _COSTLIER * (cost.inside or 0.0))
+    return f", {_cost_percent(of_steps)} of the time of its steps" if of_steps >= least else ""
 
 
 def _wrapped(line: str, indent: str = "  ") -> list[str]:
