@@ -303,8 +303,8 @@ def test_who_repeats_something_else_is_told_how_to_have_it_taken_for_the_steps(
 @pytest.mark.parametrize(
     ("records", "said"),
     [
-        (100, "1.0 % in the program, 10.8 % of the time of its steps (estimated), 2.7 % in"),
-        (500, "1.0 % in the program, 2.2 % of the time of its steps (estimated), 2.7 % in"),
+        (100, "1.0 % in the program, at least 10.8 % of its steps (estimated), 2.7 % in"),
+        (500, "1.0 % in the program, at least 2.2 % of its steps (estimated), 2.7 % in"),
         (1000, "1.0 % in the program (estimated), 2.7 % in"),
     ],
 )

@@ -352,6 +352,45 @@ def test_a_gpu_that_the_program_does_not_use_yet_is_left_alone(tmp_path: Path) -
     assert usable("13.0", False)
 
 
+@pytest.mark.parametrize(
+    ("known", "chosen"),
+    [
+        ({"profile_all_threads", "trace_only"}, {"profile_all_threads", "trace_only"}),
+        ({"profile_all_threads"}, {"profile_all_threads"}),
+        (set(), None),
+    ],
+)
+def test_a_profiler_is_used_if_it_sees_all_threads_whatever_else_it_knows(
+    tmp_path: Path, known: set[str], chosen: set[str] | None
+) -> None:
+    """PyTorch 2.11 knows no `trace_only`; one that sees a single thread is refused."""
+    hook: dict[str, Any] = {"__name__": "hook"}
+    exec((agent.FRAMEWORKS / "torch" / "inside" / "windows.py").read_text(), hook)
+
+    def experimental(**options: bool) -> set[str]:
+        if options.keys() - known:
+            raise TypeError("incompatible constructor arguments")
+        return set(options)
+
+    profiler = SimpleNamespace(
+        ProfilerActivity=SimpleNamespace(CPU=0),
+        ProfilerState=SimpleNamespace(KINETO=1),
+        ProfilerConfig=lambda *arguments: arguments[6],
+        _ExperimentalConfig=experimental,
+    )
+    functions = dict.fromkeys((*hook["STARTS"], "_disable_profiler"), print)
+    torch = SimpleNamespace(
+        __file__=str(tmp_path / "__init__.py"),
+        autograd=SimpleNamespace(**functions),
+        _C=SimpleNamespace(_profiler=profiler),
+    )
+    if chosen is None:
+        with pytest.raises(TypeError):
+            hook["Profiler"](torch)
+    else:
+        assert hook["Profiler"](torch).config == chosen
+
+
 # --- What is read ---
 
 

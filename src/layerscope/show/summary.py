@@ -486,7 +486,7 @@ def _of_steps(cost: Cost) -> str:
     """
     of_steps = cost.of_steps or 0.0
     least = max(_COSTLY_STEPS, _COSTLIER * (cost.inside or 0.0))
-    return f", {_cost_percent(of_steps)} of the time of its steps" if of_steps >= least else ""
+    return f", at least {_cost_percent(of_steps)} of its steps" if of_steps >= least else ""
 
 
 def _wrapped(line: str, indent: str = "  ") -> list[str]:
