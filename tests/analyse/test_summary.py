@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from layerscope.analyse.summary import Summary, summarise
 from layerscope.recording.reader import Reader
-from layerscope.recording.run import ExitState, LayerState, ProgramState, RecordingCost
+from layerscope.recording.run import ExitState, LayerState, ProgramState
 from tests.recordings import MS, Recording, S
 
 STEP = (1 * MS, 4 * MS, 3 * MS, 1 * MS, 1 * MS)
@@ -433,35 +433,6 @@ def test_open_operators_are_listed_for_each_thread_outermost_first() -> None:
         ("python 100", ["add"]),
         ("worker 101", ["range", "backward", "MyFunction"]),
     ]
-
-
-def test_cost_is_a_share_of_the_programs_own_cpu_time() -> None:
-    cost = summary_of(
-        Recording(),
-        program=ProgramState(user_ns=900, system_ns=100),
-        layers=[
-            LayerState("operators", "recorded", cpu_ns=20),
-            LayerState("counters", "recorded", cpu_ns=5),
-        ],
-        cost=RecordingCost(10, 30, 0, 4000, 500),
-    ).cost
-
-    assert cost.inside == 0.025
-    assert cost.beside == {"session": 0.01, "drainer": 0.03}
-    assert cost.size_bytes == 4500
-    assert cost.of_steps is None
-
-
-def test_cost_of_the_steps_is_that_of_their_spans() -> None:
-    """Three spans of 0.5 ms in a step of 10 ms; the run has many more."""
-    cost = summary_of(
-        training(),
-        program=ProgramState(user_ns=10 * S),
-        layers=[LayerState("operators", "recorded", records=1000, cpu_ns=500 * MS)],
-    ).cost
-
-    assert cost.inside == 0.05
-    assert cost.of_steps == pytest.approx(0.15)
 
 
 def test_a_layer_that_says_why_it_failed_is_a_problem_even_without_a_row() -> None:

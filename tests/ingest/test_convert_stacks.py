@@ -164,24 +164,6 @@ def test_waits_have_their_reason_and_page_faults_their_number(raw: Path) -> None
     ]  # fmt: skip
 
 
-def test_a_wait_for_the_backward_pass_is_of_it_and_one_for_the_gpu_of_when_it_began(
-    raw: Path,
-) -> None:
-    """Both begin in the forward pass of the second step; the last behind all steps."""
-    training(raw)
-    stacks = SamplerFile(raw, MAIN)
-    stacks.thread(0, MAIN, 400)
-    backward = stacks.stack("py:train", "made:Engine::execute", "made:ReadyQueue::pop")
-    gpu = stacks.stack("py:train", "made:cudaStreamSynchronize", "wait")
-    stacks.wait(6650, 0, backward, 50, FUTEX)
-    stacks.wait(6700, 0, gpu, 60, FUTEX)
-    stacks.wait(19_000, 0, backward, 70, FUTEX)
-    stacks.end(20_000)
-
-    found = [(row["state"], row["step"], row["phase"]) for row in samples(Converted(raw))]
-    assert found == [("backward", 1, "backward"), ("gpu", 1, "forward"), ("backward", None, None)]
-
-
 def test_a_long_wait_that_came_in_parts_is_one(raw: Path) -> None:
     training(raw)
     stacks = SamplerFile(raw, MAIN)
