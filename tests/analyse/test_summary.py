@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from layerscope.analyse.summary import Summary, summarise
 from layerscope.recording.reader import Reader
-from layerscope.recording.run import ExitState, LayerState, ProgramState, RecordingCost
+from layerscope.recording.run import ExitState, LayerState, ProgramState
 from tests.recordings import MS, Recording, S
 
 STEP = (1 * MS, 4 * MS, 3 * MS, 1 * MS, 1 * MS)
@@ -105,6 +105,25 @@ def test_time_of_other_threads_does_not_hide_that_the_thread_of_the_steps_is_idl
     assert (
         next(row for row in operators.rows if row.name == "copy").self_ns == MS
     )  # 8 ms in 8 measured steps
+
+
+def test_a_backward_pass_on_a_thread_of_its_own_is_work_of_the_step() -> None:
+    recording = training()
+    autograd = recording.add_thread(recording.process, 101, "pt_autograd_0")
+    worker = recording.add_thread(recording.add_process(102), 102, "worker")
+    for number in range(10):
+        start_ns = S + number * 10 * MS
+        backward = recording.add_span(
+            "evaluate_function: MmBackward0", start_ns + 4 * MS, 3 * MS,
+            step=number, track=autograd, kind="backward",
+        )  # fmt: skip
+        recording.add_span("mm", start_ns + 5 * MS, 2 * MS, parent=backward)
+        recording.add_span("decode", start_ns, 5 * MS, step=number, track=worker)
+
+    operators = summary_of(recording).operators
+
+    assert operators is not None
+    assert operators.idle_ns == 3 * MS
 
 
 def test_operators_that_an_engine_executes_are_the_work_of_the_thread_that_submits_them() -> None:
@@ -414,22 +433,6 @@ def test_open_operators_are_listed_for_each_thread_outermost_first() -> None:
         ("python 100", ["add"]),
         ("worker 101", ["range", "backward", "MyFunction"]),
     ]
-
-
-def test_cost_is_a_share_of_the_programs_own_cpu_time() -> None:
-    cost = summary_of(
-        Recording(),
-        program=ProgramState(user_ns=900, system_ns=100),
-        layers=[
-            LayerState("operators", "recorded", cpu_ns=20),
-            LayerState("counters", "recorded", cpu_ns=5),
-        ],
-        cost=RecordingCost(10, 30, 0, 4000, 500),
-    ).cost
-
-    assert cost.inside == 0.025
-    assert cost.beside == {"session": 0.01, "drainer": 0.03}
-    assert cost.size_bytes == 4500
 
 
 def test_a_layer_that_says_why_it_failed_is_a_problem_even_without_a_row() -> None:

@@ -10,7 +10,7 @@ from layerscope.model.layers import WAITS
 from layerscope.rawfile import sampler_file as files
 
 FUTEX, READ, POLL, EPOLL, NANOSLEEP, YIELD, WAIT4 = 202, 0, 7, 232, 35, 24, 61
-VFORK, OPENAT, GETDENTS64, PAUSE = 58, 257, 217, 34
+VFORK, OPENAT, GETDENTS64, PAUSE, ACCEPT4 = 58, 257, 217, 34, 288
 
 
 def state(
@@ -54,10 +54,60 @@ def state(
         (("c10::ThreadPool::main_loop(unsigned long)", "pthread_cond_wait"), "pool"),
         (("torch::autograd::ReadyQueue::pop()",), "pool"),
         (("start_thread", "Engine::thread_init", "Engine::thread_main", "ReadyQueue::pop"), "pool"),
-        (("main", "PythonEngine::execute", "Engine::thread_main", "ReadyQueue::pop"), "join"),
+        (("main", "PythonEngine::execute", "Engine::thread_main", "ReadyQueue::pop"), "backward"),
         (("main", "Engine::execute", "Function::apply", "pthread_mutex_lock"), "lock"),
         (("start_thread", "[libcuda.so.580.1]", "[libcuda.so.580.1]", "[libc.so.6]"), "pool"),
-        (("main", "cuEventSynchronize", "[libcuda.so.580.1]", "pthread_cond_wait"), "lock"),
+        (("main", "cuEventSynchronize", "[libcuda.so.580.1]", "pthread_cond_wait"), "gpu"),
+        (("main", "cudaDeviceSynchronize", "[libcudart.so.13]", "cuCtxSynchronize_v2"), "gpu"),
+        (("main", "cudaStreamSynchronize", "[libcudart.so.13]", "[libcuda.so.1]"), "gpu"),
+        (("main", "cudaMemcpyAsync", "cuMemcpyDtoHAsync_v2", "[libcuda.so.1]"), "gpu"),
+        (("main", "hipStreamSynchronize", "[libamdhip64.so.6]"), "gpu"),
+        (("main", "cudaMemcpyAsync", "cuMemcpyHtoDAsync_v2", "pthread_mutex_lock"), "lock"),
+        (
+            (
+                "start_thread",
+                "Eigen::ThreadPoolTempl::WaitForWork",
+                "Eigen::EventCount::CommitWait",
+            ),
+            "pool",
+        ),
+        (
+            (
+                "start_thread",
+                "Eigen::ThreadPoolTempl::WorkerLoop",
+                "of_work()",
+                "pthread_cond_wait",
+            ),
+            "lock",
+        ),
+        (
+            ("start_thread", "llvm::StdThreadPool::processTasks", "std::condition_variable::wait"),
+            "pool",
+        ),
+        (
+            (
+                "start_thread",
+                "llvm::StdThreadPool::processTasks",
+                "of_work()",
+                "pthread_mutex_lock",
+            ),
+            "lock",
+        ),
+        (("xla::WorkerThread::WorkLoop", "absl::lts_20260526::Mutex::Block", "syscall"), "pool"),
+        (("PooledThread", "absl::lts_20260526::Mutex::Block", "syscall"), "lock"),
+        (
+            (
+                "main",
+                "jax::BlockUntilReadyWithCancel",
+                "absl::Notification::WaitForNotification",
+                "syscall",
+            ),
+            "join",
+        ),
+        (
+            ("start_thread", "c10d::ProcessGroupNCCL::Watchdog::runLoop", "pthread_cond_timedwait"),
+            "pool",
+        ),
         (("start_thread", "[libcuda.so.1]", "of_the_program()", "pthread_mutex_lock"), "lock"),
         (("start_thread", "blas_thread_server"), "pool"),
         (("start_thread", "thread_main", "syscall"), "pool"),
@@ -140,6 +190,8 @@ def test_a_thread_that_serves_a_library_is_idle_while_it_polls_and_one_of_the_pr
     assert state(POLL, "start_thread", "[libcuda.so.1]", "poll", file=files.EVENT) == "pool"
     assert state(POLL, "main", "cuInit", "[libcuda.so.1]", "poll", file=files.EVENT) == "event"
     assert state(READ, "gloo::transport::tcp::Loop::run", "read", file=files.SOCKET) == "socket"
+    assert state(POLL, "start_thread", "ncclProxyService", "poll", file=files.EVENT) == "pool"
+    assert state(POLL, "main", "ncclCommInitRank", "poll", file=files.SOCKET) == "socket"
 
 
 def test_a_thread_that_openmp_began_belongs_to_its_team_and_one_that_calls_it_does_not() -> None:
@@ -179,8 +231,38 @@ def test_python_waits_for_threads_by_its_own_locks(frames: tuple[str, ...], expe
     assert WAITS[int(found[0])] == expected
 
 
+@pytest.mark.parametrize(
+    ("system_call", "frames", "expected"),
+    [
+        (FUTEX, ("python Queue._feed", "python Condition.wait", "acquire_timed"), "pool"),
+        (FUTEX, ("python Queue._feed", "python Condition.wait", "take_gil"), "gil"),
+        (FUTEX, ("python Queue._feed", "python Shape.__reduce__", "acquire_timed"), "lock"),
+        (FUTEX, ("python Queue.get", "python Condition.wait", "acquire_timed"), "lock"),
+        (ACCEPT4, ("python _ResourceSharer._serve", "python Listener.accept", "python socket.accept"), "pool"),
+        (ACCEPT4, ("python serve_forever", "python Listener.accept", "python socket.accept"), "socket"),
+        (READ, ("python _ResourceSharer._serve", "python Listener.accept", "python answer_challenge"), "socket"),
+        (FUTEX, ("python TMonitor.run", "python Event.wait", "python Condition.wait", "sem_wait"), "pool"),
+    ],
+)  # fmt: skip
+def test_threads_of_pythons_library_that_serve_others_are_idle_while_they_wait(
+    system_call: int, frames: tuple[str, ...], expected: str
+) -> None:
+    bits = 0
+    for frame in frames:
+        name = frame.removeprefix("python ")
+        layer = "python" if name != frame else "native"
+        bits = deeper(bits, evidence(name, layer))
+    file = files.NO_FILE if system_call == FUTEX else files.SOCKET
+    found, _ = states(
+        np.array([system_call]), np.array([file]), np.array([False]), np.array([bits])
+    )
+    assert WAITS[int(found[0])] == expected
+
+
 def test_many_stacks_at_once_tell_what_each_tells_alone() -> None:
-    around, own = (bits.ravel() for bits in np.meshgrid(np.arange(4096), np.arange(0, 4096, 31)))
+    around, own = (
+        bits.ravel() for bits in np.meshgrid(np.arange(0, 1 << 17, 61), np.arange(0, 1 << 17, 977))
+    )
 
     assert deeper(around, own).tolist() == [
         deeper(a, b) for a, b in zip(around.tolist(), own.tolist(), strict=True)

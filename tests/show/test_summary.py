@@ -288,6 +288,18 @@ def test_operators_outside_the_steps_are_not_passed_over() -> None:
     )
 
 
+@pytest.mark.parametrize(("outside_ms", "is_said"), [(150, False), (400, True)])
+def test_who_repeats_something_else_is_told_how_to_have_it_taken_for_the_steps(
+    outside_ms: int, is_said: bool
+) -> None:
+    recording = training()
+    recording.add_span("replay", 0, outside_ms * MS)
+
+    assert (
+        "is what repeats, have it taken for the steps: run --step-mark" in text_of(recording)
+    ) == (is_said)
+
+
 def test_slower_steps_are_called_slower() -> None:
     recording = Recording()
     for number in range(9):

@@ -92,7 +92,7 @@ def record(
 @pytest.fixture(scope="module")
 def has_windows(program_python: str) -> None:
     """Windows are recorded of this PyTorch; of an old one they are not, and that is tested too."""
-    tries = "import torch; torch._C._profiler._ExperimentalConfig(profile_all_threads=True, trace_only=True)"
+    tries = "import torch; torch._C._profiler._ExperimentalConfig(profile_all_threads=True)"
     if subprocess.run([program_python, "-c", tries], capture_output=True, check=False).returncode:
         pytest.skip("the profiler of this PyTorch is too old for windows")
 
@@ -350,6 +350,45 @@ def test_a_gpu_that_the_program_does_not_use_yet_is_left_alone(tmp_path: Path) -
     assert [usable("13.0", False), usable("13.0", True), usable(None, False)] == [False, True, True]
     hook["GPUS"] = (("cuda", str(tmp_path / "none"), "cuda"),)
     assert usable("13.0", False)
+
+
+@pytest.mark.parametrize(
+    ("known", "chosen"),
+    [
+        ({"profile_all_threads", "trace_only"}, {"profile_all_threads", "trace_only"}),
+        ({"profile_all_threads"}, {"profile_all_threads"}),
+        (set(), None),
+    ],
+)
+def test_a_profiler_is_used_if_it_sees_all_threads_whatever_else_it_knows(
+    tmp_path: Path, known: set[str], chosen: set[str] | None
+) -> None:
+    """PyTorch 2.11 knows no `trace_only`; one that sees a single thread is refused."""
+    hook: dict[str, Any] = {"__name__": "hook"}
+    exec((agent.FRAMEWORKS / "torch" / "inside" / "windows.py").read_text(), hook)
+
+    def experimental(**options: bool) -> set[str]:
+        if options.keys() - known:
+            raise TypeError("incompatible constructor arguments")
+        return set(options)
+
+    profiler = SimpleNamespace(
+        ProfilerActivity=SimpleNamespace(CPU=0),
+        ProfilerState=SimpleNamespace(KINETO=1),
+        ProfilerConfig=lambda *arguments: arguments[6],
+        _ExperimentalConfig=experimental,
+    )
+    functions = dict.fromkeys((*hook["STARTS"], "_disable_profiler"), print)
+    torch = SimpleNamespace(
+        __file__=str(tmp_path / "__init__.py"),
+        autograd=SimpleNamespace(**functions),
+        _C=SimpleNamespace(_profiler=profiler),
+    )
+    if chosen is None:
+        with pytest.raises(TypeError):
+            hook["Profiler"](torch)
+    else:
+        assert hook["Profiler"](torch).config == chosen
 
 
 # --- What is read ---

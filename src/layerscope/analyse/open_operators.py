@@ -1,4 +1,4 @@
-"""What was still running when the recording of its thread ended."""
+"""The operators in which a program was when its recording ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OpenOperators:
 
 
 def open_operators(reader: Reader) -> list[OpenOperators]:
-    """Of each thread that had some, the operators that had not ended."""
+    """Those of each thread that had any open, in the order of its tracks."""
     left = []
     # They come last: in the newest file of each rank, or in the only one.
     newest = [files[-1] for files in reader.files_of_ranks("spans")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from layerscope.model.layers import OPERATORS
 from layerscope.recording.run import RunInfo
 
 
@@ -12,17 +13,21 @@ class Cost:
     """What recording cost: CPU time of our processes beside the program, also as fractions of its
     own.
 
-    `inside` is the fraction that was spent in the program itself, None where it is not known.
+    `inside` is the fraction that was spent in the program itself, None where it is not known;
+    `of_steps` that of the time of the steps, without samples of stacks.
     """
 
     inside: float | None
     beside_ns: dict[str, int]
     beside: dict[str, float]
     size_bytes: int
+    of_steps: float | None = None
 
 
-def cost_of(info: RunInfo) -> Cost:
-    """What recording cost, as the recording states it so far."""
+def cost_of(info: RunInfo, spans_per_step: float = 0.0, step_ns: float = 0.0) -> Cost:
+    """What recording cost, as the recording states it so far; of the steps, with their average
+    spans and duration.
+    """
     program_ns = info.program.user_ns + info.program.system_ns
     inside_ns = sum(layer.cpu_ns for layer in info.layers)
     cost = info.cost
@@ -38,4 +43,8 @@ def cost_of(info: RunInfo) -> Cost:
         return Cost(None, beside_ns, {}, size_bytes)
     inside = inside_ns / program_ns if inside_ns else None
     beside = {name: cpu_ns / program_ns for name, cpu_ns in beside_ns.items()}
-    return Cost(inside, beside_ns, beside, size_bytes)
+    of_steps = None
+    layer = next((one for one in info.layers if one.name == OPERATORS), None)
+    if layer is not None and layer.records and step_ns:
+        of_steps = spans_per_step * layer.cpu_ns / layer.records / step_ns
+    return Cost(inside, beside_ns, beside, size_bytes, of_steps)

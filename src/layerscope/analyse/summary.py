@@ -177,7 +177,7 @@ def summarise(reader: Reader) -> Summary:
         slowest_rank=slowest_rank(ranks),
         open_operators=open_operators(reader),
         problems=problems(reader),
-        cost=cost_of(info),
+        cost=_cost(info, sums, times),
         thinned=what_was_kept(reader),
         functions=None if sums else top_functions(reader),
         onednn=onednn(
@@ -202,6 +202,14 @@ def _findings(reader: Reader, times: StepTimes | None) -> RunFindings | None:
     return findings.find(reader)
 
 
+def _cost(info: RunInfo, sums: _Sums | None, times: StepTimes | None) -> Cost:
+    """What recording cost; of the steps too, where there are some."""
+    if sums is None or times is None or sums.layer != OPERATORS:
+        return cost_of(info)
+    spans = float(sums.calls_by_name.sum()) / _divisor(times)
+    return cost_of(info, spans, times.mean_ns)
+
+
 def _called(sums: _Sums | None) -> list[str]:
     """The names of what was called in the measured steps."""
     return (
@@ -223,6 +231,7 @@ class _Sums:
     self_by_module: Floats  # at 0 what runs in no module, at 1 + key the others
     busy_by_track: Floats
     scopes_by_track: Floats
+    backward_by_track: Floats  # how many backward functions
     layer: str = OPERATORS
     work: WorkSums | None = None
     whole_ns: float = 0.0
@@ -253,6 +262,7 @@ def _operators(
         return _with_primitives(found, sums, everywhere, 1, 0.0, info)
     count = _divisor(times)
     chosen = _step_tracks(sums, steps, times, tracks)
+    chosen |= _backward_tracks(sums, chosen, tracks)
     if sums.is_asynchronous:
         chosen = np.asarray(sums.busy_by_track > 0)
     busy_ns = float(sums.busy_by_track[chosen].sum())
@@ -303,7 +313,8 @@ def _sum_up(
     """Sums of integers below 2**53, so the floating-point weights of bincount are exact."""
     process_of = process_of_tracks(tracks)
     none, count = np.zeros(0), len(process_of)
-    sums = _Sums(np.zeros(0, object), none, none, none, np.zeros(count), np.zeros(count))
+    busy, of_scopes, backward = (np.zeros(count) for _ in range(3))
+    sums = _Sums(np.zeros(0, object), none, none, none, busy, of_scopes, backward)
     sums.layer = _ranked_layer(reader)
     scopes = _SCOPES.get(steps.rule, ("optimizer", "loader"))
     wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight", "unfinished"]
@@ -410,6 +421,8 @@ def _add_groups(
         scope_codes = [code_of(columns["kind.names"], kind) for kind in scopes]
         is_scope = np.isin(columns["kind"], scope_codes)
         sums.scopes_by_track += _by(track[is_scope], groups.calls[is_scope], tracks)
+        is_backward = columns["kind"] == code_of(columns["kind.names"], "backward")
+        sums.backward_by_track += _by(track[is_backward], groups.calls[is_backward], tracks)
     is_submission = columns["kind"] == code_of(columns["kind.names"], "submit")
     sums.is_asynchronous |= bool(is_submission.any())
     chosen = measured & ours
@@ -451,6 +464,15 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
         if mine.any():
             chosen[np.argmax(mine)] = True
     return chosen
+
+
+def _backward_tracks(sums: _Sums, step_tracks: Bools, tracks: Arrays) -> Bools:
+    """Which tracks run backward functions in the processes of these: autograd's threads do for
+    GPUs, while the threads that make the steps wait.
+    """
+    process_of = process_of_tracks(tracks)
+    makes_steps = np.isin(process_of, process_of[step_tracks])
+    return makes_steps & (sums.backward_by_track > 0)
 
 
 def _ranked(

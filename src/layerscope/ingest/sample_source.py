@@ -32,12 +32,12 @@ class SampledStacks(Struct):
 
     fusion: Fusion
     frames: FrameNames
-    evidence: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
+    evidence: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def adopt(self, parent: np.ndarray, frame: np.ndarray, depth: np.ndarray) -> None:
         """Begin with a whole tree of stacks, whose parents come before them."""
         self.fusion.adopt(parent, frame, depth)
-        self.evidence = np.zeros(len(parent), np.int16)
+        self.evidence = np.zeros(len(parent), np.int32)
 
     def push_rows(
         self,
@@ -64,7 +64,7 @@ class SampledStacks(Struct):
             if both not in deeper:
                 deeper[both] = waiting.deeper(*both)
             told.append(deeper[both])
-        self.fusion.outer, self.evidence = np.array(outer, np.int32), np.array(told, np.int16)
+        self.fusion.outer, self.evidence = np.array(outer, np.int32), np.array(told, np.int32)
         return found
 
 

@@ -254,7 +254,7 @@ class Sampled(SampleSource):
         stack = np.full(len(number), NONE, np.int64)
         is_known = number != sampler_file.NONE
         stack[is_known] = self._stack_of[number[is_known]]
-        evidence = np.append(self.stacks.evidence, np.int16(0))[stack].astype(np.int64)
+        evidence = np.append(self.stacks.evidence, np.int32(0))[stack].astype(np.int64)
         wait, _ = waiting.states(system_call, file, is_preempted, evidence)
         wait = at_barriers(columns, wait, evidence)
         is_wait = columns["kind"] == sampler_file.OFFCPU

@@ -25,6 +25,7 @@ from layerscope.ingest.accounts import (
 )
 from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.open_spans import OpenSpans
+from layerscope.ingest.phases import BACKWARD_PHASE
 from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.sample_source import EVER, SampledStacks, SampleSource
 from layerscope.ingest.sampler_files import Sampled
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from layerscope.sources.imported import ImportedStacks
 
 _OF_WORKER = "_of_worker"
-_KERNEL = SAMPLE_STATES.index("kernel")
+_KERNEL, _BACKWARD = SAMPLE_STATES.index("kernel"), SAMPLE_STATES.index("backward")
 
 # Samples that wait for names: 20 MB of memory.
 HELD_ROWS = 200_000
@@ -164,6 +165,9 @@ class StackIngest:
             for name in ("span", "chain"):
                 of_worker = columns.pop(name + _OF_WORKER)
                 columns[name] = np.where(is_worker, of_worker, columns[name])
+            # The thread began to wait when no backward function had begun on the other one.
+            in_backward = (columns["state"] == _BACKWARD) & (columns["phase"] >= 0)
+            columns["phase"][in_backward] = BACKWARD_PHASE
             columns["stack"] = self._fused(columns["stack"], columns.pop("chain"))
             self._add(self._with_kernel(columns))
 

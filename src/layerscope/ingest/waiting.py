@@ -6,13 +6,16 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 - **`page_fault`**: it is in the kernel and in no system call.
 - **`gil`**: in a function of CPython that waits for the interpreter's lock, or for another thread
   to take it.
-- **`pool`**: a thread of a pool (OpenMP, autograd, the framework's own, BLAS, pthreadpool), or one
-  that serves gloo, the store of torchrun or CUDA's driver, that has no work. It is *idle*.
+- **`pool`**: a thread of a pool (OpenMP, autograd, the framework's own, Eigen, XLA, LLVM, BLAS,
+  pthreadpool), or one that serves gloo, NCCL, the store of torchrun, CUDA's driver or Python's
+  multiprocessing, that has no work. It is *idle*.
 - **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the
   runtime of OpenMP. Where the runtime has no names, `team_waits` tells that from `pool`.
 - **`join`**: in `pthread_join`, `std::thread::join` or Python's `Thread.join`, waiting for a thread
-  to end; or waiting for work that other threads do for it: autograd's own, which run the backward
-  pass of a GPU, or those of an engine that executes operators.
+  to end; or waiting for work that other threads do for it: those of an engine that executes
+  operators, or those of XLA.
+- **`backward`**: waiting for the backward pass, which autograd's own threads run for a GPU.
+- **`gpu`**: in a function that waits for a GPU, and gives up its CPU meanwhile.
 - **`sleep`**, **`yield`**: it asked for that.
 - **`pipe`**, **`socket`**, **`file`**, **`event`**: reading, writing or polling one of these.
 - **`lock`**: any other futex.
@@ -29,6 +32,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.model.gpu_waits import WAITS_FOR_GPU
 from layerscope.model.layers import WAITS
 
 # What the functions of a stack tell, as bits. Those of a wait lie inside of the innermost one that
@@ -43,6 +47,11 @@ REGION = 2048
 # The driver of CUDA, which has no names. A function that has others run the backward pass, through
 # all that it calls.
 DRIVER, EXECUTES = 4096, 8192
+# A function that waits for a GPU, through all that it calls.
+GPU = 16384
+# A function of Python's library in which a thread serves others, through those of Python by which
+# it waits (OF_A_WAIT), and all native ones.
+SERVES, OF_A_WAIT = 32768, 65536
 # Of these a worker in a runtime without names has OPENMP alone.
 NAMELESS = OPENMP | BARRIER | WORK
 _EVIDENCE = (
@@ -58,7 +67,11 @@ _EVIDENCE = (
         POOL,
         re.compile(
             r"ThreadPool::main_loop|ReadyQueue::pop|blas_thread_server|^__kmp_fork_barrier|tbb::.*(wait|sleep)|"
-            r"^gomp_(simple_)?barrier_wait(_end)?$|ProcessGroupGloo::runLoop|gloo::transport::\w+::Loop::run|StoreDaemon::run"
+            r"^gomp_(simple_)?barrier_wait(_end)?$|ProcessGroupGloo::runLoop|gloo::transport::\w+::Loop::run|StoreDaemon::run|"
+            r"^Eigen::ThreadPoolTempl\b.*::WaitForWork$|^llvm::StdThreadPool::processTasks$|^xla::WorkerThread::WorkLoop$|"
+            r"^xla::SlowOperationAlarm::AlarmLoop$|^tsl::UnboundedWorkQueue::PooledThreadFunc$|"
+            r"^stream_executor::(\w+::)?StreamStatusMonitor::MonitorLoop$|"
+            r"ProcessGroupNCCL::(HeartbeatMonitor|Watchdog)::runLoop$|^rasThreadMain$|^ncclProxy(Service(UDS)?|Progress)$"
         ),
     ),
     (MAIN, re.compile(r"^thread_main$")),
@@ -67,10 +80,11 @@ _EVIDENCE = (
         JOIN,
         re.compile(
             r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b|"
-            r"(^|:)ThreadedEngine::WaitFor(Var|All)$"
+            r"(^|:)ThreadedEngine::WaitFor(Var|All)$|(^|:)(BlockUntilReady(WithCancel)?|AwaitBuffersReady)$"
         ),
     ),
     (DRIVER, re.compile(r"^\[libcuda\.so")),
+    (GPU, re.compile(WAITS_FOR_GPU)),
     (EXECUTES, re.compile(r"(^|:)(Python)?Engine::execute$")),
     (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[-.\]])")),
 )
@@ -78,19 +92,24 @@ _EVIDENCE = (
 _POOL_BY_SIGNATURE = re.compile(r"\bengine::ThreadedEngine\w*::.*\bdmlc::ManualEvent\b")
 # Up to CPython 3.12 `Thread.join` waits there; names have no class before 3.11.
 _PYTHON_JOIN = re.compile(r"^Thread\.join$|(^|\.)_wait_for_tstate_lock$")
+# Threads of `multiprocessing`: one writes what is put into a queue, one hands over descriptors; and
+# the one of tqdm that looks at bars now and then.
+_SERVES = re.compile(r"^(Queue\._feed|_ResourceSharer\._serve|TMonitor\.run)$")
+_OF_A_WAIT = re.compile(r"^((Condition|Event)\.wait|(Socket)?Listener\.accept|socket\.accept)$")
 # What waiting itself goes through, and where threads begin: nothing that a program does with its
 # time.
 _IS_NO_WORK = re.compile(
     r"^(\[(lib(c|pthread)|ld-linux)[-.]|_*clone3?$|start_thread$|_*pthread_|_*futex|syscall$|_*lll_|sem_|__new_sem|"
     r"__internal_|do_wait$|std::(condition_variable|mutex|unique_lock|__)|__gthread|thread_start$|execute_native_thread|"
-    r"PyCOND_(TIMED)?WAIT$|_*epoll_p?wait2?$|_*p?poll$|_*p?select$|uv_run$|uv__io_poll$)"
+    r"Eigen::EventCount::|absl::(lts_\d+::)?(Mutex|CondVar|Notification|BlockingCounter|synchronization_internal)::|"
+    r"AbslInternalPerThreadSem|PyCOND_(TIMED)?WAIT$|_*epoll_p?wait2?$|_*p?poll$|_*p?select$|uv_run$|uv__io_poll$)"
 )
 
 Bits = TypeVar("Bits", int, NDArray[Any])
 
 # x86-64 numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl).
 _FUTEX = (202, 449, 455)
-_SLEEP, _YIELD = (35, 230), (24,)
+_SLEEP, _YIELD, _ACCEPT = (35, 230), (24,), (43, 288)
 _OF_A_FILE = (
     0,
     1,
@@ -172,7 +191,9 @@ def evidence(name: str, layer: str = "native", signature: str = "") -> int:
     does.
     """
     if layer == "python":
-        return WORK | PYTHON | (PYTHON_JOIN if _PYTHON_JOIN.search(name) else 0)
+        bits = WORK | PYTHON | (PYTHON_JOIN if _PYTHON_JOIN.search(name) else 0)
+        bits |= OF_A_WAIT if _OF_A_WAIT.search(name) else 0
+        return bits | (SERVES if _SERVES.search(name) else 0)
     if layer != "native":
         return 0 if layer == "kernel" else WORK
     if _POOL_BY_SIGNATURE.search(signature):
@@ -191,8 +212,11 @@ def deeper(around: Bits, own: Bits) -> Bits:
     begins_team = (own & OPENMP) // OPENMP * (1 - (around & WORK) // WORK)
     in_python = (own & PYTHON) // PYTHON
     joins = own & PYTHON_JOIN | (1 - in_python) * (around & PYTHON_JOIN)
+    of_a_wait = (own & OF_A_WAIT) // OF_A_WAIT
+    ends_service = in_python * (1 - of_a_wait)
+    joins |= own & SERVES | (1 - ends_service) * (around & SERVES)
     begins_region = (own & OPENMP) // OPENMP * ((around & WORK) // WORK)
-    working = works * (around & (TEAM | REGION) | (around | own) & EXECUTES | WORK | joins)
+    working = works * (around & (TEAM | REGION) | (around | own) & (EXECUTES | GPU) | WORK | joins)
     told: Bits = working + (1 - works) * (
         around | own | begins_team * TEAM | begins_region * REGION
     )
@@ -227,11 +251,14 @@ def states(
     is_plain_pool = evidence_of_stack & (MAIN | PLAIN | WORK) == MAIN | PLAIN
     can_be_pool = np.isin(system_call, (*_FUTEX, *_POLL))
     in_pool = can_be_pool & (evidence_of_stack & POOL > 0)
-    has_others_work = in_pool & (evidence_of_stack & EXECUTES > 0)
-    found[has_others_work] = _CODES["join"]
+    is_backward = in_pool & (evidence_of_stack & EXECUTES > 0)
+    found[is_backward] = _CODES["backward"]
     in_driver = can_be_pool & (evidence_of_stack & (DRIVER | WORK) == DRIVER)
-    is_pool = in_pool & ~has_others_work | in_driver | on_futex & (is_nameless | is_plain_pool)
-    found[is_pool] = _CODES["pool"]
+    is_pool = in_pool & ~is_backward | in_driver | on_futex & (is_nameless | is_plain_pool)
+    serves = np.isin(system_call, (*_FUTEX, *_POLL, *_ACCEPT)) & (evidence_of_stack & SERVES > 0)
+    found[is_pool | serves] = _CODES["pool"]
+    for_gpu = np.isin(system_call, (*_FUTEX, *_POLL, *_YIELD)) & (evidence_of_stack & GPU > 0)
+    found[for_gpu] = _CODES["gpu"]
     found[on_futex & (evidence_of_stack & GIL > 0)] = _CODES["gil"]
     found[system_call == _NONE] = _CODES["page_fault"]
     found[is_preempted] = _CODES["preempted"]

@@ -99,6 +99,8 @@ WAITS = (
     "preempted",
     "child",
     "join",
+    "backward",
+    "gpu",
     "other",
     "unknown",
 )

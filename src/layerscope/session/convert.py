@@ -96,7 +96,8 @@ def _summary(path: Path, request: dict[str, Any]) -> dict[str, Any]:
         with Reader(run) as reader:
             summary = summarise(reader)
             info.cost.converter_cpu_ns = time.process_time_ns()
-            shown = text(replace(summary, cost=cost_of(info)))
+            cost = replace(cost_of(info), of_steps=summary.cost.of_steps)
+            shown = text(replace(summary, cost=cost))
     except (LayerscopeError, OSError) as error:
         return {"unread": str(error), "cpu_ns": time.process_time_ns()}
     return {"text": shown, "cpu_ns": info.cost.converter_cpu_ns}

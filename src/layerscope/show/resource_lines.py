@@ -35,6 +35,8 @@ WAITS = {
     "page_fault": "waiting for page faults from disk",
     "child": "waiting for child processes",
     "join": "waiting for other threads to end or to do its work",
+    "backward": "waiting for the backward pass, which another thread runs",
+    "gpu": "waiting for the GPU",
     "other": "waiting for other reasons",
     "unknown": "waiting, too short to see why",
 }

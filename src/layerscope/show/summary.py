@@ -16,7 +16,6 @@ from pathlib import Path
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.module_times import ModuleRow
 from layerscope.analyse.open_operators import OpenOperators
-from layerscope.analyse.recording_cost import Cost
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
@@ -26,6 +25,7 @@ from layerscope.model.frameworks import frameworks
 from layerscope.model.layers import RANGES
 from layerscope.model.units import percent
 from layerscope.recording.run import RunInfo
+from layerscope.show.cost_line import cost_sentence
 from layerscope.show.findings_text import worth_a_try
 from layerscope.show.function_lines import function_lines
 from layerscope.show.onednn_line import use_of, version_of
@@ -49,11 +49,12 @@ _SHORT_NAME = 40
 _OPERATORS_COMMAND = "layerscope table operators"
 _LEAST_PRIMITIVE = 0.01  # of an operator's time: less of a primitive is not worth its room
 _WORTH_SAYING = 0.1
+# Where less than this of the time of operators is in the steps, these may not be what repeats.
+_MOSTLY_OUTSIDE = 0.8
 # Shares that add up to more than this come from threads that ran operators at the same time.
 _OVERLAP = 1.02
 _MOST_THREADS = 8
 _MOST_FAILURES = 3
-_SHARE_OF_A_LONG_RUN = 1.0
 _HEADING = "Operator (self time)"
 _NO_STEP = (
     "No step was found (no optimizer, data loader, module call or mark): figures are of the whole "
@@ -395,6 +396,11 @@ def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
     if times.outside_share > _WORTH_SAYING:
         outside = f"{percent(times.outside_share)} of all operator time"
         yield f"Not included: {outside}: between and around the steps, or in other processes."
+    if times.outside_share > _MOSTLY_OUTSIDE:
+        yield (
+            "If other work than these steps is what repeats, have it taken for the steps: "
+            "run --step-mark"
+        )
 
 
 def _losses(summary: Summary) -> list[str]:
@@ -446,31 +452,7 @@ def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:
     return f"Kept in detail: {steps}{spans}; {sums}. To keep all: run --full"
 
 
-def cost_sentence(cost: Cost) -> str:
-    """What the recording cost in the program and beside it."""
-    inside = "not measured in the program"
-    if cost.inside is not None:
-        inside = f"{_cost_percent(cost.inside)} in the program (estimated)"
-    if not cost.beside_ns:
-        return inside
-    # A short program costs less than starting our processes: a percentage would only alarm.
-    if cost.beside and sum(cost.beside.values()) <= _SHARE_OF_A_LONG_RUN:
-        total = _cost_percent(sum(cost.beside.values()))
-        parts = {name: _cost_percent(share) for name, share in cost.beside.items()}
-    else:
-        total = f"{units.duration(sum(cost.beside_ns.values()))} of CPU"
-        parts = {name: units.duration(cpu_ns) for name, cpu_ns in cost.beside_ns.items()}
-    return (
-        f"{inside}, {total} in layerscope's processes "
-        f"({', '.join(f'{name} {spent}' for name, spent in parts.items())})"
-    )
-
-
 def _wrapped(line: str, indent: str = "  ") -> list[str]:
     return textwrap.wrap(
         line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-
-
-def _cost_percent(share: float) -> str:
-    return "<0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"

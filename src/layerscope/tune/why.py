@@ -39,6 +39,8 @@ WAITED_FOR = {
     "event": "for events",
     "child": "for other processes",
     "join": "for threads to end",
+    "backward": "for the backward pass on another thread",
+    "gpu": "for the GPU",
     "gil": "for Python's lock (GIL)",
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 from layerscope.analyse.stacks.frames import KERNEL, NATIVE, OTHER, FrameTable, StackFrame
 from layerscope.analyse.stacks.tree import Bools, Ints, by_level, nearest
 from layerscope.analyse.stacks.weights import UNKNOWN_STACK
+from layerscope.model.gpu_waits import WAITS_FOR_GPU
 from layerscope.model.sample_tables import CUT, LEFT_OUT
 
 if TYPE_CHECKING:
@@ -27,12 +28,7 @@ _SPINS = re.compile(
     r"mkl_serv_\w*(yield|barrier|wait)|_*sched_yield$|_*pthread_spin_lock|"
     r"\[lib(gomp|i?omp5?)[-.\]])"
 )
-# What waits for a GPU does so with all that it calls: the driver of CUDA has no names. A copy to
-# memory that is not pinned waits for what was launched before it.
-_WAITS_FOR_GPU = re.compile(
-    r"^cu(da)?(Ctx|Device|Event|Stream|Thread)Synchronize(_v\d+)?(_ptsz)?$|"
-    r"^cuMemcpyDtoH(Async)?(_v\d+)?(_ptsz)?$"
-)
+_WAITS_FOR_GPU = re.compile(WAITS_FOR_GPU)
 _COPIES = re.compile(r"mem(cpy|move)")
 
 

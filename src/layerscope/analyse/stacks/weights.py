@@ -39,6 +39,8 @@ WORDS_OF_WAITS = {
     "preempted": "preempted: no CPU was free",
     "child": "waits for a child",
     "join": "waits for a thread to end",
+    "backward": "waits for the backward pass",
+    "gpu": "waits for the GPU",
     "unknown": "waits: reason not recorded",
 }
 _WAITS_OTHERWISE = "waits"

@@ -12,6 +12,7 @@ from layerscope.model.events import Problem
 from layerscope.recording.reader import Reader
 from layerscope.show import findings_text
 from layerscope.show import summary as summary_text
+from layerscope.show.cost_line import cost_sentence
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.summary_steps import steady, what_a_step_is
 from layerscope.show.summary_words import step_noun
@@ -39,7 +40,7 @@ def data(reader: Reader) -> dict[str, Any]:
         "failures": [" ".join(summary_text.failure_lines(found.failures))],
         "idle": asdict(idle) if idle else None,
         "functions": asdict(found.functions) if found.functions else None,
-        "cost": summary_text.cost_sentence(found.cost),
+        "cost": cost_sentence(found.cost),
         "worth": _worth(found.findings),
     }
 

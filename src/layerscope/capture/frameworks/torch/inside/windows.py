@@ -132,8 +132,12 @@ class Profiler:
         }
         known = torch._C._profiler
         self.activities = {known.ProfilerActivity.CPU}
-        # TypeError: an older one.
-        experimental = known._ExperimentalConfig(profile_all_threads=True, trace_only=True)
+        try:
+            experimental = known._ExperimentalConfig(profile_all_threads=True, trace_only=True)
+        except TypeError:
+            # Before 2.13 the end of a window makes objects of its operators too. TypeError again:
+            # an older one.
+            experimental = known._ExperimentalConfig(profile_all_threads=True)
         arguments = [known.ProfilerState.KINETO, False, False, False, False, False, experimental]
         try:
             self.config = known.ProfilerConfig(*arguments, "")
