@@ -96,7 +96,8 @@ static void *run(const char *name, int is_forward, void *function, void *const *
     return result;
 }
 
-/* Operators that are made, and stores, are shown to `learn`, a function of Python that is kept for good. */
+/* Operators that are made, stores, and classes that are registered are shown to `learn`, a function of Python that is
+ * kept for good. */
 LS_EXPORT void ls_mxnet_watch_custom(void *learn) {
     ls_python_keep(learn);
     ls_mxnet_origins_begin();
@@ -112,6 +113,23 @@ void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t cou
         return NULL;
     }
     return made;
+}
+
+/* What mxnet.operator.register returns is about to register a class. */
+static void *decorate(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    if (learner && count > 0 && !ls_python_call(learner, function, arguments[0]))
+        return NULL; /* an exception of the program's is set */
+    return ls_mxnet_call(function, arguments, count, keywords);
+}
+
+/* mxnet.operator.register */
+void *ls_mxnet_custom_register(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    void *made = ls_mxnet_call(function, arguments, count, keywords);
+    void *ours = made ? ls_mxnet_stand_for_function(made, decorate) : NULL;
+    if (!ours)
+        return made;
+    ls_mxnet_release(made);
+    return ours;
 }
 
 /* CustomOp.forward and backward, of classes of the program. */

@@ -102,10 +102,16 @@ void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, u
 void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable);
 
 /* python_objects.c: with the GIL held */
+enum { OFFSET_OF_TYPE_NAME = 24 }; /* in a PyTypeObject: a pointer */
 int ls_mxnet_find_python(void);
 void *ls_mxnet_call(void *function, void *const *arguments, ssize_t count, void *keywords);
 void *ls_mxnet_type_of(const void *object);
 void ls_mxnet_release(void *object);
+
+/* stand_ins.c: with the GIL held */
+typedef void *(*ls_mxnet_handler)(void *original, void *const *arguments, ssize_t count, void *keywords);
+void *ls_mxnet_stand_for_function(void *function, ls_mxnet_handler handler);
+void *ls_mxnet_stand_for_generator(void *generator, ls_mxnet_handler handler);
 
 /* custom_origins.c: with the GIL held */
 void ls_mxnet_origins_begin(void);
@@ -120,6 +126,7 @@ LS_EXPORT void ls_mxnet_watch_custom(void *learn);
 void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t count, void *keywords);
 void *ls_mxnet_custom_forward(void *function, void *const *arguments, ssize_t count, void *keywords);
 void *ls_mxnet_custom_backward(void *function, void *const *arguments, ssize_t count, void *keywords);
+void *ls_mxnet_custom_register(void *function, void *const *arguments, ssize_t count, void *keywords);
 const char *ls_mxnet_custom_name(char into[LF_NAME_LIMIT], const char *custom, const char *name);
 
 /* start.c */

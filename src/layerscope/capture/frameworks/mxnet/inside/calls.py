@@ -12,7 +12,7 @@ TOO_MANY = (
 told = []
 # What an object of ctypes keeps alive lies in these, some levels deep.
 KEEPERS, MOST_LEVELS = (dict, list, tuple), 12
-STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE, STORE = range(7)  # ls_mxnet_method
+STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE, STORE, REGISTER = range(8)  # ls_mxnet_method
 # Module, class and method, and what the agent takes it for.
 METHODS = (
     ("mxnet.gluon.trainer", "Trainer", "step", STEP),
@@ -147,7 +147,6 @@ def watch_custom(library, mxnet):
     tells its class.
     """
     import ctypes
-    import functools
 
     agent = ctypes.PyDLL(library)
     agent.ls_mxnet_learn_custom.argtypes = [ctypes.py_object, ctypes.c_char_p, ctypes.c_int]
@@ -161,7 +160,12 @@ def watch_custom(library, mxnet):
             setattr(owner, method, method_in_c(agent, function, kind) or function)
 
     def learn(made, properties, is_new=True):
-        """`properties`, an object of a registered class, has made an operator; or it is a store."""
+        """`properties`, an object of a registered class, has made an operator; or it is a store, or
+        a class that the function `made` is about to register.
+        """
+        if isinstance(properties, type):
+            name = variables_of(made).get("reg_name")
+            return expect(properties, name) if name is not None else None
         if isinstance(properties, mxnet.kvstore.KVStore) and workers():
             note_rank(agent, properties)
         name = names.get(type(properties))
@@ -181,19 +185,9 @@ def watch_custom(library, mxnet):
             if owner not in (object, mxnet.operator.CustomOpProp):
                 watch(owner, "create_operator", CREATE)
 
-    @functools.wraps(original)
-    def register(reg_name):
-        decorate = original(reg_name)
-
-        @functools.wraps(decorate)
-        def decorated(prop_cls):
-            expect(prop_cls, reg_name)
-            return decorate(prop_cls)
-
-        return decorated
-
     agent.ls_mxnet_watch_custom(learn)
-    mxnet.operator.register = register
+    if type(original) is type(watch):
+        mxnet.operator.register = method_in_c(agent, original, REGISTER) or original
     meet_custom(mxnet.operator, expect, learn)
 
 
