@@ -86,6 +86,7 @@ struct ls_thread {
     uint32_t optimizers_open, optimizer_names[4];
     uint64_t submitted; /* when what runs here was submitted on another thread, 0: it was not */
     uint32_t submitted_line; /* and the Python line that did so, 0: not known */
+    uint32_t submitted_track; /* and the track that did so */
     uint32_t submitted_in;   /* and whether a window was open then: LS_IN_WINDOW, LS_OUTSIDE, 0: none was asked for */
     uint32_t api_depth; /* calls of a framework's C interface that are open */
     const char *custom;      /* the operator written in Python whose code runs here, NULL: none does */

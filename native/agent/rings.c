@@ -295,7 +295,7 @@ static void thread_begin(ls_thread *t) {
     t->submitted = 0;
     t->custom = NULL;
     t->custom_self = NULL;
-    t->submitted_line = t->submitted_in = t->api_depth = t->backward_depth = t->invoke_depth = 0;
+    t->submitted_line = t->submitted_track = t->submitted_in = t->api_depth = t->backward_depth = t->invoke_depth = 0;
     t->skips = 0;
     t->begun = ls_ticks();
     t->elsewhere = LS_LOAD(t->ring->h.elsewhere);

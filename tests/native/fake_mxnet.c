@@ -43,10 +43,15 @@ typedef struct {
 /* What arrived with the last call: a change of any argument changes it. */
 EXPORT uint64_t fake_arrived;
 
+/* What an operator does when it is executed; NULL: nothing. */
+EXPORT void (*fake_work)(void);
+
 EXPORT void execute(void *engine, run_context run, block *b, callback start, callback complete) __asm__(EXECUTE);
 void execute(void *engine, run_context run, block *b, callback start, callback complete) {
     fake_arrived = (uint64_t)(uintptr_t)engine + run.words[0] + 2 * run.words[3] + 3 * start.words[2]
                    + 5 * complete.words[2] + (uint64_t)(uintptr_t)b;
+    if (fake_work)
+        fake_work();
 }
 
 EXPORT void push_naive(void *engine, void *f, uint64_t device, void *reads, void *writes, int property, int priority,

@@ -82,11 +82,9 @@ static void *run(const char *name, int is_forward, void *function, void *const *
     t->custom_self = arguments[0];
     const ls_mxnet_origin origin = ls_mxnet_custom_origin(arguments[0], is_forward);
     const ls_mxnet_origin before = ls_mxnet_go_to(t, origin);
-    ls_context *c = ls_mxnet_begin(text, LF_FUNCTION);
-    if (c && c->owner)
-        c->line = origin.line;
+    const ls_context *c = ls_mxnet_begin_from(text, &origin, -1);
     void *result = ls_mxnet_call(function, arguments, count, keywords);
-    const ls_ending ending = {.sequence = -1, .submitted = origin.submitted};
+    const ls_ending ending = {.sequence = -1, .submitted = origin.submitted, .submitted_track = origin.track};
     ls_operator_finish(c, &ending);
     if (t == ls_this_thread) {
         ls_mxnet_go_to(t, before);

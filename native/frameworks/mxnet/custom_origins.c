@@ -51,7 +51,7 @@ void ls_mxnet_custom_makes(void) {
     const ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     made_at = (ls_mxnet_origin){.module = t ? t->module : 0};
     if (t && t->invoke_depth)
-        made_at = (ls_mxnet_origin){ls_ticks(), t->module, ls_python_line(), ls_mxnet_window_of(t)};
+        made_at = (ls_mxnet_origin){ls_ticks(), t->module, ls_python_line(), ls_mxnet_window_of(t), t->track};
 }
 
 /* The object of a custom operator called `name`; `is_new`: it has just been made on this thread. */

@@ -33,11 +33,12 @@ ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
 
 /* What an operator does, and submits itself, belongs to where it comes from. Where the thread was before. */
 ls_mxnet_origin ls_mxnet_go_to(ls_thread *t, ls_mxnet_origin to) {
-    ls_mxnet_origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in};
+    ls_mxnet_origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in, t->submitted_track};
     t->submitted = to.submitted;
     t->module = to.module;
     t->submitted_line = to.line;
     t->submitted_in = to.in;
+    t->submitted_track = to.track;
     return before;
 }
 
@@ -52,6 +53,21 @@ void *ls_mxnet_begin(const char *name, uint32_t kind) {
     ls_context *c = ls_operator_open(&b, 0);
     c->domain = ENGINE;
     b.thread->task_ids[c->depth] = b.thread->api_depth;
+    return c;
+}
+
+/* The span of an operator begins that comes from there; `number`: of its submission, -1: not known. What its record will
+ * say of it stands in the ring as well, for whoever kills the program. */
+ls_context *ls_mxnet_begin_from(const char *name, const ls_mxnet_origin *from, int32_t number) {
+    ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
+    if (!c || !c->owner)
+        return c;
+    c->line = from->line;
+    lf_ring_header *h = &c->owner->ring->h;
+    if (c->depth < LF_ORIGINS) {
+        h->origins[c->depth] = (lf_origin){from->submitted, c->module, from->line, from->track, number};
+        __atomic_store_n(&h->open[c->depth].kind, LF_FUNCTION | LF_HAS_ORIGIN, __ATOMIC_RELEASE);
+    }
     return c;
 }
 

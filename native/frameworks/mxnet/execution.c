@@ -19,20 +19,19 @@ static const ls_ending not_submitted = {.sequence = -1};
 void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
     const void *operator = ls_mxnet_operator_of(block);
     const ls_mxnet_submission submission = ls_mxnet_take(operator);
+    const ls_mxnet_origin from = {submission.at, submission.module, submission.line, submission.in, submission.track};
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     ls_mxnet_origin before = {0};
     if (t)
-        before = ls_mxnet_go_to(
-            t, (ls_mxnet_origin){submission.at, submission.module, submission.line, submission.in});
+        before = ls_mxnet_go_to(t, from);
     char text[LF_NAME_LIMIT];
     const char *name = ls_mxnet_custom_name(text, submission.custom, ls_mxnet_name_of(operator));
-    ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
-    if (c && c->owner)
-        c->line = submission.line;
+    const ls_context *c = ls_mxnet_begin_from(name, &from, submission.number);
     ls_mxnet_own_execute(engine, block, rest);
     if (t && t == ls_this_thread)
         ls_mxnet_go_to(t, before);
-    const ls_ending ending = {.sequence = submission.number, .submitted = submission.at};
+    const ls_ending ending = {
+        .sequence = submission.number, .submitted = from.submitted, .submitted_track = from.track};
     ls_operator_finish(c, &ending);
 }
 
@@ -40,10 +39,8 @@ void ls_mxnet_execute(void *engine, void *block, ls_mxnet_stacked rest) {
 static const ls_context *begin_here(const char *name) {
     char text[LF_NAME_LIMIT];
     const ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
-    ls_context *c = ls_mxnet_begin(ls_mxnet_custom_name(text, t ? t->custom : NULL, name), LF_FUNCTION);
-    if (c && c->owner)
-        c->line = ls_python_line();
-    return c;
+    const ls_mxnet_origin here = {.line = ls_python_line()};
+    return ls_mxnet_begin_from(ls_mxnet_custom_name(text, t ? t->custom : NULL, name), &here, -1);
 }
 
 /* NaiveEngine::PushAsync: it executes the operator at once. */

@@ -33,7 +33,8 @@ typedef struct {
     uint32_t module; /* the name of the module that was open */
     uint32_t line;   /* the Python line that did it; 0: not known */
     const char *custom; /* the custom operator that did it; NULL: none */
-    uint32_t in;     /* whether a window was open, as ls_thread has it */
+    uint32_t in : 2; /* whether a window was open, as ls_thread has it */
+    uint32_t track : 30; /* which did it; 0: not known */
     int32_t number;  /* -1: it is not known which submission it was */
 } ls_mxnet_submission;
 int ls_mxnet_submissions_begin(void);
@@ -55,7 +56,7 @@ const char *ls_mxnet_writer_of(const void *variable);
 /* engine_operators.c */
 typedef struct { /* where what a thread does was submitted */
     uint64_t submitted; /* when; 0: it was not, or it is not known */
-    uint32_t module, line, in;
+    uint32_t module, line, in, track;
 } ls_mxnet_origin;
 ls_mxnet_origin ls_mxnet_go_to(ls_thread *t, ls_mxnet_origin to);
 extern ls_mxnet_build ls_mxnet_build_here;
@@ -64,6 +65,7 @@ const void *ls_mxnet_operator_of(const void *block);
 const char *ls_mxnet_name_of(const void *operator);
 ls_mxnet_uses ls_mxnet_uses_of(const void *operator);
 void *ls_mxnet_begin(const char *name, uint32_t kind);
+ls_context *ls_mxnet_begin_from(const char *name, const ls_mxnet_origin *from, int32_t number);
 void ls_mxnet_abandon(ls_thread *t);
 
 /* calls.c */
