@@ -129,9 +129,11 @@ EXPORT uint64_t fake_execute(const char *name) {
 /* The same by NaiveEngine: at once, of an operator made before, of the end of a variable. */
 EXPORT uint64_t fake_push(const char *name) {
     void (*push)(void *, void *, uint64_t, void *, void *, int, int, const char *, _Bool);
+    list reads = {0}, writes = {0};
     *(void **)&push = fake_vtable[0];
-    push((void *)1, (void *)2, 3, (void *)4, (void *)5, 6, 7, name, 1);
-    return 1 + 2 + 3 + 4 + 5 + 6 + 7 + 1 + (uint64_t)(name ? name[0] : 0);
+    push((void *)1, (void *)2, 3, &reads, &writes, 6, 7, name, 1);
+    return 1 + 2 + 3 + (uint64_t)(uintptr_t)&reads + (uint64_t)(uintptr_t)&writes + 6 + 7 + 1
+           + (uint64_t)(name ? name[0] : 0);
 }
 
 EXPORT uint64_t fake_push_cached(const char *name) {

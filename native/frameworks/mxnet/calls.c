@@ -91,6 +91,7 @@ void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t prior
     uint32_t line = is_passed_on ? t->submitted_line : ls_python_line();
     ls_mxnet_submission what = {.at = at, .line = line};
     if (t) {
+        ls_mxnet_custom_submits(ls_mxnet_name_of(operator), at);
         what.track = t->submitted ? t->submitted_track : t->track;
         const ls_mxnet_uses uses = ls_mxnet_uses_of(operator);
         what.module = ls_mxnet_note_uses(t, ls_mxnet_name_of(operator), &uses);

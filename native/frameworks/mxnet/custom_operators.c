@@ -48,14 +48,14 @@ static void learn_class(const void *class, const char *name) {
         }
 }
 
-/* `operator` is an object of a custom operator called `name`; `is_new`: it has just been made on this thread. -1: there
- * are too many names. */
-LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int is_new) {
+/* `operator` is an object of a custom operator called `name`; `how` it is learned: LS_MXNET_MADE on this thread, or
+ * another of these values. -1: there are too many names. */
+LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int how) {
     const char *text = kept(name);
     if (!text)
         return -1;
     learn_class(ls_mxnet_type_of(operator), text);
-    ls_mxnet_custom_made(operator, text, is_new);
+    ls_mxnet_custom_made(operator, text, how);
     return 0;
 }
 

@@ -20,15 +20,15 @@ const void *ls_mxnet_operator_of(const void *block) { return at(block, ls_mxnet_
 const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_build_here.name_in_operator); }
 
 /* A std::vector of pointers. */
-static ls_mxnet_list list_at(const void *vector) {
+ls_mxnet_list ls_mxnet_list_at(const void *vector) {
     const void *const *first = (const void *)at(vector, 0), *const *last = (const void *)at(vector, sizeof first);
     return (ls_mxnet_list){first, (uint32_t)(last - first)};
 }
 
 ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
     const char *in = operator;
-    return (ls_mxnet_uses){.read = list_at(in + ls_mxnet_build_here.read_in_operator),
-                           .written = list_at(in + ls_mxnet_build_here.written_in_operator)};
+    return (ls_mxnet_uses){.read = ls_mxnet_list_at(in + ls_mxnet_build_here.read_in_operator),
+                           .written = ls_mxnet_list_at(in + ls_mxnet_build_here.written_in_operator)};
 }
 
 /* What an operator does, and submits itself, belongs to where it comes from. Where the thread was before. */
@@ -63,9 +63,10 @@ ls_context *ls_mxnet_begin_from(const char *name, const ls_mxnet_origin *from, i
     if (!c || !c->owner)
         return c;
     c->line = from->line;
+    c->module = from->module;
     lf_ring_header *h = &c->owner->ring->h;
     if (c->depth < LF_ORIGINS) {
-        h->origins[c->depth] = (lf_origin){from->submitted, c->module, from->line, from->track, number};
+        h->origins[c->depth] = (lf_origin){from->submitted, from->module, from->line, from->track, number};
         __atomic_store_n(&h->open[c->depth].kind, LF_FUNCTION | LF_HAS_ORIGIN, __ATOMIC_RELEASE);
     }
     return c;

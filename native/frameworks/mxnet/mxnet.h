@@ -63,6 +63,7 @@ extern ls_mxnet_build ls_mxnet_build_here;
 extern _Atomic int ls_mxnet_is_recorded; /* its calls lead to us */
 const void *ls_mxnet_operator_of(const void *block);
 const char *ls_mxnet_name_of(const void *operator);
+ls_mxnet_list ls_mxnet_list_at(const void *vector);
 ls_mxnet_uses ls_mxnet_uses_of(const void *operator);
 void *ls_mxnet_begin(const char *name, uint32_t kind);
 ls_context *ls_mxnet_begin_from(const char *name, const ls_mxnet_origin *from, int32_t number);
@@ -115,15 +116,18 @@ typedef void *(*ls_mxnet_handler)(void *original, void *const *arguments, ssize_
 void *ls_mxnet_stand_for_function(void *function, ls_mxnet_handler handler);
 void *ls_mxnet_stand_for_generator(void *generator, ls_mxnet_handler handler);
 
-/* custom_origins.c: with the GIL held */
+/* custom_origins.c. An object of a custom operator was there already, has just been made, or is given out again by what
+ * makes them. */
+enum { LS_MXNET_MET = 0, LS_MXNET_MADE = 1, LS_MXNET_MADE_AGAIN = 2 };
 void ls_mxnet_origins_begin(void);
 void ls_mxnet_custom_makes(void);
-void ls_mxnet_custom_made(const void *operator, const char *name, int is_new);
+void ls_mxnet_custom_made(const void *operator, const char *name, int how);
+void ls_mxnet_custom_submits(const char *name, uint64_t at);
 const char *ls_mxnet_custom_called(const void *operator);
 ls_mxnet_origin ls_mxnet_custom_origin(const void *operator, int is_forward);
 
 /* custom_operators.c */
-LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int is_new);
+LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int how);
 LS_EXPORT void ls_mxnet_watch_custom(void *learn);
 void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t count, void *keywords);
 void *ls_mxnet_custom_forward(void *function, void *const *arguments, ssize_t count, void *keywords);

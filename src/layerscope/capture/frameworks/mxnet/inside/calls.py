@@ -12,6 +12,7 @@ TOO_MANY = (
 told = []
 # What an object of ctypes keeps alive lies in these, some levels deep.
 KEEPERS, MOST_LEVELS = (dict, list, tuple), 12
+MET, MADE, MADE_AGAIN = range(3)  # how an operator in Python is learned (mxnet.h)
 STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE, STORE, REGISTER = range(8)  # ls_mxnet_method
 # Module, class and method, and what the agent takes it for.
 METHODS = (
@@ -147,19 +148,30 @@ def watch_custom(library, mxnet):
     tells its class.
     """
     import ctypes
+    import weakref
 
     agent = ctypes.PyDLL(library)
     agent.ls_mxnet_learn_custom.argtypes = [ctypes.py_object, ctypes.c_char_p, ctypes.c_int]
     agent.ls_mxnet_watch_custom.argtypes = [ctypes.py_object]
     original = mxnet.operator.register
     names = {}  # of classes of properties
+    alive = {}  # by address, the operators that were made
 
     def watch(owner, method, kind):
         function = owner.__dict__.get(method)
         if type(function) is type(watch):
             setattr(owner, method, method_in_c(agent, function, kind) or function)
 
-    def learn(made, properties, is_new=True):
+    def how_it_is_made(operator):
+        """Whether a program gives the same object out again."""
+        address = id(operator)
+        known = alive.get(address)
+        if known is not None and known() is operator:
+            return MADE_AGAIN
+        alive[address] = weakref.ref(operator, lambda gone: alive.pop(address, None))
+        return MADE
+
+    def learn(made, properties, how=None):
         """`properties`, an object of a registered class, has made an operator; or it is a store, or
         a class that the function `made` is about to register.
         """
@@ -171,7 +183,8 @@ def watch_custom(library, mxnet):
         name = names.get(type(properties))
         if name is not None and isinstance(made, mxnet.operator.CustomOp):
             text = name.encode("utf-8", "backslashreplace")
-            if agent.ls_mxnet_learn_custom(made, text, int(is_new)):
+            how = how_it_is_made(made) if how is None else how
+            if agent.ls_mxnet_learn_custom(made, text, how):
                 tell_too_many(agent)
             for owner in type(made).__mro__:
                 if owner not in (object, mxnet.operator.CustomOp):
@@ -213,7 +226,7 @@ def meet_custom(operator, expect, learn):
     for kept in made:
         for variables in variables_behind(getattr(kept, "_ref_holder", ())):
             if "op_prop" in variables:
-                learn(kept, variables["op_prop"], False)
+                learn(kept, variables["op_prop"], MET)
 
 
 def variables_behind(kept):
