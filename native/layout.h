@@ -47,7 +47,8 @@ enum {
     LF_EXTRA_ELSEWHERE = 2,      /* start: track that opened the span, end: its serial there */
     LF_EXTRA_OPTIMIZER = 3,      /* start: number of the optimizer instance */
     LF_EXTRA_LINE = 4,           /* start: name of the Python line that opened the range */
-    LF_EXTRA_SUBMITTED = 6,      /* start: when the operator was submitted that is executed here, end: on which track */
+    LF_EXTRA_SUBMITTED = 6,      /* start: when the operator was submitted that is executed here, end: on which track,
+                                    module: name of the Python line that did so */
     LF_EXTRA_ARGS = 5,           /* start: name that is the JSON text of its arguments; of primitives as it was told */
 };
 enum { LF_MARK_MARKER = 0, LF_MARK_STEP = 1, LF_MARK_PAUSED = 2, LF_MARK_RESUMED = 3, LF_MARK_PROBLEM = 4,

@@ -90,12 +90,12 @@ static inline void ls_operator_write(ls_thread *t, const ls_context *c, uint64_t
         if (e->forward_thread)
             ls_extra(t, LF_EXTRA_FORWARD_THREAD, e->forward_thread, 0);
         if (e->submitted)
-            ls_extra(t, LF_EXTRA_SUBMITTED, e->submitted, e->submitted_track);
+            ls_extra(t, LF_EXTRA_SUBMITTED, e->submitted, e->submitted_track)->module = c->line;
         if (!here)
             ls_extra(t, LF_EXTRA_ELSEWHERE, c->track, c->serial);
         if (optimizer)
             ls_extra(t, LF_EXTRA_OPTIMIZER, optimizer, 0);
-        if (c->line)
+        if (c->line && !e->submitted)
             ls_extra(t, LF_EXTRA_LINE, c->line, 0);
         if (c->args)
             ls_extra(t, LF_EXTRA_ARGS, c->args, 0);

@@ -21,6 +21,7 @@ static void add_extra(lc_span *span, const lf_record *extra) {
     switch (extra->name) {
     case LF_EXTRA_SUBMITTED:
         span->submitter = (int32_t)(uint32_t)extra->end;
+        span->line = extra->module;
         span->origin = (int64_t)extra->start;
         break;
     case LF_EXTRA_FORWARD_THREAD:

@@ -27,9 +27,11 @@ static void begin_call(const char *name) {
     c->domain = CALLS;
 }
 
-/* Whether it runs a backward pass. */
+/* Whether it runs a backward pass. By the third letter alone most calls are something else. */
 static int is_backward(const char *name) {
     static const char autograd[] = "MXAutogradBackward", executor[] = "MXExecutorBackward";
+    if (name[0] != 'M' || name[1] != 'X' || (name[2] != 'A' && name[2] != 'E'))
+        return 0;
     return !strncmp(name, autograd, sizeof autograd - 1) || !strncmp(name, executor, sizeof executor - 1);
 }
 
@@ -37,6 +39,8 @@ static int is_backward(const char *name) {
  * too. */
 static int is_invoke(const char *name) {
     static const char imperative[] = "MXImperativeInvoke", cached[] = "MXInvokeCachedOp", function[] = "MXNetFuncCall";
+    if (name[0] != 'M' || name[1] != 'X' || (name[2] != 'I' && name[2] != 'N'))
+        return 0;
     return !strncmp(name, imperative, sizeof imperative - 1) || !strncmp(name, cached, sizeof cached - 1)
         || !strncmp(name, function, sizeof function - 1);
 }

@@ -82,6 +82,7 @@ void ls_mxnet_exit_api(void);
 void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
 
 /* memory.c */
+void ls_mxnet_memory_begin(void);
 extern void (*ls_mxnet_own_allocated)(void *profiler, const void *handle);
 extern void (*ls_mxnet_own_freed)(void *profiler, const void *handle);
 void ls_mxnet_allocated(void *profiler, const void *handle);

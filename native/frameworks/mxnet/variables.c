@@ -200,7 +200,8 @@ uint32_t ls_mxnet_note_uses(ls_thread *t, const char *text, const ls_mxnet_uses 
         return t->module;
     }
     const ls_cached_name *name = ls_cached_text(t, text);
-    note_writer(uses->written, name->copy);
+    if (ls_mxnet_records_calls) /* which wait for them */
+        note_writer(uses->written, name->copy);
     if (t->backward_depth && !t->module)
         return module_of_backward(t, text, uses);
     if (!t->submitted && !t->custom)

@@ -382,8 +382,8 @@ class _Epoch:
     """The spans that are looked at together. `columns` get a step and a phase; `done`: the rows
     that are complete; `inside`: the row of the parent of each, -1 for none.
 
-    `asked_ns`, `asked_track`: when and where each was asked for. `groups`: by process, the rows of its spans. `units` and
-    `until`: as of `Parts.add` and `StackIngest.fuse`.
+    `asked_ns`, `asked_track`: when and where each was asked for. `groups`: by process, the rows of
+    its spans. `units` and `until`: as of `Parts.add` and `StackIngest.fuse`.
     """
 
     def __init__(

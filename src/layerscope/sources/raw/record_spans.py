@@ -87,6 +87,7 @@ def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np
         (layout.EXTRA_FORWARD_THREAD, "origin", "start"),
         (layout.EXTRA_SUBMITTED, "origin", "start"),
         (layout.EXTRA_SUBMITTED, "submitter", "end"),
+        (layout.EXTRA_SUBMITTED, "line", "module"),
         (layout.EXTRA_OPTIMIZER, "optimizer", "start"),
         (layout.EXTRA_LINE, "line", "start"),
         (layout.EXTRA_ARGS, "args", "start"),
