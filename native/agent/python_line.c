@@ -104,14 +104,11 @@ _Static_assert(MOST_PLACES == 1u << (64 - 52), "places");
 /* Of code without a file, which a library may have made as it runs, the outermost counts. */
 static uint32_t line_from(uint64_t frame) {
     uint32_t line = 0;
-    uint8_t code[LU_PYTHON_CODE_BYTES];
     lu_python_frame f;
     for (int i = 0; frame && i < MOST_FRAMES; i++) {
-        frame = lu_python_outwards(ls_python.version, frame, read_own, NULL, &f);
+        frame = lu_python_own_outwards(ls_python.version, frame, &f);
         if (!f.code)
             continue;
-        read_own(NULL, f.code, code, sizeof code);
-        lu_python_known_by(ls_python.version, code, &f);
         const known_place *k = place_of(&f);
         if (!k || k->kind == OWN)
             return k ? k->line : 0;
