@@ -224,7 +224,6 @@ uint64_t lu_python_own_outwards(uint32_t python, uint64_t frame, lu_python_frame
     if (!is_shim(l, bytes)) {
         into->code = word_at(bytes, l->code);
         into->place = place_of(l, bytes, into->code);
-        lu_python_known_by(python, (const uint8_t *)(uintptr_t)into->code, into);
     }
     return word_at(bytes, l->previous);
 }

@@ -305,3 +305,23 @@ def test_a_wait_says_which_operator_writes_what_it_waits_for(drive: Drive, known
         ("MXWait2", '{"awaited": "first"}'),
         ("MXWait1", None),
     ]
+
+
+def test_code_at_the_address_of_other_code_has_its_own_line(drive: Drive, known: Path) -> None:
+    driven = drive_with(
+        drive,
+        known,
+        START,
+        """
+        it = mxnet.fake_operator(text("op"))
+        for above in range(20):
+            defined = {}
+            exec(compile("\\n" * above + "def step(submit, it):\\n    submit(it)", "/train.py", "exec"), defined)
+            for _ in range(2):
+                defined["step"](mxnet.fake_submit, it)
+                mxnet.fake_run_operator(it)
+        """,
+    )
+
+    lines = [span["line"] for span in driven.spans() if span["kind"] == "function"]
+    assert lines == [f"/train.py:{above + 2}" for above in range(20) for _ in range(2)]
