@@ -314,12 +314,20 @@ def test_code_at_the_address_of_other_code_has_its_own_line(drive: Drive, known:
         START,
         """
         it = mxnet.fake_operator(text("op"))
-        for above in range(20):
+        places = set()
+
+        def step(above):
             defined = {}
             exec(compile("\\n" * above + "def step(submit, it):\\n    submit(it)", "/train.py", "exec"), defined)
+            places.add(id(defined["step"].__code__))
             for _ in range(2):
                 defined["step"](mxnet.fake_submit, it)
                 mxnet.fake_run_operator(it)
+            defined.clear()
+
+        for above in range(20):
+            step(above)
+        assert len(places) < 20
         """,
     )
 
