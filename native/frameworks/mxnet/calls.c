@@ -9,7 +9,6 @@
 
 #define CALLS 0xfffffffeu /* the domain of the spans of calls: no program has as many of its own */
 
-int ls_mxnet_records_calls;
 void (*ls_mxnet_own_enter_api)(const char *);
 void (*ls_mxnet_own_exit_api)(void);
 void (*ls_mxnet_own_wait)(void *, void *);
@@ -74,14 +73,6 @@ void ls_mxnet_exit_api(void) {
         t->api_depth--;
     }
     ls_mxnet_own_exit_api();
-}
-
-/* Whether what this thread submits is recorded, where only windows are. */
-uint32_t ls_mxnet_window_of(const ls_thread *t) {
-    if (!LS_LOAD(ls.watching))
-        return 0;
-    ls_window_is_open(); /* by what was said last */
-    return ls_window_records(t) ? LS_IN_WINDOW : LS_OUTSIDE;
 }
 
 /* ThreadedEngine::Push: every operator of an engine with threads goes through it. */

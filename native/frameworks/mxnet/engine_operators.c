@@ -8,38 +8,14 @@
 
 ls_mxnet_build ls_mxnet_build_here;
 _Atomic int ls_mxnet_is_recorded;
+int ls_mxnet_records_calls;
 
-static const char *at(const void *object, uint32_t offset) {
-    return *(const char *const *)((const char *)object + offset);
-}
-
-/* The operator of a block that is about to be executed. */
-const void *ls_mxnet_operator_of(const void *block) { return at(block, ls_mxnet_build_here.operator_in_block); }
-
-/* The engine's name of an operator: a std::string as GCC had it before version 5, which is a pointer. */
-const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_build_here.name_in_operator); }
-
-/* A std::vector of pointers. */
-ls_mxnet_list ls_mxnet_list_at(const void *vector) {
-    const void *const *first = (const void *)at(vector, 0), *const *last = (const void *)at(vector, sizeof first);
-    return (ls_mxnet_list){first, (uint32_t)(last - first)};
-}
-
-ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
-    const char *in = operator;
-    return (ls_mxnet_uses){.read = ls_mxnet_list_at(in + ls_mxnet_build_here.read_in_operator),
-                           .written = ls_mxnet_list_at(in + ls_mxnet_build_here.written_in_operator)};
-}
-
-/* What an operator does, and submits itself, belongs to where it comes from. Where the thread was before. */
-ls_mxnet_origin ls_mxnet_go_to(ls_thread *t, ls_mxnet_origin to) {
-    ls_mxnet_origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in, t->submitted_track};
-    t->submitted = to.submitted;
-    t->module = to.module;
-    t->submitted_line = to.line;
-    t->submitted_in = to.in;
-    t->submitted_track = to.track;
-    return before;
+/* Whether what this thread submits is recorded, where only windows are. */
+uint32_t ls_mxnet_window_of(const ls_thread *t) {
+    if (!LS_LOAD(ls.watching))
+        return 0;
+    ls_window_is_open(); /* by what was said last */
+    return ls_window_records(t) ? LS_IN_WINDOW : LS_OUTSIDE;
 }
 
 /* A span of the engine begins; what ls_operator_finish takes. */

@@ -20,7 +20,7 @@ typedef struct {
 /* What lies on the stack behind the arguments in registers: at least all arguments of any function that has it, which
  * differ in number and size between builds. */
 typedef struct {
-    uint64_t words[16];
+    uint64_t words[10];
 } ls_mxnet_stacked;
 
 /* builds.c */
@@ -58,22 +58,56 @@ typedef struct { /* where what a thread does was submitted */
     uint64_t submitted; /* when; 0: it was not, or it is not known */
     uint32_t module, line, in, track;
 } ls_mxnet_origin;
-ls_mxnet_origin ls_mxnet_go_to(ls_thread *t, ls_mxnet_origin to);
 extern ls_mxnet_build ls_mxnet_build_here;
 extern _Atomic int ls_mxnet_is_recorded; /* its calls lead to us */
-const void *ls_mxnet_operator_of(const void *block);
-const char *ls_mxnet_name_of(const void *operator);
-ls_mxnet_list ls_mxnet_list_at(const void *vector);
-ls_mxnet_uses ls_mxnet_uses_of(const void *operator);
+extern int ls_mxnet_records_calls;
+uint32_t ls_mxnet_window_of(const ls_thread *t);
 void *ls_mxnet_begin(const char *name, uint32_t kind);
 ls_context *ls_mxnet_begin_from(const char *name, const ls_mxnet_origin *from, int32_t number);
 void ls_mxnet_abandon(ls_thread *t);
 
+/* What follows is inline, because it is done for each operator, more than once. */
+static inline const char *ls_mxnet_at(const void *object, uint32_t offset) {
+    return *(const char *const *)((const char *)object + offset);
+}
+
+/* The operator of a block that is about to be executed. */
+static inline const void *ls_mxnet_operator_of(const void *block) {
+    return ls_mxnet_at(block, ls_mxnet_build_here.operator_in_block);
+}
+
+/* The engine's name of an operator: a std::string as GCC had it before version 5, which is a pointer. */
+static inline const char *ls_mxnet_name_of(const void *operator) {
+    return ls_mxnet_at(operator, ls_mxnet_build_here.name_in_operator);
+}
+
+/* A std::vector of pointers. */
+static inline ls_mxnet_list ls_mxnet_list_at(const void *vector) {
+    const void *const *first = (const void *)ls_mxnet_at(vector, 0);
+    const void *const *last = (const void *)ls_mxnet_at(vector, sizeof first);
+    return (ls_mxnet_list){first, (uint32_t)(last - first)};
+}
+
+static inline ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
+    const char *in = operator;
+    return (ls_mxnet_uses){.read = ls_mxnet_list_at(in + ls_mxnet_build_here.read_in_operator),
+                           .written = ls_mxnet_list_at(in + ls_mxnet_build_here.written_in_operator)};
+}
+
+/* What an operator does, and submits itself, belongs to where it comes from. Where the thread was before. */
+static inline ls_mxnet_origin ls_mxnet_go_to(ls_thread *t, ls_mxnet_origin to) {
+    ls_mxnet_origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in, t->submitted_track};
+    t->submitted = to.submitted;
+    t->module = to.module;
+    t->submitted_line = to.line;
+    t->submitted_in = to.in;
+    t->submitted_track = to.track;
+    return before;
+}
+
 /* calls.c */
 extern void (*ls_mxnet_own_wait)(void *engine, void *variable);
-uint32_t ls_mxnet_window_of(const ls_thread *t);
 void ls_mxnet_wait(void *engine, void *variable);
-extern int ls_mxnet_records_calls;
 extern void (*ls_mxnet_own_enter_api)(const char *name);
 extern void (*ls_mxnet_own_exit_api)(void);
 extern void (*ls_mxnet_own_push)(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);

@@ -18,8 +18,9 @@ Marks = tuple[np.ndarray, np.ndarray]
 # A span on its way into the tables. Texts are numbers into `ProcessEvents.names`; 0: none. `origin`
 # is, of a backward function, the framework's number of the thread of its operator; of an operator
 # that was submitted, when that was, and `submitter` the track that did so; 0: nothing is known.
-# Every field lies where its type is aligned, which NumPy reads in half the time. Rows of it are chosen by
-# `take` and `compress`, which copy bytes; an index, as in `spans[rows]`, takes 30 times as long.
+# Every field lies where its type is aligned, which NumPy reads in half the time. Rows of it are
+# chosen by `take` and `compress`, which copy bytes; an index, as in `spans[rows]`, takes 30 times
+# as long.
 SPAN = np.dtype(
     [
         ("start", "<i8"),
