@@ -201,11 +201,10 @@ static int is_anything_known(void) {
 
 /* The thread submits an operator with this name: the module that it belongs to. */
 uint32_t ls_mxnet_note_uses(ls_thread *t, const char *text, const ls_mxnet_uses *uses) {
-    if (!all || !text || !*text)
+    if (!all || !text || !*text || !(t->modules || is_anything_known()))
         return t->module;
     if (!strcmp(text, DELETES)) {
-        if (is_anything_known())
-            forget(uses->written);
+        forget(uses->written);
         return t->module;
     }
     const ls_cached_name *name = ls_cached_text(t, text);
