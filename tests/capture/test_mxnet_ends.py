@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,21 @@ def ends(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MXNET_ENGINE_TYPE", request.param)
         return record(mxnet_python, str(PROGRAM), folder, options=options)
+
+
+def test_the_code_that_runs_when_the_program_is_killed_has_its_module_and_its_line(
+    mxnet_python: str, native_agent: Path, tmp_path: Path
+) -> None:
+    recorded = record(mxnet_python, str(PROGRAM), tmp_path, "--killed")
+
+    assert recorded.status == -signal.SIGKILL
+    rows = recorded.rows(
+        "SELECT s.name, path, s.line FROM spans s LEFT JOIN modules USING (module) "
+        "WHERE unfinished AND s.name LIKE '%::pure_python'"
+    )
+    ((name, path, line),) = [row.values() for row in rows]
+    assert (name, path) == ("shared::pure_python", "Sequential.3")
+    assert "mx.nd.Custom(" in PROGRAM.read_text().splitlines()[int(line.rpartition(":")[2]) - 1]
 
 
 def test_a_wait_for_a_batch_that_others_make_is_one_wait(ends: Recorded) -> None:

@@ -1,7 +1,12 @@
 """Trains a network of gluon whose first operator is written in Python, and whose batches other
 threads make; two blocks share the object of another operator in Python. Prints how many batches
-there were.
+there were. `--killed`: is killed in the code of an operator of the second step.
 """
+
+import itertools
+import os
+import signal
+import sys
 
 import mxnet as mx
 import numpy as np
@@ -11,8 +16,13 @@ BATCHES, BATCH, WORKERS = 4, 8, 2
 IS_TWO = mx.__version__.startswith("2")
 
 
+calls, last = itertools.count(), 6 if "--killed" in sys.argv else -1
+
+
 class AddOne(mx.operator.CustomOp):
     def forward(self, is_train, req, in_data, out_data, aux):
+        if next(calls) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
         self.assign(out_data[0], req[0], in_data[0] + 1)
 
     def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
