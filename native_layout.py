@@ -25,6 +25,7 @@ TYPES = {
 STRUCTS = {
     "lf_record": "RECORD",
     "lf_open": "OPEN",
+    "lf_origin": "ORIGIN",
     "lf_ring_header": "RING",
     "lf_page": "PAGE",
     "lf_names_header": "NAMES",

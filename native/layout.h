@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define LF_LAYOUT_VERSION 6u
+#define LF_LAYOUT_VERSION 7u
 #define LF_RING_MAGIC 0x4752534cu    /* "LSRG" */
 #define LF_PAGE_MAGIC 0x4750534cu    /* "LSPG" */
 #define LF_NAMES_MAGIC 0x4d4e534cu   /* "LSNM" */
@@ -47,7 +47,8 @@ enum {
     LF_EXTRA_ELSEWHERE = 2,      /* start: track that opened the span, end: its serial there */
     LF_EXTRA_OPTIMIZER = 3,      /* start: number of the optimizer instance */
     LF_EXTRA_LINE = 4,           /* start: name of the Python line that opened the range */
-    LF_EXTRA_SUBMITTED = 6,      /* start: when the operator was submitted that is executed here */
+    LF_EXTRA_SUBMITTED = 6,      /* start: when the operator was submitted that is executed here, end: on which track,
+                                    module: name of the Python line that did so */
     LF_EXTRA_ARGS = 5,           /* start: name that is the JSON text of its arguments; of primitives as it was told */
 };
 enum { LF_MARK_MARKER = 0, LF_MARK_STEP = 1, LF_MARK_PAUSED = 2, LF_MARK_RESUMED = 3, LF_MARK_PROBLEM = 4,
@@ -81,10 +82,20 @@ typedef struct {
     uint64_t start;
     uint64_t state;
     uint32_t name;
-    uint32_t kind;
+    uint32_t kind; /* with LF_HAS_ORIGIN: what else its record will say has a place of its own */
 } lf_open;
 
+/* What the record of an open span will say of where it comes from: when and on which track it was submitted, its
+ * module, line and `seq`. Of the outermost spans of a thread only. */
+typedef struct {
+    uint64_t submitted;
+    uint32_t module, line, track;
+    int32_t seq;
+} lf_origin;
+
 #define LF_OPEN_SLOTS 512u
+#define LF_ORIGINS 128u
+enum { LF_HAS_ORIGIN = 256 };
 #define LF_RING_BYTES (3u << 20)
 #define LF_RING_HEADER 16384u
 #define LF_RECORD_BYTES 32u
@@ -111,6 +122,7 @@ typedef struct {
     uint8_t pad2[52];
     uint8_t pad3[320];
     lf_open open[LF_OPEN_SLOTS];
+    lf_origin origins[LF_ORIGINS];
 } lf_ring_header;
 
 typedef struct {
@@ -182,7 +194,10 @@ typedef struct {
 
 _Static_assert(sizeof(lf_record) == LF_RECORD_BYTES, "record");
 _Static_assert(sizeof(lf_open) == 24, "open slot");
-_Static_assert(sizeof(lf_ring_header) == 512 + LF_OPEN_SLOTS * sizeof(lf_open), "ring header");
+_Static_assert(sizeof(lf_origin) == 24, "origin");
+_Static_assert(sizeof(lf_ring_header) == 512 + LF_OPEN_SLOTS * sizeof(lf_open) + LF_ORIGINS * sizeof(lf_origin),
+               "ring header");
+_Static_assert(sizeof(lf_ring_header) <= LF_RING_HEADER, "ring header");
 _Static_assert(sizeof(lf_ring) <= LF_RING_BYTES, "ring");
 _Static_assert(sizeof(lf_page) == LF_PAGE_BYTES, "page");
 _Static_assert(sizeof(lf_names_header) == LF_NAMES_HEADER, "names header");

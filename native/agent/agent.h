@@ -65,6 +65,18 @@ typedef struct {
     char json[LF_NAME_LIMIT]; /* lacks its last brace */
 } ls_said;
 
+/* Places in code, the innermost first, that a thread has come through: the last one is of the program's own code, at
+ * `line`. As many as there are by the innermost place (python_line.c). */
+#define LS_WAYS 16u
+#define LS_WAY_FRAMES 8u
+typedef struct {
+    uint64_t codes[LS_WAY_FRAMES];
+    uint32_t places[LS_WAY_FRAMES];
+    uint64_t name, lines; /* of the last one's code */
+    int32_t first_line;
+    uint32_t count, line; /* count: of the places; 0: nothing is known */
+} ls_way;
+
 /* The private side of one thread. Recycled with its ring when the thread ends. */
 struct ls_thread {
     uint64_t generation;
@@ -86,6 +98,7 @@ struct ls_thread {
     uint32_t optimizers_open, optimizer_names[4];
     uint64_t submitted; /* when what runs here was submitted on another thread, 0: it was not */
     uint32_t submitted_line; /* and the Python line that did so, 0: not known */
+    uint32_t submitted_track; /* and the track that did so */
     uint32_t submitted_in;   /* and whether a window was open then: LS_IN_WINDOW, LS_OUTSIDE, 0: none was asked for */
     uint32_t api_depth; /* calls of a framework's C interface that are open */
     const char *custom;      /* the operator written in Python whose code runs here, NULL: none does */
@@ -101,6 +114,7 @@ struct ls_thread {
     uint64_t task_ids[LF_OPEN_SLOTS]; /* per open task: what its program calls it, 0: nothing */
     ls_thread *next;
     uint32_t optimizers[LF_OPEN_SLOTS]; /* per open optimizer step: its instance */
+    ls_way ways[LS_WAYS];
     ls_cached_name cache[LS_CACHE];
     ls_context contexts[LF_OPEN_SLOTS];
     ls_context silent[LS_ENDS]; /* without owner: for spans that are not recorded, but whose end is to be seen */

@@ -20,6 +20,7 @@ typedef struct {
     uint64_t forward_thread; /* of a backward function: the thread of its forward operator, 0: not known */
     int64_t sequence;        /* what the two have in common, as a submission and what it submitted; -1: nothing */
     uint64_t submitted;      /* of what was submitted: when, 0: it was not */
+    uint32_t submitted_track; /* and on which track, 0: not known */
     int is_async;
 } ls_ending;
 
@@ -89,12 +90,12 @@ static inline void ls_operator_write(ls_thread *t, const ls_context *c, uint64_t
         if (e->forward_thread)
             ls_extra(t, LF_EXTRA_FORWARD_THREAD, e->forward_thread, 0);
         if (e->submitted)
-            ls_extra(t, LF_EXTRA_SUBMITTED, e->submitted, 0);
+            ls_extra(t, LF_EXTRA_SUBMITTED, e->submitted, e->submitted_track)->module = c->line;
         if (!here)
             ls_extra(t, LF_EXTRA_ELSEWHERE, c->track, c->serial);
         if (optimizer)
             ls_extra(t, LF_EXTRA_OPTIMIZER, optimizer, 0);
-        if (c->line)
+        if (c->line && !e->submitted)
             ls_extra(t, LF_EXTRA_LINE, c->line, 0);
         if (c->args)
             ls_extra(t, LF_EXTRA_ARGS, c->args, 0);

@@ -101,31 +101,71 @@ static const known_place *place_of(const lu_python_frame *f) {
 }
 _Static_assert(MOST_PLACES == 1u << (64 - 52), "places");
 
-/* Of code without a file, which a library may have made as it runs, the outermost counts. */
-static uint32_t line_from(uint64_t frame) {
-    uint32_t line = 0;
-    uint8_t code[LU_PYTHON_CODE_BYTES];
+static void know_by(lu_python_frame *f) {
+    lu_python_known_by(ls_python.version, (const uint8_t *)(uintptr_t)f->code, f);
+}
+
+/* Of code without a file, which a library may have made as it runs, the outermost counts. `way`: to be filled in. */
+static uint32_t line_from(uint64_t frame, ls_way *way) {
+    uint32_t line = 0, count = 0;
     lu_python_frame f;
+    way->count = 0;
     for (int i = 0; frame && i < MOST_FRAMES; i++) {
-        frame = lu_python_outwards(ls_python.version, frame, read_own, NULL, &f);
+        frame = lu_python_own_outwards(ls_python.version, frame, &f);
         if (!f.code)
             continue;
-        read_own(NULL, f.code, code, sizeof code);
-        lu_python_known_by(ls_python.version, code, &f);
+        know_by(&f);
+        if (count < LS_WAY_FRAMES)
+            way->codes[count] = f.code, way->places[count] = f.place;
+        count++;
         const known_place *k = place_of(&f);
+        if (k && k->kind == OWN && count <= LS_WAY_FRAMES)
+            way->name = f.name, way->lines = f.lines, way->first_line = f.first_line, way->count = count;
         if (!k || k->kind == OWN)
-            return k ? k->line : 0;
+            return way->line = k ? k->line : 0;
         line = k->kind == WITHOUT_FILE ? k->line : line;
     }
     return line;
 }
 
+static ls_way *way_of(ls_thread *t, uint64_t frame) {
+    lu_python_frame f = {.place = 0};
+    lu_python_own_outwards(ls_python.version, frame, &f);
+    uint64_t hash = ((f.code >> 4) + f.place) * 0x9e3779b97f4a7c15u;
+    return &t->ways[hash >> 60];
+}
+_Static_assert(LS_WAYS == 1u << (64 - 60), "ways");
+
+/* Whether the thread has come this way before. The library's own code stays where it is; the program's may be gone, and
+ * other code lie there. */
+static int is_way(const ls_way *way, uint64_t frame) {
+    lu_python_frame f = {.code = 0};
+    for (uint32_t i = 0; i < way->count;) {
+        if (!frame)
+            return 0;
+        frame = lu_python_own_outwards(ls_python.version, frame, &f);
+        if (!f.code)
+            continue;
+        if (f.code != way->codes[i] || f.place != way->places[i])
+            return 0;
+        i++;
+    }
+    if (!way->count)
+        return 0;
+    know_by(&f);
+    return f.name == way->name && f.lines == way->lines && f.first_line == way->first_line;
+}
+
 uint32_t ls_python_line(void) {
-    uint64_t here[2], state = known && ls.wiped ? (uint64_t)(uintptr_t)ls_python.thread_state() : 0;
+    ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
+    uint64_t here[2], state = known && t ? (uint64_t)(uintptr_t)ls_python.thread_state() : 0;
     if (!state || lu_python_here(ls_python.version, state, read_own, NULL, here))
         return 0;
+    ls_way *way = way_of(t, here[0]);
+    if (is_way(way, here[0]))
+        return way->line;
     ls_lock(&known->lock);
-    uint32_t line = line_from(here[0]);
+    uint32_t line = line_from(here[0], way);
     ls_unlock(&known->lock);
     return line;
 }

@@ -48,9 +48,15 @@ static pthread_key_t key;
 static int have_key;
 static ls_thread ended; /* marks a thread that is past its end: its generation matches nobody's */
 
+/* Who holds one is done within some hundred cycles, unless its CPU was taken away: a call of the kernel costs more. */
+enum { TURNS_BEFORE_YIELDING = 64 };
+
 void ls_lock(_Atomic uint32_t *lock) {
-    while (atomic_exchange_explicit(lock, 1, memory_order_acquire))
-        sched_yield();
+    for (int turns = 0; atomic_exchange_explicit(lock, 1, memory_order_acquire); turns++)
+        if (turns < TURNS_BEFORE_YIELDING)
+            _mm_pause();
+        else
+            sched_yield();
 }
 
 void ls_unlock(_Atomic uint32_t *lock) { atomic_store_explicit(lock, 0, memory_order_release); }
@@ -295,7 +301,7 @@ static void thread_begin(ls_thread *t) {
     t->submitted = 0;
     t->custom = NULL;
     t->custom_self = NULL;
-    t->submitted_line = t->submitted_in = t->api_depth = t->backward_depth = t->invoke_depth = 0;
+    t->submitted_line = t->submitted_track = t->submitted_in = t->api_depth = t->backward_depth = t->invoke_depth = 0;
     t->skips = 0;
     t->begun = ls_ticks();
     t->elsewhere = LS_LOAD(t->ring->h.elsewhere);

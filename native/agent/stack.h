@@ -91,8 +91,10 @@ static inline lf_record *ls_span_record(ls_thread *t, const ls_context *c, uint6
     return r;
 }
 
-static inline void ls_extra(ls_thread *t, uint32_t what, uint64_t first, uint64_t second) {
-    *ls_ring_advance(t) = (lf_record){.start = first, .end = second, .name = what, .kind = LF_EXTRA};
+static inline lf_record *ls_extra(ls_thread *t, uint32_t what, uint64_t first, uint64_t second) {
+    lf_record *r = ls_ring_advance(t);
+    *r = (lf_record){.start = first, .end = second, .name = what, .kind = LF_EXTRA};
+    return r;
 }
 
 /* The slot of a range called `text` that begins now on this thread, still to be opened; `t` is its thread. NULL: it is

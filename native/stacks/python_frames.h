@@ -36,9 +36,9 @@ int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *o
 int lu_python_c_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t *into, int most);
 /* Where in one of them the address of its innermost frame lies. */
 uint32_t lu_python_frame_in_c_frame(uint32_t python);
-/* The frame at this address, without what its code object is known by; its `code` is 0 where it is of no function. The
- * frame outside of it; 0: there is none, or it cannot be read. */
-uint64_t lu_python_outwards(uint32_t python, uint64_t frame, lu_read read, void *of, lu_python_frame *into);
+/* `code` and `place` of the frame at this address, of the thread that asks, which reads its memory as it is; `code` is 0
+ * where it is of no function. The frame outside of it; 0: there is none. */
+uint64_t lu_python_own_outwards(uint32_t python, uint64_t frame, lu_python_frame *into);
 /* The code of the frame at this address; 0: it cannot be read. */
 uint64_t lu_python_code_of(uint32_t python, uint64_t frame, lu_read read, void *of);
 #define LU_PYTHON_CODE_BYTES 144u

@@ -19,8 +19,12 @@ LC_API int64_t lc_spans_among(const lf_record *records, int64_t count, int64_t *
 /* What an extra record says belongs to the span before it. */
 static void add_extra(lc_span *span, const lf_record *extra) {
     switch (extra->name) {
-    case LF_EXTRA_FORWARD_THREAD:
     case LF_EXTRA_SUBMITTED:
+        span->submitter = (int32_t)(uint32_t)extra->end;
+        span->line = extra->module;
+        span->origin = (int64_t)extra->start;
+        break;
+    case LF_EXTRA_FORWARD_THREAD:
         span->origin = (int64_t)extra->start;
         break;
     case LF_EXTRA_OPTIMIZER:

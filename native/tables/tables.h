@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 7
+#define LC_VERSION 8
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -24,7 +24,8 @@ typedef struct {
     uint32_t name, module;
     int32_t seq, track, depth, optimizer;
     uint32_t line, args;
-    uint8_t kind, flags, unfinished, pad[5];
+    int32_t submitter;
+    uint8_t kind, flags, unfinished, pad;
 } lc_span;
 _Static_assert(sizeof(lc_span) == 64, "span");
 

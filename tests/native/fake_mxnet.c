@@ -43,10 +43,15 @@ typedef struct {
 /* What arrived with the last call: a change of any argument changes it. */
 EXPORT uint64_t fake_arrived;
 
+/* What an operator does when it is executed; NULL: nothing. */
+EXPORT void (*fake_work)(void);
+
 EXPORT void execute(void *engine, run_context run, block *b, callback start, callback complete) __asm__(EXECUTE);
 void execute(void *engine, run_context run, block *b, callback start, callback complete) {
     fake_arrived = (uint64_t)(uintptr_t)engine + run.words[0] + 2 * run.words[3] + 3 * start.words[2]
                    + 5 * complete.words[2] + (uint64_t)(uintptr_t)b;
+    if (fake_work)
+        fake_work();
 }
 
 EXPORT void push_naive(void *engine, void *f, uint64_t device, void *reads, void *writes, int property, int priority,
@@ -124,9 +129,11 @@ EXPORT uint64_t fake_execute(const char *name) {
 /* The same by NaiveEngine: at once, of an operator made before, of the end of a variable. */
 EXPORT uint64_t fake_push(const char *name) {
     void (*push)(void *, void *, uint64_t, void *, void *, int, int, const char *, _Bool);
+    list reads = {0}, writes = {0};
     *(void **)&push = fake_vtable[0];
-    push((void *)1, (void *)2, 3, (void *)4, (void *)5, 6, 7, name, 1);
-    return 1 + 2 + 3 + 4 + 5 + 6 + 7 + 1 + (uint64_t)(name ? name[0] : 0);
+    push((void *)1, (void *)2, 3, &reads, &writes, 6, 7, name, 1);
+    return 1 + 2 + 3 + (uint64_t)(uintptr_t)&reads + (uint64_t)(uintptr_t)&writes + 6 + 7 + 1
+           + (uint64_t)(name ? name[0] : 0);
 }
 
 EXPORT uint64_t fake_push_cached(const char *name) {

@@ -4,54 +4,18 @@ is left when it ends, without MXNet.
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.native.building import build
 from tests.native.driven import Drive, Driven
-
-FAKE_MXNET = Path(__file__).parent / "fake_mxnet.c"
-# That of the wheel of MXNet 2.0.0b1 for Linux.
-KNOWN, UNKNOWN = (
-    "253f6e82c9aa7c1924a1309ab42b273c9afc0816",
-    "00112233445566778899aabbccddeeff00112233",
-)
-LOAD = """
-mxnet = ctypes.CDLL(FAKE_MXNET)
-for call in (mxnet.fake_execute, mxnet.fake_push, mxnet.fake_push_cached, mxnet.fake_delete, mxnet.fake_submit):
-    call.restype = ctypes.c_uint64
-mxnet.fake_operator.restype = ctypes.c_void_p
-mxnet.fake_operator.argtypes = mxnet.fake_enter.argtypes = [ctypes.c_void_p]
-mxnet.fake_submit.argtypes = mxnet.fake_run_operator.argtypes = [ctypes.c_void_p]
-mxnet.fake_uses.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-mxnet.fake_wait.restype = ctypes.c_uint64
-arrived = ctypes.c_uint64.in_dll(mxnet, "fake_arrived")
-vtable = (ctypes.c_void_p * 6).in_dll(mxnet, "fake_vtable")
-before = list(vtable)
-assert prepare() == 0
-code = agent.ls_mxnet_start(FAKE_MXNET.encode(), 1)
-"""
-START = LOAD + "assert code == 0, code\n"
-
-
-def fake(folder: Path, build_id: str, *flags: str) -> Path:
-    """A stand-in for libmxnet.so with this build-id."""
-    linking = ("-Wl,-z,lazy", f"-Wl,--build-id=0x{build_id}")
-    return build(folder / "libmxnet.so", [FAKE_MXNET], "-O2", "-shared", "-fPIC", *linking, *flags)
+from tests.native.mxnet_driven import KNOWN, LOAD, START, UNKNOWN, drive_with, fake
 
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One that the agent takes for a build that it knows."""
     return fake(tmp_path_factory.mktemp("known"), KNOWN)
-
-
-def drive_with(drive: Drive, library: Path, first: str, lines: str) -> Driven:
-    driven = drive(f"FAKE_MXNET = {str(library)!r}\n{first}{textwrap.dedent(lines)}")
-    assert (driven.status, driven.stderr) == (0, "")
-    return driven
 
 
 def problems(driven: Driven) -> list[tuple[str, str]]:
@@ -343,127 +307,29 @@ def test_a_wait_says_which_operator_writes_what_it_waits_for(drive: Drive, known
     ]
 
 
-MODULES = """
-held = ctypes.PyDLL(AGENT)
-held.ls_modules_start.argtypes = [ctypes.py_object, ctypes.py_object]
-held.ls_module_learn.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-
-class Module:
-    def __init__(self, path, work):
-        self.path, self.work = path, work
-
-    def __call__(self):
-        return self.work()
-
-def resolve(module, outer=None):
-    held.ls_module_learn(id(module), f"{module.path}\\nModule\\n".encode())
-
-assert held.ls_modules_start(Module.__dict__["__call__"], resolve) == 0
-
-def run(name, *variables):
-    it = mxnet.fake_operator(text(name))
-    mxnet.fake_uses(it, bytes([*variables, 0]))
-    mxnet.fake_submit(it)
-    mxnet.fake_run_operator(it)
-
-def backward(*operators):
-    mxnet.fake_enter(text("MXAutogradBackwardEx"))
-    for name, *variables in operators:
-        run(name, *variables)
-    mxnet.fake_exit()
-"""
-MODULE_OF = """SELECT s.name, path FROM spans s LEFT JOIN modules USING (module)
-    WHERE s.kind = 'function' AND (starts_with(s.name, '_backward') OR s.name = 'Bulk')
-    ORDER BY start_ns"""
-
-
-def test_a_backward_operator_has_the_module_whose_variables_it_reads(
-    drive: Drive, known: Path
-) -> None:
-    driven = drive_with(
-        drive,
-        known,
-        START + MODULES,
-        """
-        def first():
-            run("Mul", 1, 11, 0, 2)  # reads the input and the weight 11
-
-        def second():
-            run("Mul", 2, 12, 0, 3)
-            run("Add", 2, 3, 0, 4)
-
-        modules = Module("Net.first", first), Module("Net.second", second)
-        net = Module("Net", lambda: [module() for module in modules])
-        net()
-        run("Mul", 4, 13, 0, 5)  # outside of any
-        backward(
-            ("_backward_Mul", 50, 4, 13, 0, 51),
-            ("_backward_Add", 51, 0, 52),
-            ("_backward_Mul", 52, 2, 12, 0, 53),
-            ("_backward_Mul", 53, 1, 11, 0, 54),
-            ("_backward_Mul", 53, 1, 0, 54),
-            ("Bulk", 52, 2, 12, 0, 53),
-            ("Bulk", 52, 12, 11, 0, 53),
-        )
-        """,
-    )
-
-    assert [tuple(row.values()) for row in driven.rows(MODULE_OF)] == [
-        ("_backward_Mul", None),
-        ("_backward_Add", None),  # it reads nothing that Add has read
-        ("_backward_Mul", "Net.second"),
-        ("_backward_Mul", "Net.first"),
-        ("_backward_Mul", "Net.first"),
-        ("Bulk", "Net"),  # variable 2 was written by the first and read by the second
-        ("Bulk", "Net"),
-    ]
-
-
-def test_a_variable_at_the_address_of_another_is_another_one(drive: Drive, known: Path) -> None:
-    driven = drive_with(
-        drive,
-        known,
-        START + MODULES,
-        """
-        net = Module("Net", lambda: run("Mul", 1, 11, 0, 2))
-        net()
-        run("DeleteVariable", 0, 1)
-        backward(("_backward_Mul", 1, 0, 3), ("_backward_Mul", 11, 0, 3))
-        """,
-    )
-
-    found = [tuple(row.values()) for row in driven.rows(MODULE_OF)]
-    assert found == [("_backward_Mul", None), ("_backward_Mul", "Net")]
-
-
-def test_an_operator_has_the_line_outside_of_the_library_that_submitted_it(
-    drive: Drive, known: Path, tmp_path: Path
-) -> None:
-    # What lies beside the library is the library's.
-    inside = known.parent / "ndarray.py"
-    inside.write_text("def invoke(submit):\n    submit()\n")
-    program = tmp_path / "train.py"
-    program.write_text("def step(invoke, it):\n    (\n        invoke(it)\n    )\n    invoke(it)\n")
-
+def test_code_at_the_address_of_other_code_has_its_own_line(drive: Drive, known: Path) -> None:
     driven = drive_with(
         drive,
         known,
         START,
-        f"""
-        import runpy, threading
-        invoke = runpy.run_path({str(inside)!r})["invoke"]
-        step = runpy.run_path({str(program)!r})["step"]
+        """
         it = mxnet.fake_operator(text("op"))
-        from functools import partial
-        submit = partial(mxnet.fake_submit, it)
-        thread = threading.Thread(target=step, args=(invoke, submit))
-        thread.start()
-        thread.join()
-        step(invoke, submit)
-        for _ in range(4):
-            mxnet.fake_run_operator(it)
+        places = set()
+
+        def step(above):
+            defined = {}
+            exec(compile("\\n" * above + "def step(submit, it):\\n    submit(it)", "/train.py", "exec"), defined)
+            places.add(id(defined["step"].__code__))
+            for _ in range(2):
+                defined["step"](mxnet.fake_submit, it)
+                mxnet.fake_run_operator(it)
+            defined.clear()
+
+        for above in range(20):
+            step(above)
+        assert len(places) < 20
         """,
     )
 
     lines = [span["line"] for span in driven.spans() if span["kind"] == "function"]
-    assert lines == 2 * [f"{program}:3", f"{program}:5"]
+    assert lines == [f"/train.py:{above + 2}" for above in range(20) for _ in range(2)]

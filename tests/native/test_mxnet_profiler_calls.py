@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.building import build
-from tests.native.test_mxnet_of_the_agent import FAKE_MXNET, KNOWN, UNKNOWN
+from tests.native.mxnet_driven import FAKE_MXNET, KNOWN, UNKNOWN
 from tests.recorded import NO_STACKS, Recorded, layerscope, open_run
 
 FAKE_PROFILER = FAKE_MXNET.with_name("fake_mxnet_profiler.c")

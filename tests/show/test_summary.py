@@ -263,6 +263,23 @@ def test_threads_that_ran_at_the_same_time_explain_shares_over_a_hundred() -> No
     assert "The shares add up to more than 100 %: several threads" in text_of(recording)
 
 
+def test_operators_of_an_engine_that_take_longer_than_their_step_are_no_threads_of_the_program() -> (
+    None
+):
+    recording = training()
+    worker = recording.add_thread(0, 101, "worker")
+    for number in range(12):
+        start_ns = S + number * 10 * MS
+        recording.add_span("dot", start_ns, MS, layer="api", kind="submit", step=number)
+        recording.add_span("dot", S + number * 30 * MS, 30 * MS, step=number, track=worker)
+
+    text = " ".join(text_of(recording).split())
+
+    assert "an engine executes the operators that a step submits, several at" in text
+    assert "several threads ran" not in text
+    assert "no operator running" not in text
+
+
 def test_a_rare_fault_is_not_rounded_to_none() -> None:
     recording = training()
     recording.rows["counters"] = [

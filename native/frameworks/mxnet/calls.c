@@ -9,7 +9,6 @@
 
 #define CALLS 0xfffffffeu /* the domain of the spans of calls: no program has as many of its own */
 
-int ls_mxnet_records_calls;
 void (*ls_mxnet_own_enter_api)(const char *);
 void (*ls_mxnet_own_exit_api)(void);
 void (*ls_mxnet_own_wait)(void *, void *);
@@ -27,9 +26,11 @@ static void begin_call(const char *name) {
     c->domain = CALLS;
 }
 
-/* Whether it runs a backward pass. */
+/* Whether it runs a backward pass. By the third letter alone most calls are something else. */
 static int is_backward(const char *name) {
     static const char autograd[] = "MXAutogradBackward", executor[] = "MXExecutorBackward";
+    if (name[0] != 'M' || name[1] != 'X' || (name[2] != 'A' && name[2] != 'E'))
+        return 0;
     return !strncmp(name, autograd, sizeof autograd - 1) || !strncmp(name, executor, sizeof executor - 1);
 }
 
@@ -37,6 +38,8 @@ static int is_backward(const char *name) {
  * too. */
 static int is_invoke(const char *name) {
     static const char imperative[] = "MXImperativeInvoke", cached[] = "MXInvokeCachedOp", function[] = "MXNetFuncCall";
+    if (name[0] != 'M' || name[1] != 'X' || (name[2] != 'I' && name[2] != 'N'))
+        return 0;
     return !strncmp(name, imperative, sizeof imperative - 1) || !strncmp(name, cached, sizeof cached - 1)
         || !strncmp(name, function, sizeof function - 1);
 }
@@ -72,14 +75,6 @@ void ls_mxnet_exit_api(void) {
     ls_mxnet_own_exit_api();
 }
 
-/* Whether what this thread submits is recorded, where only windows are. */
-uint32_t ls_mxnet_window_of(const ls_thread *t) {
-    if (!LS_LOAD(ls.watching))
-        return 0;
-    ls_window_is_open(); /* by what was said last */
-    return ls_window_records(t) ? LS_IN_WINDOW : LS_OUTSIDE;
-}
-
 /* ThreadedEngine::Push: every operator of an engine with threads goes through it. */
 void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling) {
     const ls_context *c = ls_mxnet_records_calls ? ls_mxnet_begin(ls_mxnet_name_of(operator), LF_SUBMIT) : NULL;
@@ -91,6 +86,8 @@ void ls_mxnet_push(void *engine, void *operator, uint64_t device, uint64_t prior
     uint32_t line = is_passed_on ? t->submitted_line : ls_python_line();
     ls_mxnet_submission what = {.at = at, .line = line};
     if (t) {
+        ls_mxnet_custom_submits(ls_mxnet_name_of(operator), at);
+        what.track = t->submitted ? t->submitted_track : t->track;
         const ls_mxnet_uses uses = ls_mxnet_uses_of(operator);
         what.module = ls_mxnet_note_uses(t, ls_mxnet_name_of(operator), &uses);
         what.custom = t->custom;

@@ -48,14 +48,14 @@ static void learn_class(const void *class, const char *name) {
         }
 }
 
-/* `operator` is an object of a custom operator called `name`; `is_new`: it has just been made on this thread. -1: there
- * are too many names. */
-LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int is_new) {
+/* `operator` is an object of a custom operator called `name`; `how` it is learned: LS_MXNET_MADE on this thread, or
+ * another of these values. -1: there are too many names. */
+LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int how) {
     const char *text = kept(name);
     if (!text)
         return -1;
     learn_class(ls_mxnet_type_of(operator), text);
-    ls_mxnet_custom_made(operator, text, is_new);
+    ls_mxnet_custom_made(operator, text, how);
     return 0;
 }
 
@@ -82,11 +82,9 @@ static void *run(const char *name, int is_forward, void *function, void *const *
     t->custom_self = arguments[0];
     const ls_mxnet_origin origin = ls_mxnet_custom_origin(arguments[0], is_forward);
     const ls_mxnet_origin before = ls_mxnet_go_to(t, origin);
-    ls_context *c = ls_mxnet_begin(text, LF_FUNCTION);
-    if (c && c->owner)
-        c->line = origin.line;
+    const ls_context *c = ls_mxnet_begin_from(text, &origin, -1);
     void *result = ls_mxnet_call(function, arguments, count, keywords);
-    const ls_ending ending = {.sequence = -1, .submitted = origin.submitted};
+    const ls_ending ending = {.sequence = -1, .submitted = origin.submitted, .submitted_track = origin.track};
     ls_operator_finish(c, &ending);
     if (t == ls_this_thread) {
         ls_mxnet_go_to(t, before);
@@ -96,7 +94,8 @@ static void *run(const char *name, int is_forward, void *function, void *const *
     return result;
 }
 
-/* Operators that are made, and stores, are shown to `learn`, a function of Python that is kept for good. */
+/* Operators that are made, stores, and classes that are registered are shown to `learn`, a function of Python that is
+ * kept for good. */
 LS_EXPORT void ls_mxnet_watch_custom(void *learn) {
     ls_python_keep(learn);
     ls_mxnet_origins_begin();
@@ -112,6 +111,23 @@ void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t cou
         return NULL;
     }
     return made;
+}
+
+/* What mxnet.operator.register returns is about to register a class. */
+static void *decorate(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    if (learner && count > 0 && !ls_python_call(learner, function, arguments[0]))
+        return NULL; /* an exception of the program's is set */
+    return ls_mxnet_call(function, arguments, count, keywords);
+}
+
+/* mxnet.operator.register */
+void *ls_mxnet_custom_register(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    void *made = ls_mxnet_call(function, arguments, count, keywords);
+    void *ours = made ? ls_mxnet_stand_for_function(made, decorate) : NULL;
+    if (!ours)
+        return made;
+    ls_mxnet_release(made);
+    return ours;
 }
 
 /* CustomOp.forward and backward, of classes of the program. */

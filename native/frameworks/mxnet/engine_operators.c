@@ -8,37 +8,14 @@
 
 ls_mxnet_build ls_mxnet_build_here;
 _Atomic int ls_mxnet_is_recorded;
+int ls_mxnet_records_calls;
 
-static const char *at(const void *object, uint32_t offset) {
-    return *(const char *const *)((const char *)object + offset);
-}
-
-/* The operator of a block that is about to be executed. */
-const void *ls_mxnet_operator_of(const void *block) { return at(block, ls_mxnet_build_here.operator_in_block); }
-
-/* The engine's name of an operator: a std::string as GCC had it before version 5, which is a pointer. */
-const char *ls_mxnet_name_of(const void *operator) { return at(operator, ls_mxnet_build_here.name_in_operator); }
-
-/* A std::vector of pointers. */
-static ls_mxnet_list list_at(const void *vector) {
-    const void *const *first = (const void *)at(vector, 0), *const *last = (const void *)at(vector, sizeof first);
-    return (ls_mxnet_list){first, (uint32_t)(last - first)};
-}
-
-ls_mxnet_uses ls_mxnet_uses_of(const void *operator) {
-    const char *in = operator;
-    return (ls_mxnet_uses){.read = list_at(in + ls_mxnet_build_here.read_in_operator),
-                           .written = list_at(in + ls_mxnet_build_here.written_in_operator)};
-}
-
-/* What an operator does, and submits itself, belongs to where it comes from. Where the thread was before. */
-ls_mxnet_origin ls_mxnet_go_to(ls_thread *t, ls_mxnet_origin to) {
-    ls_mxnet_origin before = {t->submitted, t->module, t->submitted_line, t->submitted_in};
-    t->submitted = to.submitted;
-    t->module = to.module;
-    t->submitted_line = to.line;
-    t->submitted_in = to.in;
-    return before;
+/* Whether what this thread submits is recorded, where only windows are. */
+uint32_t ls_mxnet_window_of(const ls_thread *t) {
+    if (!LS_LOAD(ls.watching))
+        return 0;
+    ls_window_is_open(); /* by what was said last */
+    return ls_window_records(t) ? LS_IN_WINDOW : LS_OUTSIDE;
 }
 
 /* A span of the engine begins; what ls_operator_finish takes. */
@@ -52,6 +29,22 @@ void *ls_mxnet_begin(const char *name, uint32_t kind) {
     ls_context *c = ls_operator_open(&b, 0);
     c->domain = ENGINE;
     b.thread->task_ids[c->depth] = b.thread->api_depth;
+    return c;
+}
+
+/* The span of an operator begins that comes from there; `number`: of its submission, -1: not known. What its record will
+ * say of it stands in the ring as well, for whoever kills the program. */
+ls_context *ls_mxnet_begin_from(const char *name, const ls_mxnet_origin *from, int32_t number) {
+    ls_context *c = ls_mxnet_begin(name, LF_FUNCTION);
+    if (!c || !c->owner)
+        return c;
+    c->line = from->line;
+    c->module = from->module;
+    lf_ring_header *h = &c->owner->ring->h;
+    if (c->depth < LF_ORIGINS) {
+        h->origins[c->depth] = (lf_origin){from->submitted, from->module, from->line, from->track, number};
+        __atomic_store_n(&h->open[c->depth].kind, LF_FUNCTION | LF_HAS_ORIGIN, __ATOMIC_RELEASE);
+    }
     return c;
 }
 

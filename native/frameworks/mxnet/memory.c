@@ -18,12 +18,19 @@ void (*ls_mxnet_own_allocated)(void *, const void *);
 void (*ls_mxnet_own_freed)(void *, const void *);
 
 static _Atomic int64_t held[TYPES][NUMBERS];
+static char texts[TYPES][NUMBERS][64]; /* the names of the counters */
 
-static void count(const storage_handle *handle, int64_t sign) {
+void ls_mxnet_memory_begin(void) {
     static const char *const NAMES[TYPES] = {[CPU] = "cpu", [GPU] = "gpu", [CPU_PINNED] = "cpu_pinned",
                                              [CPU_SHARED] = "cpu_shared"};
+    for (uint32_t type = 0; type < TYPES; type++)
+        for (uint32_t number = 0; NAMES[type] && number < NUMBERS; number++)
+            snprintf(texts[type][number], sizeof **texts, "memory_bytes of %s(%u)\nMXNet", NAMES[type], number);
+}
+
+static void count(const storage_handle *handle, int64_t sign) {
     uint32_t type = (uint32_t)handle->device_type, number = (uint32_t)handle->device_number;
-    if (!handle->bytes || type >= TYPES || number >= NUMBERS || !NAMES[type])
+    if (!handle->bytes || type >= TYPES || number >= NUMBERS || !*texts[type][number])
         return;
     int64_t change = sign * (int64_t)handle->bytes;
     int64_t before = atomic_load(&held[type][number]), now;
@@ -31,10 +38,8 @@ static void count(const storage_handle *handle, int64_t sign) {
         /* What was allocated before we came may be freed now: then at least that much was held. */
         now = before + change > 0 ? before + change : 0;
     } while (!atomic_compare_exchange_weak(&held[type][number], &before, now));
-    char text[64];
-    snprintf(text, sizeof text, "memory_bytes of %s(%u)\nMXNet", NAMES[type], number);
     if (ls.wiped && ls_mxnet_is_recorded)
-        ls_counter(text, now);
+        ls_counter(texts[type][number], now);
 }
 
 /* DeviceStorageProfiler::OnAlloc and OnFree(const Storage::Handle &) */

@@ -75,6 +75,7 @@ static int redirect(void *library) {
         return refuse(redirections.why_not, redirections.which);
     if (of_storage.used)
         return 0;
+    ls_mxnet_memory_begin();
     wanted_of_storage[0] = (ls_redirection){build->allocated, (void *)ls_mxnet_allocated, (void **)&ls_mxnet_own_allocated};
     wanted_of_storage[1] = (ls_redirection){build->freed, (void *)ls_mxnet_freed, (void **)&ls_mxnet_own_freed};
     if (!ls_redirect(&of_storage, library))

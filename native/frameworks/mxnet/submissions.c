@@ -79,7 +79,8 @@ ls_mxnet_submission ls_mxnet_take(const void *operator) {
         i++;
     if (i < b->used) {
         found = b->places[i].submission;
-        memmove(&b->places[i], &b->places[i + 1], (--b->used - i) * sizeof(place));
+        if (--b->used > i)
+            memmove(&b->places[i], &b->places[i + 1], (b->used - i) * sizeof(place));
     } else if (b->unknown) {
         b->unknown--;
     }

@@ -24,16 +24,17 @@ typedef struct {
 } modules;
 
 typedef struct {
-    const void *variable;
     const char *writer; /* of WRITER: the name of the operator that was the last to write it */
-    uint32_t name;      /* of the operators */
     uint32_t is_in;     /* `in` is known */
     modules in;
 } use;
 
+/* What is looked for comes first, in few cache lines. */
 typedef struct {
-    _Atomic uint32_t lock;
+    _Alignas(64) _Atomic uint32_t lock;
     uint32_t next;
+    uint32_t names[USES]; /* of the operators */
+    const void *variables[USES];
     use uses[USES];
 } bucket;
 
@@ -56,7 +57,7 @@ _Static_assert(BUCKETS == 1u << (64 - 51), "buckets");
 
 static use *find(bucket *b, const void *variable, uint32_t name) {
     for (uint32_t i = 0; i < USES; i++)
-        if (b->uses[i].variable == variable && b->uses[i].name == name)
+        if (b->variables[i] == variable && b->names[i] == name)
             return &b->uses[i];
     return NULL;
 }
@@ -64,8 +65,11 @@ static use *find(bucket *b, const void *variable, uint32_t name) {
 static use *find_or_make(bucket *b, const void *variable, uint32_t name) {
     use *u = find(b, variable, name);
     if (!u) {
-        u = &b->uses[b->next++ % USES];
-        *u = (use){.variable = variable, .name = name};
+        uint32_t i = b->next++ % USES;
+        b->variables[i] = variable;
+        b->names[i] = name;
+        u = &b->uses[i];
+        *u = (use){0};
     }
     return u;
 }
@@ -105,7 +109,7 @@ static void note_use(bucket *b, const void *variable, uint32_t name, const modul
 /* Whether anything in a module has used it. */
 static int is_of_modules(const bucket *b, const void *variable) {
     for (uint32_t i = 0; i < USES; i++)
-        if (b->uses[i].variable == variable && b->uses[i].is_in)
+        if (b->variables[i] == variable && b->uses[i].is_in)
             return 1;
     return 0;
 }
@@ -137,8 +141,8 @@ static void forget(ls_mxnet_list deleted) {
         bucket *b = bucket_of(deleted.all[i]);
         ls_lock(&b->lock);
         for (uint32_t k = 0; k < USES; k++)
-            if (b->uses[k].variable == deleted.all[i])
-                b->uses[k] = (use){0};
+            if (b->variables[k] == deleted.all[i])
+                b->variables[k] = NULL;
         ls_unlock(&b->lock);
     }
 }
@@ -191,16 +195,21 @@ static void note_forward(const ls_thread *t, uint32_t name, const ls_mxnet_uses 
     note_uses(uses->written, name, &in);
 }
 
+static int is_anything_known(void) {
+    return ls_mxnet_records_calls || atomic_load_explicit(&has_modules, memory_order_relaxed);
+}
+
 /* The thread submits an operator with this name: the module that it belongs to. */
 uint32_t ls_mxnet_note_uses(ls_thread *t, const char *text, const ls_mxnet_uses *uses) {
-    if (!all || !text || !*text)
+    if (!all || !text || !*text || !(t->modules || is_anything_known()))
         return t->module;
     if (!strcmp(text, DELETES)) {
         forget(uses->written);
         return t->module;
     }
     const ls_cached_name *name = ls_cached_text(t, text);
-    note_writer(uses->written, name->copy);
+    if (ls_mxnet_records_calls) /* which wait for them */
+        note_writer(uses->written, name->copy);
     if (t->backward_depth && !t->module)
         return module_of_backward(t, text, uses);
     if (!t->submitted && !t->custom)

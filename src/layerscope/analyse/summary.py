@@ -97,7 +97,8 @@ class OperatorRow:
 class OperatorTimes:
     """The operators with the most self time; `rest` sums up the other `rest_names` ones.
 
-    `idle_ns` is the time of a step in which its thread ran no operator; `outside_share` the part of
+    `idle_ns` is the time of a step in which its thread ran no operator, None: not known, as where
+    an engine ran more than fits into a step (`is_asynchronous`); `outside_share` the part of
     all self time that lies in no step. `layer`: ranges where the program has no operators. `kinds`:
     see `analyse.work_breakdown`. `primitives` are those with the most self time, the last row sums
     up the others; both are empty where none were recorded.
@@ -111,6 +112,7 @@ class OperatorTimes:
     layer: str = OPERATORS
     kinds: list[KindTime] = field(default_factory=list)
     primitives: list[OperatorRow] = field(default_factory=list)
+    is_asynchronous: bool = False
 
 
 @dataclass(slots=True)
@@ -267,6 +269,8 @@ def _operators(
         chosen = np.asarray(sums.busy_by_track > 0)
     busy_ns = float(sums.busy_by_track[chosen].sum())
     idle_ns = max(0.0, times.mean_ns - busy_ns / count) if busy_ns else None
+    if sums.is_asynchronous and busy_ns > times.mean_ns * count:
+        idle_ns = None
     found = _ranked(sums, count, times.mean_ns, idle_ns, sums.outside_ns / max(sums.whole_ns, 1))
     return _with_primitives(found, sums, chosen, count, times.mean_ns, info)
 
@@ -283,6 +287,7 @@ def _with_primitives(
     add up to.
     """
     found.layer = sums.layer
+    found.is_asynchronous = sums.is_asynchronous
     if sums.work is not None:
         is_mkl = sums.work.is_mkl or "mkl" in info.versions
         found.kinds = sums.work.kinds(tracks, divisor, whole_ns, is_mkl, info.has_python)

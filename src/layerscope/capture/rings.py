@@ -148,13 +148,14 @@ class Ring(SharedFields):
         return self.published - self.consumed
 
     def open_spans(self) -> tuple[int, bytes]:
-        """How many spans of its thread are open, and their slots."""
+        """How many spans of its thread are open, and their slots; behind these where they come
+        from.
+        """
         said = self.number("depth")
         depth = min(said, layout.OPEN_SLOTS)
-        slots = self.content("open")
-        slot_bytes = len(slots) // layout.OPEN_SLOTS
-        end = depth * slot_bytes
-        return depth, slots[:end]
+        slots = _first(self.content("open"), layout.OPEN_SLOTS, depth)
+        origins = _first(self.content("origins"), layout.ORIGINS, min(depth, layout.ORIGINS))
+        return depth, slots + origins
 
     def abandoned(self) -> tuple[int, int, int]:
         """What the ring holds and nobody will take: spans, and the losses that it counts (ring
@@ -196,6 +197,12 @@ class Ring(SharedFields):
         """What functions of the library take."""
         first = ctypes.c_uint64(self.consumed)
         return ctypes.byref(self.as_c), first, ctypes.c_uint64(until)
+
+
+def _first(rows: bytes, count: int, most: int) -> bytes:
+    """The first rows of `count` of the same size."""
+    row_bytes = len(rows) // count
+    return rows[: most * row_bytes]
 
 
 class RingWatch:

@@ -216,7 +216,8 @@ class RunConversion:
             if origin.ndim:
                 elsewhere = is_backward & (origin != 0)
                 thread = np.where(elsewhere, origin, own).astype(np.int32)
-        process.submissions.add(kind, spans["seq"], nested.key, origin)
+        asked = np.broadcast_to(origin, kind.shape), rows["submitter"]
+        process.submissions.add(kind, spans["seq"], nested.key, asked, process.track_key)
         process.has_spans = True
         process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
         self._epochs.add(

@@ -382,8 +382,8 @@ class _Epoch:
     """The spans that are looked at together. `columns` get a step and a phase; `done`: the rows
     that are complete; `inside`: the row of the parent of each, -1 for none.
 
-    `asked_ns`: when each was asked for. `groups`: by process, the rows of its spans. `units` and
-    `until`: as of `Parts.add` and `StackIngest.fuse`.
+    `asked_ns`, `asked_track`: when and where each was asked for. `groups`: by process, the rows of
+    its spans. `units` and `until`: as of `Parts.add` and `StackIngest.fuse`.
     """
 
     def __init__(
@@ -403,24 +403,25 @@ class _Epoch:
         columns["step"] = np.full(count, -1, np.int32)
         columns["phase"] = np.full(count, -1, np.int8)
         self.inside = rows_of(columns["span"], columns["parent"])
-        self.asked_ns = self._asked_ns()
+        self.asked_ns, self.asked_track = self._asked()
 
-    def _asked_ns(self) -> np.ndarray:
-        """When each span was asked for: its start, but for an operator that was submitted, and all
-        in it, the time of the submission.
+    def _asked(self) -> tuple[np.ndarray, np.ndarray]:
+        """When and on which track each span was asked for: its start and its own, but for an
+        operator that was submitted, and all in it, the time and the track of the submission.
         """
         start_ns = self.columns["start_ns"]
-        asked_ns = start_ns
+        asked_ns, track = start_ns, self.columns["track"]
         for process in self.processes.values():
-            asked_ns = process.submissions.when(self.columns["span"], asked_ns)
+            asked_ns, track = process.submissions.asked(self.columns["span"], asked_ns, track)
         children = np.flatnonzero(self.inside >= 0)
         changed = asked_ns is not start_ns
         while changed:
             own, around = children, self.inside[children]
             follows = (asked_ns[around] != start_ns[around]) & (asked_ns[own] == start_ns[own])
             asked_ns[own[follows]] = asked_ns[around[follows]]
+            track[own[follows]] = track[around[follows]]
             changed = bool(follows.any())
-        return asked_ns
+        return asked_ns, track
 
     def keep(self, rows: np.ndarray) -> None:
         """Leave these rows only."""
@@ -441,7 +442,7 @@ class _Epoch:
         of = slice(None) if len(mine) == len(self.done) else mine
         start_ns = columns["start_ns"][of]
         asked_ns = self.asked_ns[of]
-        step, columns["phase"][of] = stretch.assign(asked_ns, columns["track"][of])
+        step, columns["phase"][of] = stretch.assign(asked_ns, self.asked_track[of])
         columns["step"][of] = process.numbers(step)
         self.units[number] = _units(process, stretch, start_ns)
         self.until[number] = process, stretch.cut_ns, stretch.assign

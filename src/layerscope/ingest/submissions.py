@@ -3,10 +3,12 @@ and `epochs`.
 
 The engine of a framework executes an operator later, on another thread. A submission and what was
 submitted have a number of the process in common. Step and phase of the operator are those of the
-moment at which it was submitted.
+thread that submitted it, at the moment at which it did.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct, field
@@ -36,17 +38,31 @@ def _none() -> np.ndarray:
     return np.zeros((0, 2), np.int64)
 
 
+def _no_askers() -> np.ndarray:
+    return np.zeros((0, 3), np.int64)
+
+
 class Submissions(Struct):
-    """Of one process. Pairs of numbers and keys of spans, and of keys and times."""
+    """Of one process. Pairs of numbers and keys of spans; and of each operator when it was
+    submitted, and on which track.
+    """
 
     _submitted: np.ndarray = field(default_factory=_none)
     _executed: np.ndarray = field(default_factory=_none)
-    _times: np.ndarray = field(default_factory=_none)  # by key
+    _asked: np.ndarray = field(default_factory=_no_askers)  # keys, times, tracks
 
     def add(
-        self, kind: np.ndarray, number: np.ndarray, key: np.ndarray, submitted_ns: np.ndarray
+        self,
+        kind: np.ndarray,
+        number: np.ndarray,
+        key: np.ndarray,
+        asked: tuple[np.ndarray, np.ndarray],
+        track_key: Callable[[int], int],
     ) -> None:
-        """Take in spans; `submitted_ns`: of operators that were submitted, when."""
+        """Take in spans. `asked`: of operators that were submitted, when, and the number of the
+        track that did so, whose key `track_key` knows, 0: not known.
+        """
+        submitted_ns, submitter = asked
         submitted = np.flatnonzero(kind == SUBMIT)
         if len(submitted):
             pairs = np.column_stack([number[submitted], key[submitted]])
@@ -55,8 +71,11 @@ class Submissions(Struct):
         if len(executed):
             pairs = np.column_stack([number[executed], key[executed]])
             self._executed = np.concatenate([self._executed, pairs])
-            times = np.column_stack([key[executed], submitted_ns[executed]])
-            self._times = np.concatenate([self._times, times])
+            numbers, place = np.unique(submitter[executed], return_inverse=True)
+            keys = [track_key(one) if one else -1 for one in numbers.tolist()]
+            track = np.array(keys, np.int64)[place]
+            rows = np.column_stack([key[executed], submitted_ns[executed], track])
+            self._asked = np.concatenate([self._asked, rows])
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The keys of submissions, and of the operators that they became; each is given once."""
@@ -68,18 +87,25 @@ class Submissions(Struct):
         self._executed = np.delete(self._executed, executed, axis=0)[-MOST_ALONE:]
         return keys
 
-    def when(self, key: np.ndarray, start_ns: np.ndarray) -> np.ndarray:
-        """When the spans with these keys were submitted; else their start."""
-        if not len(self._times):
-            return start_ns
+    def asked(
+        self, key: np.ndarray, start_ns: np.ndarray, track: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """When and on which track the spans with these keys were submitted; else their start and
+        their own track.
+        """
+        if not len(self._asked):
+            return start_ns, track
         # A span that was open when something in it ended got its key early.
-        self._times = self._times[np.argsort(self._times[:, 0], kind="stable")]
-        place = np.searchsorted(self._times[:, 0], key)
-        place = np.minimum(place, len(self._times) - 1)
-        is_known = self._times[place, 0] == key
-        return np.where(is_known, self._times[place, 1], start_ns)
+        self._asked = self._asked[np.argsort(self._asked[:, 0], kind="stable")]
+        keys, when_ns, of_track = self._asked.T
+        place = np.searchsorted(keys, key)
+        place = np.minimum(place, len(keys) - 1)
+        is_known = keys[place] == key
+        has_track = is_known & (of_track[place] >= 0)
+        asked_ns = np.where(is_known, when_ns[place], start_ns)
+        return asked_ns, np.where(has_track, of_track[place], track)
 
     def forget(self, key: int) -> None:
-        """Nobody will ask for the times of spans before this one."""
-        if len(self._times):
-            self._times = self._times[self._times[:, 0] >= key]
+        """Nobody will ask for what is known of spans before this one."""
+        if len(self._asked):
+            self._asked = self._asked[self._asked[:, 0] >= key]

@@ -70,6 +70,33 @@ OPEN = np.dtype(
     }
 )
 
+ORIGIN = np.dtype(
+    {
+        "names": [
+            "submitted",
+            "module",
+            "line",
+            "track",
+            "seq",
+        ],
+        "formats": [
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<i4",
+        ],
+        "offsets": [
+            0,
+            8,
+            12,
+            16,
+            20,
+        ],
+        "itemsize": 24,
+    }
+)
+
 RING = np.dtype(
     {
         "names": [
@@ -91,6 +118,7 @@ RING = np.dtype(
             "consumed",
             "closed",
             "open",
+            "origins",
         ],
         "formats": [
             "<u4",
@@ -111,6 +139,7 @@ RING = np.dtype(
             "<u8",
             "<u4",
             (OPEN, (512,)),
+            (ORIGIN, (128,)),
         ],
         "offsets": [
             0,
@@ -131,6 +160,7 @@ RING = np.dtype(
             128,
             136,
             512,
+            12800,
         ],
         "itemsize": RING_HEADER,
     }

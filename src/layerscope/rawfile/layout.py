@@ -21,7 +21,7 @@ CALL = 9
 SUBMIT = 10
 EXECUTE = 11
 CREATE = 12
-VERSION = 6
+VERSION = 7
 RING_MAGIC = 0x4752534C
 PAGE_MAGIC = 0x4750534C
 NAMES_MAGIC = 0x4D4E534C
@@ -67,6 +67,8 @@ FLAG_ASYNC = 1
 FLAG_ELSEWHERE = 2
 FLAG_EXTRA = 4
 OPEN_SLOTS = 512
+ORIGINS = 128
+HAS_ORIGIN = 256
 RING_BYTES = 3145728
 RING_HEADER = 16384
 RECORD_BYTES = 32
@@ -164,6 +166,7 @@ RING_FIELDS = {
     "consumed": (128, "<Q"),
     "closed": (136, "<I"),
     "open": (512, "<12288s"),
+    "origins": (12800, "<3072s"),
 }
 
 # Offset and type, as `struct` has it.

@@ -51,8 +51,15 @@ _LEAST_PRIMITIVE = 0.01  # of an operator's time: less of a primitive is not wor
 _WORTH_SAYING = 0.1
 # Where less than this of the time of operators is in the steps, these may not be what repeats.
 _MOSTLY_OUTSIDE = 0.8
-# Shares that add up to more than this come from threads that ran operators at the same time.
+# Shares that add up to more than this are worth a word: they are of the time of a step.
 _OVERLAP = 1.02
+_OVERLAP_OF_THREADS = (
+    "The shares add up to more than 100 %: several threads ran operators at the same time."
+)
+_OVERLAP_OF_ENGINE = (
+    "The shares add up to more than 100 %: an engine executes the operators that a step submits, "
+    "several at the same time, or when the step is over."
+)
 _MOST_THREADS = 8
 _MOST_FAILURES = 3
 _HEADING = "Operator (self time)"
@@ -390,9 +397,7 @@ def _listed(parts: list[str], count: int) -> str:
 
 def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
     if sum(row.share for row in rows) > _OVERLAP:
-        yield (
-            "The shares add up to more than 100 %: several threads ran operators at the same time."
-        )
+        yield from _wrapped(_OVERLAP_OF_ENGINE if times.is_asynchronous else _OVERLAP_OF_THREADS)
     if times.outside_share > _WORTH_SAYING:
         outside = f"{percent(times.outside_share)} of all operator time"
         yield f"Not included: {outside}: between and around the steps, or in other processes."

@@ -17,9 +17,10 @@ from layerscope.rawfile import dtypes
 Marks = tuple[np.ndarray, np.ndarray]
 # A span on its way into the tables. Texts are numbers into `ProcessEvents.names`; 0: none. `origin`
 # is, of a backward function, the framework's number of the thread of its operator; of an operator
-# that was submitted, when that was; 0: nothing is known. Every
-# field lies where its type is aligned, which NumPy reads in half the time. Rows of it are chosen by
-# `take` and `compress`, which copy bytes; an index, as in `spans[rows]`, takes 30 times as long.
+# that was submitted, when that was, and `submitter` the track that did so; 0: nothing is known.
+# Every field lies where its type is aligned, which NumPy reads in half the time. Rows of it are
+# chosen by `take` and `compress`, which copy bytes; an index, as in `spans[rows]`, takes 30 times
+# as long.
 SPAN = np.dtype(
     [
         ("start", "<i8"),
@@ -33,6 +34,7 @@ SPAN = np.dtype(
         ("optimizer", "<i4"),
         ("line", "<u4"),
         ("args", "<u4"),
+        ("submitter", "<i4"),
         ("kind", "u1"),
         ("flags", "u1"),
         ("unfinished", "u1"),

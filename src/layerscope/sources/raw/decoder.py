@@ -383,15 +383,18 @@ class Decoder(ProcessEvents):
     def _add_open(self, chunk: raw_file.Chunk) -> None:
         head, body = chunk.payload[:OPEN_HEAD_BYTES], chunk.payload[OPEN_HEAD_BYTES:]
         track, tid = np.frombuffer(head, "<u8").tolist()
-        slots = np.frombuffer(body, dtypes.OPEN)
+        slots_end = chunk.count * dtypes.OPEN.itemsize
+        slots = np.frombuffer(body[:slots_end], dtypes.OPEN)
+        origins = np.frombuffer(body[slots_end:], dtypes.ORIGIN)
         depth = np.flatnonzero(slots["state"] & 1 == 0)
         if not len(depth):
             # Of a program that records itself: what it said before has ended.
             self._open.pop(chunk.key, None)
             return
         spans = np.zeros(len(depth), SPAN)
-        for name in ("start", "name", "kind"):
+        for name in ("start", "name"):
             spans[name] = slots[name][depth]
+        spans["kind"] = slots["kind"][depth] % layout.HAS_ORIGIN
         self._map_kinds(spans["kind"])
         spans["start"] = [self.ticks.moment(start) for start in spans["start"].tolist()]
         spans["depth"] = depth
@@ -402,10 +405,21 @@ class Decoder(ProcessEvents):
         place = np.where(is_module, np.arange(len(spans)), -1)
         innermost = np.maximum.accumulate(place)
         spans["module"] = np.where(innermost >= 0, spans["name"][innermost], 0)
+        has_origin = (slots["kind"][depth] >= layout.HAS_ORIGIN) & (depth < len(origins))
+        self._put_origins(spans, np.flatnonzero(has_origin), origins)
         spans["unfinished"] = 1
         self._open[chunk.key] = spans
         if track not in self.tracks:  # of a thread that has finished nothing yet
             self._track(track, tid, -1, int(spans["start"].min()))
+
+    def _put_origins(self, spans: np.ndarray, rows: np.ndarray, origins: np.ndarray) -> None:
+        """Where these open spans come from; `origins`: by depth."""
+        known = origins[spans["depth"][rows]]
+        for name in ("module", "line", "seq"):
+            spans[name][rows] = known[name]
+        spans["submitter"][rows] = known["track"]
+        submitted = [self.ticks.moment(at) if at else 0 for at in known["submitted"].tolist()]
+        spans["origin"][rows] = submitted
 
     def _name_threads(self, names: dict[str, str]) -> None:
         self._thread_names |= names

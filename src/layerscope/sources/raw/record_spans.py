@@ -83,14 +83,15 @@ def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np
     """Put what the extra records say onto the spans that they follow."""
     owner = np.searchsorted(main, extras) - 1
     what = records["name"][extras]
-    value = records["start"][extras].astype(np.int64)
-    for code, column in (
-        (layout.EXTRA_FORWARD_THREAD, "origin"),
-        (layout.EXTRA_SUBMITTED, "origin"),
-        (layout.EXTRA_OPTIMIZER, "optimizer"),
-        (layout.EXTRA_LINE, "line"),
-        (layout.EXTRA_ARGS, "args"),
-        (layout.EXTRA_ELSEWHERE, "track"),
+    for code, column, of_record in (
+        (layout.EXTRA_FORWARD_THREAD, "origin", "start"),
+        (layout.EXTRA_SUBMITTED, "origin", "start"),
+        (layout.EXTRA_SUBMITTED, "submitter", "end"),
+        (layout.EXTRA_SUBMITTED, "line", "module"),
+        (layout.EXTRA_OPTIMIZER, "optimizer", "start"),
+        (layout.EXTRA_LINE, "line", "start"),
+        (layout.EXTRA_ARGS, "args", "start"),
+        (layout.EXTRA_ELSEWHERE, "track", "start"),
     ):
         chosen = (what == code) & (owner >= 0)
-        spans[column][owner[chosen]] = value[chosen]
+        spans[column][owner[chosen]] = records[of_record][extras[chosen]].astype(np.int64)

@@ -12,7 +12,8 @@ TOO_MANY = (
 told = []
 # What an object of ctypes keeps alive lies in these, some levels deep.
 KEEPERS, MOST_LEVELS = (dict, list, tuple), 12
-STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE, STORE = range(7)  # ls_mxnet_method
+MET, MADE, MADE_AGAIN = range(3)  # how an operator in Python is learned (mxnet.h)
+STEP, NEXT, ITER, FORWARD, BACKWARD, CREATE, STORE, REGISTER = range(8)  # ls_mxnet_method
 # Module, class and method, and what the agent takes it for.
 METHODS = (
     ("mxnet.gluon.trainer", "Trainer", "step", STEP),
@@ -147,27 +148,43 @@ def watch_custom(library, mxnet):
     tells its class.
     """
     import ctypes
-    import functools
+    import weakref
 
     agent = ctypes.PyDLL(library)
     agent.ls_mxnet_learn_custom.argtypes = [ctypes.py_object, ctypes.c_char_p, ctypes.c_int]
     agent.ls_mxnet_watch_custom.argtypes = [ctypes.py_object]
     original = mxnet.operator.register
     names = {}  # of classes of properties
+    alive = {}  # by address, the operators that were made
 
     def watch(owner, method, kind):
         function = owner.__dict__.get(method)
         if type(function) is type(watch):
             setattr(owner, method, method_in_c(agent, function, kind) or function)
 
-    def learn(made, properties, is_new=True):
-        """`properties`, an object of a registered class, has made an operator; or it is a store."""
+    def how_it_is_made(operator):
+        """Whether a program gives the same object out again."""
+        address = id(operator)
+        known = alive.get(address)
+        if known is not None and known() is operator:
+            return MADE_AGAIN
+        alive[address] = weakref.ref(operator, lambda gone: alive.pop(address, None))
+        return MADE
+
+    def learn(made, properties, how=None):
+        """`properties`, an object of a registered class, has made an operator; or it is a store, or
+        a class that the function `made` is about to register.
+        """
+        if isinstance(properties, type):
+            name = variables_of(made).get("reg_name")
+            return expect(properties, name) if name is not None else None
         if isinstance(properties, mxnet.kvstore.KVStore) and workers():
             note_rank(agent, properties)
         name = names.get(type(properties))
         if name is not None and isinstance(made, mxnet.operator.CustomOp):
             text = name.encode("utf-8", "backslashreplace")
-            if agent.ls_mxnet_learn_custom(made, text, int(is_new)):
+            how = how_it_is_made(made) if how is None else how
+            if agent.ls_mxnet_learn_custom(made, text, how):
                 tell_too_many(agent)
             for owner in type(made).__mro__:
                 if owner not in (object, mxnet.operator.CustomOp):
@@ -181,19 +198,9 @@ def watch_custom(library, mxnet):
             if owner not in (object, mxnet.operator.CustomOpProp):
                 watch(owner, "create_operator", CREATE)
 
-    @functools.wraps(original)
-    def register(reg_name):
-        decorate = original(reg_name)
-
-        @functools.wraps(decorate)
-        def decorated(prop_cls):
-            expect(prop_cls, reg_name)
-            return decorate(prop_cls)
-
-        return decorated
-
     agent.ls_mxnet_watch_custom(learn)
-    mxnet.operator.register = register
+    if type(original) is type(watch):
+        mxnet.operator.register = method_in_c(agent, original, REGISTER) or original
     meet_custom(mxnet.operator, expect, learn)
 
 
@@ -219,7 +226,7 @@ def meet_custom(operator, expect, learn):
     for kept in made:
         for variables in variables_behind(getattr(kept, "_ref_holder", ())):
             if "op_prop" in variables:
-                learn(kept, variables["op_prop"], False)
+                learn(kept, variables["op_prop"], MET)
 
 
 def variables_behind(kept):
