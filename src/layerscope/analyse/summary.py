@@ -58,6 +58,7 @@ from layerscope.analyse.thinned import (
 from layerscope.analyse.thread_times import ThreadTimes, thread_times
 from layerscope.analyse.top_functions import TopFunctions, top_functions
 from layerscope.analyse.work_breakdown import KindTime, PrimitiveSum, PrimitiveTime, WorkSums
+from layerscope.analyse.worth_a_try import worth_a_try
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
 from layerscope.recording.reader import Reader
@@ -67,9 +68,6 @@ if TYPE_CHECKING:
     from layerscope.analyse.findings import RunFindings
 
 TOP = 10
-# Findings are looked for with fewer steps by `layerscope findings` alone, and in more spans: a
-# million take some 0.3 s.
-FEWEST_STEPS, MOST_SPANS = 5, 5_000_000
 # The kinds of spans that tell which threads make steps, by the rule of the steps.
 _SCOPES = {"request": ("module",), "mark": ("submit",)}
 
@@ -191,17 +189,8 @@ def summarise(reader: Reader) -> Summary:
         generation=generation(reader, steps),
         spinning=spinning_of(reader),
         bulks=bulk_note(reader) if sums else "",
-        findings=_findings(reader, times),
+        findings=worth_a_try(reader, times),
     )
-
-
-def _findings(reader: Reader, times: StepTimes | None) -> RunFindings | None:
-    """What is worth a try, where the prompt need not wait long for it."""
-    if times is None or times.measured < FEWEST_STEPS or reader.rows("spans") > MOST_SPANS:
-        return None
-    from layerscope.analyse import findings
-
-    return findings.find(reader)
 
 
 def _cost(info: RunInfo, sums: _Sums | None, times: StepTimes | None) -> Cost:

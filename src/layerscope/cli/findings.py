@@ -156,6 +156,10 @@ def _costs_more(found: RunFindings, limit: float, unit: str) -> bool:
     """Whether the lower end of a price that is certain is above `limit`."""
     from layerscope.analyse.findings.finding import CERTAIN
 
-    sure = [one.price for one in found.found if one.certainty == CERTAIN]
-    lows = [price.low_share if unit == "%" else price.low_ns for price in sure]
-    return any(low > limit for low in lows)
+    for one in found.found:
+        low = one.price.low_ns
+        if unit == "%":
+            low = one.price.low_share
+        if one.certainty == CERTAIN and low > limit:
+            return True
+    return False

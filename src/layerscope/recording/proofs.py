@@ -40,11 +40,13 @@ class Proof(msgspec.Struct):
     @property
     def words(self) -> str:
         """The verdict as people read it."""
-        interval = ""
+        ratio = f"× {self.ratio:.2f}"  # noqa: RUF001
         if self.low is not None and self.high is not None:
-            interval = f" [{self.low:.2f}, {self.high:.2f}]"
-        slower = ": slower," if self.verdict == REFUTED else ":"
-        return f"{self.verdict}{slower} × {self.ratio:.2f}{interval}, {self.pairs} pairs"  # noqa: RUF001
+            ratio += f" [{self.low:.2f}, {self.high:.2f}]"
+        verdict = f"{self.verdict}:"
+        if self.verdict == REFUTED:
+            verdict += " slower,"
+        return f"{verdict} {ratio}, {self.pairs} pairs"
 
 
 def machine_of(info: RunInfo) -> str:
@@ -81,8 +83,10 @@ def keep_proof(run: Run, proof: Proof) -> None:
 def _kept_elsewhere(info: RunInfo) -> list[Path]:
     """The files of the program of a recording in the user's cache, best first."""
     about = "\0".join([machine_of(info), info.cwd, *info.command])
-    key = hashlib.blake2b(os.fsencode(about), digest_size=8).hexdigest()
-    return [folder / f"{key}.json" for folder in cache.caches(cache.PROOFS)]
+    digest = hashlib.blake2b(os.fsencode(about), digest_size=8)
+    name = f"{digest.hexdigest()}.json"
+    folders = cache.caches(cache.PROOFS)
+    return [folder / name for folder in folders]
 
 
 def _read(file: Path) -> list[Proof]:
@@ -93,7 +97,9 @@ def _read(file: Path) -> list[Proof]:
 
 
 def _add(file: Path, proof: Proof) -> None:
+    proofs = [*_read(file), proof]
+    text = msgspec.json.encode(proofs)
+    lines = msgspec.json.format(text, indent=1)
     temporary = file.with_suffix(f".{os.getpid()}.tmp")
-    text = msgspec.json.encode([*_read(file), proof])
-    temporary.write_bytes(msgspec.json.format(text, indent=1) + b"\n")
+    temporary.write_bytes(lines + b"\n")
     os.replace(temporary, file)

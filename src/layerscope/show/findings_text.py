@@ -22,7 +22,9 @@ UNJUDGED = "No rule could judge this recording."
 
 def text(findings: RunFindings) -> str:
     """All of them, what was looked at beside them, and what could not be judged."""
-    lines = [line for sentence in _head(findings) for line in _wrapped(sentence)]
+    lines: list[str] = []
+    for sentence in _head(findings):
+        lines += _wrapped(sentence)
     for number, one in enumerate(findings.found, 1):
         lines += ["", *_finding(findings, number, one)]
     lines.append("")
@@ -33,8 +35,11 @@ def text(findings: RunFindings) -> str:
 
 def notes(findings: RunFindings) -> list[str]:
     """What is said beside the findings, as sentences."""
-    failed = [problem.what for problem in findings.problems]
-    return [*_head(findings), *_looked_at(findings), *_skipped(findings), *failed]
+    said = [*_head(findings)]
+    said += _looked_at(findings)
+    said += _skipped(findings)
+    said += [problem.what for problem in findings.problems]
+    return said
 
 
 def worth_a_try(findings: RunFindings) -> list[str]:
@@ -83,8 +88,11 @@ def price_words(price: Price) -> str:
 
 def remedy_words(remedy: Remedy) -> str:
     """What to try."""
-    pairs = " ".join(f"{name}={shlex.quote(value)}" for name, value in remedy.variables.items())
-    return ": ".join(filter(None, (remedy.what, pairs)))
+    words = [f"{name}={shlex.quote(value)}" for name, value in remedy.variables.items()]
+    words += [shlex.quote(word) for word in remedy.arguments]
+    if not words:
+        return remedy.what
+    return f"{remedy.what}: {' '.join(words)}"
 
 
 def _head(findings: RunFindings) -> Iterator[str]:
@@ -114,8 +122,11 @@ def _looked_at(findings: RunFindings) -> Iterator[str]:
     for proof in findings.refuted:
         yield f"{proof.rule}: {proof.words} ({proof.change})."
     largest = sorted(findings.looked_at, key=lambda one: -one.share)
-    seen = [f"{one.rule} {percent(one.share)}" for one in largest if one.share > 0]
-    none = sum(not one.share for one in largest)
+    seen = []
+    for one in largest:
+        if one.share > 0:
+            seen.append(f"{one.rule} {percent(one.share)}")
+    none = len(largest) - len(seen)
     if none:
         others = f"{none} other" if seen else f"{none}"
         seen.append(f"{others} {plural('rule', none)} found nothing")
@@ -126,9 +137,11 @@ def _looked_at(findings: RunFindings) -> Iterator[str]:
 def _skipped(findings: RunFindings) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for rule, reason in findings.skipped.items():
-        reasons.setdefault(reason, []).append(rule)
+        rules = reasons.setdefault(reason, [])
+        rules.append(rule)
     for reason, rules in reasons.items():
-        yield f"Not looked for, as {reason}: {', '.join(rules)}."
+        listed = ", ".join(rules)
+        yield f"Not looked for, as {reason}: {listed}."
 
 
 def _wrapped(line: str) -> Iterable[str]:
@@ -153,12 +166,17 @@ def _answer(rows: list[dict[str, object]]) -> str:
     """A few rows with their columns below each other."""
     if not rows:
         return "(no rows)"
-    cells = [list(rows[0]), *([cell(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    cells = [list(rows[0])]
+    for row in rows:
+        values = row.values()
+        cells.append([cell(value) for value in values])
+    columns = zip(*cells, strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for texts in cells:
+        pairs = zip(texts, widths, strict=True)
+        line = "  ".join(text.ljust(width) for text, width in pairs)
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 

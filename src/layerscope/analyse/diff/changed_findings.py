@@ -32,6 +32,10 @@ def sentences(sides: Sequence[Reader]) -> list[str]:
 
 def _only_in(these: RunFindings, others: RunFindings) -> str:
     """The rules that found something here and could have there, but did not."""
-    known = {one.rule for one in others.found} | others.skipped.keys()
-    rules = [one.rule for one in these.found if one.rule not in known]
-    return ", ".join(dict.fromkeys(rules))
+    known = {one.rule for one in others.found}
+    known.update(others.skipped)
+    rules: dict[str, None] = {}
+    for one in these.found:
+        if one.rule not in known:
+            rules[one.rule] = None
+    return ", ".join(rules)

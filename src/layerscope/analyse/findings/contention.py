@@ -55,8 +55,9 @@ def contention(workload: Workload) -> Contention | None:
     """None where no stacks were recorded."""
     if workload.missing(("samples",)):
         return None
-    row = workload.rows(PREEMPTED)[0]
-    whole_ns = max(float(workload.dur_ns.sum()), 1.0)
-    busy_cpus = float(row["cpu_ns"] or 0) / whole_ns
+    (row,) = workload.rows(PREEMPTED)
+    whole_ns = float(workload.dur_ns.sum())
+    cpu_ns = float(row["cpu_ns"])
     share = float(row["preempted_share"] or 0)
+    busy_cpus = cpu_ns / max(whole_ns, 1.0)
     return Contention(share, busy_cpus, workload.granted_cpus)

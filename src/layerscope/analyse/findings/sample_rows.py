@@ -61,14 +61,16 @@ def frames_of_stacks(workload: Workload) -> pa.Table:
         frames.append(stacks["frame"][at])
         at = up[at]
         wanted, at = wanted[at >= 0], at[at >= 0]
-    stack, frame = np.concatenate(found), np.concatenate(frames)
-    return pa.table({"stack": pa.array(stack), "frame": pa.array(frame)})
+    stack = np.concatenate(found)
+    frame = np.concatenate(frames)
+    return pa.table({"stack": stack, "frame": frame})
 
 
 def _in_steps(workload: Workload, track: Ints, step: Ints) -> Ints:
     """The rows of samples in measured steps of the process."""
     tracks = workload.reader.arrays("tracks", ["track", "process"])
-    of_process = tracks["track"][tracks["process"] == workload.process]
+    is_of_process = tracks["process"] == workload.process
+    of_process = tracks["track"][is_of_process]
     is_mine = np.isin(track, of_process)
     if workload.has_steps:
         is_mine &= np.isin(step, workload.step)

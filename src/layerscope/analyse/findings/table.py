@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from layerscope.analyse.findings import RunFindings
-from layerscope.analyse.findings.finding import Finding
+from layerscope.analyse.findings.finding import Evidence, Finding
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_rows
 from layerscope.model.events import Problem
 
@@ -49,14 +51,20 @@ def result(findings: RunFindings, origin_ns: int) -> Result:
 
 def evidence(findings: RunFindings, origin_ns: int) -> Result:
     """The answers that show the findings, one row for each value."""
-    rows = [
-        (number, one.rule, place, name, "" if value is None else str(value))
-        for number, one in enumerate(findings.found, 1)
-        for shown in one.evidence
-        for place, row in enumerate(shown.rows.to_pylist(), 1)
-        for name, value in row.items()
-    ]
+    rows: list[tuple[object, ...]] = []
+    for number, one in enumerate(findings.found, 1):
+        for shown in one.evidence:
+            rows += _values(number, one.rule, shown)
     return of_rows("evidence", EVIDENCE_COLUMNS, rows, origin_ns=origin_ns, empty=EMPTY)
+
+
+def _values(number: int, rule: str, shown: Evidence) -> Iterator[tuple[object, ...]]:
+    """Every value of an answer, as text."""
+    answer = shown.rows.to_pylist()
+    for place, row in enumerate(answer, 1):
+        for name, value in row.items():
+            text = "" if value is None else str(value)
+            yield number, rule, place, name, text
 
 
 def _row(findings: RunFindings, number: int, one: Finding) -> tuple[object, ...]:
@@ -79,8 +87,11 @@ def _row(findings: RunFindings, number: int, one: Finding) -> tuple[object, ...]
 
 def _looked_at(findings: RunFindings) -> list[str]:
     """What was refuted, and what is too little, with the largest share of each."""
-    notes = [f"{proof.rule}: {proof.words} ({proof.change})" for proof in findings.refuted]
-    notes += [f"{one.rule}: {one.share:.1%} of a step at most" for one in findings.looked_at]
+    notes = []
+    for proof in findings.refuted:
+        notes.append(f"{proof.rule}: {proof.words} ({proof.change})")
+    for one in findings.looked_at:
+        notes.append(f"{one.rule}: {one.share:.1%} of a step at most")
     return notes
 
 
