@@ -112,6 +112,7 @@ def _compared(
 
 
 def _check_place(path: Path, force: bool) -> None:
+    """Refuse what is no place for a page."""
     if path.suffix != ".html":
         raise UsageError(f"the report is a page: {path.name!r} should end in .html")
     check_place(path, force)

@@ -278,9 +278,11 @@ def _measured(least_s: float) -> Iterator[Leftover]:
 
 def _kept_results() -> Iterator[tuple[str, Path]]:
     """The folders of what was measured, and what is said of their files."""
-    for base in cache.caches(cache.PLATFORM):
+    measured = cache.caches(cache.PLATFORM)
+    for base in measured:
         yield "measured", base
-    for base in cache.caches(cache.PROOFS):
+    proofs = cache.caches(cache.PROOFS)
+    for base in proofs:
         yield "proofs", base
 
 

@@ -229,8 +229,9 @@ class _Layout:
 
 def _has_words(result: Result, column: str) -> bool:
     """Whether the column is not empty."""
-    empty = result.data[column].null_count
-    return bool(empty < result.rows)
+    values = result.data[column]
+    empty = int(values.null_count)
+    return empty < result.rows
 
 
 def column_cells(

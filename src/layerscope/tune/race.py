@@ -456,9 +456,11 @@ def _standings(track: RaceState) -> list[Standing]:
         is_unknown = row.ratio is None
         return place, is_unknown, row.ratio or 0.0
 
-    settings = track.settings.values()
-    rows = [_standing(track, setting) for setting in settings]
-    return sorted(rows, key=order)
+    rows = []
+    for setting in track.settings.values():
+        rows.append(_standing(track, setting))
+    rows.sort(key=order)
+    return rows
 
 
 def _standing(track: RaceState, setting: Setting) -> Standing:

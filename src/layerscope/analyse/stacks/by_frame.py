@@ -243,9 +243,10 @@ def _with_faults(counted: _Counted, faults: _Counted) -> _Counted:
 
 def _keys(counted: _Counted) -> list[tuple[int, StackFrame]]:
     """What the rows are of: group and frame."""
-    groups = counted.group.tolist()
+    groups = counted.group
     frames = counted.frame
-    pairs = zip(groups, frames, strict=True)
+    numbers = groups.tolist()
+    pairs = zip(numbers, frames, strict=True)
     return list(pairs)
 
 

@@ -133,7 +133,8 @@ def kind_of(name: str) -> str:
 def matching(pattern_of: Callable[[Framework], str | tuple[str, ...]]) -> re.Pattern[str]:
     """One regular expression for what this gives of each framework."""
     found: list[str] = []
-    for framework in frameworks():
+    every = frameworks()
+    for framework in every:
         patterns = pattern_of(framework)
         if isinstance(patterns, str):
             found.append(patterns)

@@ -28,7 +28,8 @@ _LEFT_OUT = ("spans",)
 
 def names_in_report() -> list[str]:
     """The tables that the page has."""
-    return [name for name in tables.names() if name not in _LEFT_OUT]
+    every = tables.names()
+    return [name for name in every if name not in _LEFT_OUT]
 
 
 class ReportTable:

@@ -40,9 +40,12 @@ def _finding(every: RunFindings, one: Finding) -> dict[str, Any]:
 
 
 def _evidence(shown: Evidence) -> dict[str, Any]:
-    rows = shown.rows.to_pylist()
+    rows = []
+    for row in shown.rows.to_pylist():
+        values = row.values()
+        rows.append([findings_text.cell(value) for value in values])
     return {
         "sql": shown.sql,
         "columns": shown.rows.schema.names,
-        "rows": [[findings_text.cell(value) for value in row.values()] for row in rows],
+        "rows": rows,
     }
