@@ -27,25 +27,41 @@ class OrderedSpans:
         self._reader = reader
         self._texts: dict[str, list[Any]] = {}
         read = reader.arrays("spans", ["track", "start_ns", "depth"])
-        order = np.lexsort((read["depth"], read["start_ns"], read["track"]))
-        self._order = order.astype(np.int32)
-        self.track = read["track"][self._order]
-        self.start_ns = read["start_ns"][self._order]
-        self.depth = read["depth"][self._order]
+        # None: they are in this order already.
+        self._order: np.ndarray | None = None
+        if not _is_ordered(read["track"], read["start_ns"], read["depth"]):
+            order = np.lexsort((read["depth"], read["start_ns"], read["track"]))
+            self._order = order.astype(np.int32)
+        self.track = self._ordered(read.pop("track"))
+        self.start_ns = self._ordered(read.pop("start_ns"))
+        self.depth = self._ordered(read.pop("depth"))
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.track)
+
+    def _ordered(self, values: np.ndarray) -> np.ndarray:
+        return values if self._order is None else np.asarray(values[self._order])
 
     def column(self, name: str) -> np.ndarray:
         """A column, or the numbers of its texts; -1: null."""
         read = self._reader.arrays("spans", [name])
         if f"{name}.names" in read:
             self._texts[name] = read[f"{name}.names"].tolist()
-        return np.asarray(read[name][self._order])
+        return self._ordered(read[name])
 
     def texts(self, name: str) -> list[Any]:
         """What the numbers of a column that was read mean."""
         return self._texts[name]
+
+
+def _is_ordered(track: np.ndarray, start_ns: np.ndarray, depth: np.ndarray) -> bool:
+    """Whether the spans are in order by track, start and depth."""
+    is_later = track[1:] > track[:-1]
+    is_same = track[1:] == track[:-1]
+    for values in (start_ns, depth):
+        is_later |= is_same & (values[1:] > values[:-1])
+        is_same &= values[1:] == values[:-1]
+    return bool((is_later | is_same).all())
 
 
 class SpanClasses:

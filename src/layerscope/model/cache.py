@@ -21,7 +21,8 @@ from pathlib import Path
 
 # What is kept: answers about builds of frameworks, tables of recordings that cannot be written,
 # unpacked recordings, code compiled for one of them, notes about raw files that lie outside of
-# their recording, names of addresses, and what `layerscope platform --measure` found out.
+# their recording, names of addresses, what `layerscope platform --measure` found out, and columns
+# of large timelines.
 PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = (
     "probe",
     "tables",
@@ -30,8 +31,8 @@ PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = (
     "spools",
     "symbols",
 )
-PLATFORM = "platform"
-KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS, PLATFORM)
+PLATFORM, TIMELINES = "platform", "timelines"
+KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS, PLATFORM, TIMELINES)
 # In a folder of the cache, and in one with raw files outside of their recording: what it was made
 # from.
 ORIGIN = ".origin"

@@ -15,7 +15,7 @@ import numpy as np
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-tables.so"
 # LC_VERSION of native/tables/tables.h. A library of other sources is not called.
-VERSION = 7
+VERSION = 8
 # By name without `lc_`, the arguments: a number (n), rows with fields (V), or an array in one piece
 # of this type, as NumPy's letters have it.
 ARGUMENTS = {
@@ -37,6 +37,8 @@ ARGUMENTS = {
     "adopt": "qqqinqqnnqiqB",
     "charge": "qqqninbqnqq",
     "nearest": "qninbi",
+    "parents": "iiqqnqni",
+    "statistics": "BnBnBnBnnnBinqnnq",
 }
 _TYPES = {letter: np.dtype(letter) for letter in "BbIiq"}
 Call = Callable[..., int]

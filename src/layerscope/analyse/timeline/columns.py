@@ -20,11 +20,11 @@ from layerscope.analyse.ordered_spans import (
     phase_numbers,
 )
 from layerscope.analyse.self_times import nested_parents
+from layerscope.analyse.timeline.kept import ABOUT
 from layerscope.analyse.timeline.lanes import Lanes, lanes_by_depth, lanes_by_layer
 from layerscope.analyse.timeline.links import write_links
 from layerscope.recording.reader import Reader
 
-ABOUT = "about.json"
 _BY_DEPTH, _BY_LAYER = "lanes", "layer_lanes"
 
 
@@ -34,7 +34,7 @@ def write(reader: Reader, folder: Path) -> None:
     classes = SpanClasses(spans)
     about = about_spans(spans, classes)
     about["counts"] = np.bincount(classes.of_span, minlength=len(about["classes"])).tolist()
-    spans.start_ns -= reader.run.info.start_ns
+    spans.start_ns = spans.start_ns - reader.run.info.start_ns
     dur_ns = spans.column("dur_ns")
     about["count"] = len(spans)
     about["end_ns"] = _latest(spans.start_ns, dur_ns)

@@ -33,7 +33,7 @@ class Lanes:
     end: np.ndarray
 
     def __len__(self) -> int:
-        return self.about.shape[1]
+        return len(self.about[0])
 
     def save(self, folder: Path, name: str) -> None:
         """Write them into files that begin with `name`."""
@@ -56,7 +56,7 @@ class Lanes:
         """The depth of a lane, or its layer."""
         return int(self.about[1, lane])
 
-    def range(self, lane: int) -> tuple[int, int]:
+    def bounds(self, lane: int) -> tuple[int, int]:
         """Where the rows of a lane are."""
         begin = self.about[2]
         last = int(begin[lane + 1]) if lane + 1 < len(self) else len(self.rows)
@@ -74,7 +74,7 @@ class Lanes:
     def place(self, row: int, track: int) -> tuple[int, int]:
         """The lane of a span, and its place in it."""
         for lane in self.of_track(track):
-            first, last = self.range(lane)
+            first, last = self.bounds(lane)
             at = first + int(np.searchsorted(self.rows[first:last], row))
             if at < last and self.rows[at] == row:
                 return lane, at - first
@@ -167,7 +167,8 @@ def _apart(rows: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> list[i
     """
     given_rows, given_end_ns = rows.copy(), end_ns.copy()
     left = np.arange(len(rows))
-    order, sizes = [], []
+    order: list[np.ndarray] = []
+    sizes: list[int] = []
     while len(left):
         is_last = len(order) == MOST_OVERLAPS - 1
         taken = left if is_last else left[_chain(start_ns[given_rows[left]], given_end_ns[left])]

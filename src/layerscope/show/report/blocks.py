@@ -77,6 +77,17 @@ def column_block(name: str, columns: Iterable[IntColumn]) -> Block:
     return Block(name, about, b"".join(packed))
 
 
+def plain_columns(columns: Iterable[IntColumn]) -> tuple[dict[str, Any], bytes]:
+    """Columns of one length that nobody packs, as the way is short, and how they are read."""
+    abouts, planes, rows = [], [], 0
+    for column in columns:
+        written = _Written(column)
+        rows = len(column.values)
+        abouts.append(written.about)
+        planes.append(written.planes)
+    return {"kind": COLUMNS, "rows": rows, "columns": abouts}, b"".join(planes)
+
+
 class _Written:
     """A column as bytes, and how to read them."""
 

@@ -15,6 +15,7 @@ from layerscope.recording.complete import COMPLETE
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block
 from layerscope.show.report.contents import ReportContents
+from layerscope.show.report.live_timeline import LiveTimeline, is_large
 
 # How long something that is being made is waited for at the end.
 _PATIENCE_S = 2
@@ -31,6 +32,8 @@ class LiveContents:
         self._kept: dict[str, Block] = {}
         self._state = _state_of(self._tables)
         self.title = reader.run.name
+        # Of a recording that a page cannot hold.
+        self.timeline = LiveTimeline(reader) if is_large(reader) else None
 
     @property
     def _tables(self) -> Path:
@@ -43,6 +46,8 @@ class LiveContents:
         readers = [reader for reader in (self._reader, self._other) if reader is not None]
         for reader in readers:
             reader.interrupt()
+        if self.timeline is not None:
+            self.timeline.close()
         if self._lock.acquire(timeout=_PATIENCE_S):
             for reader in readers:
                 reader.close()

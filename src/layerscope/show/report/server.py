@@ -18,12 +18,13 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 from layerscope.model.errors import LayerscopeError, UsageError
 from layerscope.show.report import document
 from layerscope.show.report.blocks import as_json
 from layerscope.show.report.live_contents import LiveContents
+from layerscope.show.report.questions import ANSWERS, Told
 
 LOCAL = "127.0.0.1"
 # Under these names a browser reaches this machine; the second one after `ssh -L`.
@@ -31,6 +32,7 @@ _NAMES = (LOCAL, "localhost")
 _TOKEN_BYTES = 24
 # A connection that says nothing for so long is closed.
 _PATIENCE_S = 30
+_MOST_PARAMETERS = 20
 # The header that says how a block is to be read.
 ABOUT_HEADER = "Layerscope-Block"
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
@@ -158,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._with_token(parse_qs(parts.query).get("token", [""])[-1])
         if not self._server.takes_cookie(self.headers.get("Cookie", "")):
             return _refused(_NO_TOKEN)
-        return self._of_path(parts.path)
+        return self._of_path(parts.path, parts.query)
 
     def _refusal(self) -> str:
         """Why the request is none of ours; empty: it is."""
@@ -176,8 +178,10 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"Location": "/", "Set-Cookie": self._server.cookie}
         return Answer(HTTPStatus.SEE_OTHER, _TEXT, b"", headers)
 
-    def _of_path(self, path: str) -> Answer:
-        """The page, what it knows from the start, or a block of those that there are."""
+    def _of_path(self, path: str, query: str) -> Answer:
+        """The page, what it knows from the start, a block of those that there are, or the answer
+        to a question about the spans of a large recording.
+        """
         contents = self._server.contents
         if path == "/":
             return Answer(HTTPStatus.OK, _HTML, self._server.page, {})
@@ -189,6 +193,10 @@ class _Handler(BaseHTTPRequestHandler):
                 block = contents.block(name)
                 about = as_json(block.about).decode("ascii")
                 return Answer(HTTPStatus.OK, _BYTES, block.packed, {ABOUT_HEADER: about})
+            if path in ANSWERS and contents.timeline is not None:
+                return _told(contents.timeline.answer(path, _parameters(query)))
+        except UsageError as error:
+            return _sentence(HTTPStatus.BAD_REQUEST, str(error))
         except LayerscopeError as error:
             return _sentence(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         return _sentence(HTTPStatus.NOT_FOUND, "there is nothing here")
@@ -213,6 +221,27 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Say nothing: what was asked is nobody's business, and tokens do not belong in logs."""
+
+
+def _parameters(query: str) -> dict[str, str]:
+    """The parameters of a question. UsageError: they cannot be told apart."""
+    found: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+    except ValueError as error:
+        raise UsageError("these are too many parameters") from error
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"the parameter {name[:40]!r} is given twice")
+        found[name] = value
+    return found
+
+
+def _told(told: Told) -> Answer:
+    if told.data is None:
+        return Answer(HTTPStatus.OK, _JSON, as_json(told.value), {})
+    about = as_json(told.value).decode("ascii")
+    return Answer(HTTPStatus.OK, _BYTES, told.data, {ABOUT_HEADER: about})
 
 
 def _refused(why: str) -> Answer:

@@ -1,0 +1,149 @@
+/* What analyse/timeline asks of all spans at once: their parents, and statistics of those that are selected. */
+#include "tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A number of a column whose numbers have `width` bytes; those of eight have a sign. */
+static inline int64_t number_at(const uint8_t *column, int64_t width, int64_t row) {
+    switch (width) {
+    case 1:
+        return column[row];
+    case 2:
+        return ((const uint16_t *)column)[row];
+    case 4:
+        return ((const uint32_t *)column)[row];
+    default:
+        return ((const int64_t *)column)[row];
+    }
+}
+
+/* The row of the span that each one lies in, -1: none, as analyse/self_times.py says. Rows are by track, start and
+ * depth; `open` has room for a row of each depth. */
+LC_API void lc_parents(const int32_t *track, const int32_t *depth, const int64_t *start, const int64_t *dur,
+                       int64_t count, int64_t *open, int64_t levels, int32_t *parent) {
+    for (int64_t level = 0; level < levels; level++)
+        open[level] = -1;
+    for (int64_t row = 0; row < count; row++) {
+        if (depth[row] < 0) {
+            parent[row] = -1;
+            continue;
+        }
+        int64_t around = depth[row] > 0 ? open[depth[row] - 1] : -1;
+        int is_open = around >= 0 && track[around] == track[row] && start[around] + dur[around] >= start[row];
+        parent[row] = is_open ? (int32_t)around : -1;
+        open[depth[row]] = row;
+    }
+}
+
+typedef struct {
+    const uint8_t *cls, *dur, *self, *step, *kept;
+    int64_t cls_bytes, dur_bytes, self_bytes, step_bytes, first_step, last_step;
+    const int32_t *group_of;
+} selection;
+
+/* The group of a row, -1: the selection does not keep it. */
+static inline int64_t group_at(const selection *s, int64_t row) {
+    int64_t cls = number_at(s->cls, s->cls_bytes, row);
+    if (!s->kept[cls])
+        return -1;
+    if (s->step_bytes) {
+        int64_t step = number_at(s->step, s->step_bytes, row) - 1;
+        if (step < s->first_step || step >= s->last_step)
+            return -1;
+    }
+    return s->group_of[cls];
+}
+
+/* The value of a place of the sorted ones from `low` on, which it moves around. */
+static int64_t ranked(int64_t *values, int64_t low, int64_t high, int64_t place) {
+    while (low < high) {
+        int64_t middle = values[low + (high - low) / 2], left = low, right = high;
+        while (left <= right) {
+            while (values[left] < middle)
+                left++;
+            while (values[right] > middle)
+                right--;
+            if (left > right)
+                break;
+            int64_t moved = values[left];
+            values[left++] = values[right];
+            values[right--] = moved;
+        }
+        if (place <= right)
+            high = right;
+        else if (place >= left)
+            low = left;
+        else
+            break;
+    }
+    return values[place];
+}
+
+/* The place of the smallest value that a part of all do not exceed. */
+static int64_t place_of_part(double part, int64_t count) {
+    double exact = part * (double)count;
+    int64_t place = (int64_t)exact;
+    if ((double)place == exact)
+        place--;
+    return place > 0 ? place : 0;
+}
+
+/* Into `sums` count, total, self, least, p50, p99 and most of each group of the rows in `ranges` (pairs of the first
+ * and the one behind the last). `kept` and `group_of` are by class; by range is grouped where `is_by_range`. Columns
+ * have as many bytes a number as the number behind them says; 0 bytes of a step: every step counts. Returns -1 without
+ * memory. */
+LC_API int64_t lc_statistics(const uint8_t *cls, int64_t cls_bytes, const uint8_t *dur, int64_t dur_bytes,
+                             const uint8_t *self, int64_t self_bytes, const uint8_t *step, int64_t step_bytes,
+                             int64_t first_step, int64_t last_step, const uint8_t *kept, const int32_t *group_of,
+                             int64_t is_by_range, const int64_t *ranges, int64_t range_count, int64_t groups,
+                             int64_t *sums) {
+    const selection s = {cls, dur, self, step, kept, cls_bytes, dur_bytes, self_bytes, step_bytes, first_step,
+                         last_step, group_of};
+    int64_t all = 0;
+    for (int64_t range = 0; range < range_count; range++) {
+        for (int64_t row = ranges[2 * range]; row < ranges[2 * range + 1]; row++) {
+            int64_t group = group_at(&s, row);
+            if (group < 0)
+                continue;
+            int64_t *sum = sums + 7 * (is_by_range ? range : group), ns = number_at(dur, dur_bytes, row);
+            all++;
+            if (!sum[0]++ || ns < sum[3])
+                sum[3] = ns;
+            sum[1] += ns;
+            sum[2] += number_at(self, self_bytes, row);
+            if (ns > sum[6])
+                sum[6] = ns;
+        }
+    }
+    int64_t *values = malloc((size_t)(all ? all : 1) * sizeof *values);
+    int64_t *next = malloc((size_t)(groups ? groups : 1) * sizeof *next);
+    if (!values || !next) {
+        free(values);
+        free(next);
+        return -1;
+    }
+    int64_t begin = 0;
+    for (int64_t group = 0; group < groups; group++) {
+        next[group] = begin;
+        begin += sums[7 * group];
+    }
+    for (int64_t range = 0; range < range_count; range++) {
+        for (int64_t row = ranges[2 * range]; row < ranges[2 * range + 1]; row++) {
+            int64_t group = group_at(&s, row);
+            if (group >= 0)
+                values[next[is_by_range ? range : group]++] = number_at(dur, dur_bytes, row);
+        }
+    }
+    for (int64_t group = 0; group < groups; group++) {
+        int64_t count = sums[7 * group], first = next[group] - count;
+        if (!count)
+            continue;
+        int64_t middle = place_of_part(0.5, count), late = place_of_part(0.99, count);
+        sums[7 * group + 4] = ranked(values, first, next[group] - 1, first + middle);
+        sums[7 * group + 5] = ranked(values, first + middle, next[group] - 1, first + late);
+    }
+    free(values);
+    free(next);
+    return all;
+}
