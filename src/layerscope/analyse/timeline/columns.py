@@ -25,7 +25,7 @@ from layerscope.analyse.timeline.lanes import Lanes, lanes_by_depth, lanes_by_la
 from layerscope.analyse.timeline.links import write_links
 from layerscope.recording.reader import Reader
 
-_BY_DEPTH, _BY_LAYER = "lanes", "layer_lanes"
+_LANES = "lanes"
 
 
 def write(reader: Reader, folder: Path) -> None:
@@ -37,6 +37,7 @@ def write(reader: Reader, folder: Path) -> None:
     spans.start_ns = spans.start_ns - reader.run.info.start_ns
     dur_ns = spans.column("dur_ns")
     about["count"] = len(spans)
+    about["first_ns"] = int(spans.start_ns.min()) if len(spans) else None
     about["end_ns"] = _latest(spans.start_ns, dur_ns)
     _save(folder, "start", spans.start_ns)
     _save(folder, "dur", _narrow(dur_ns))
@@ -44,7 +45,7 @@ def write(reader: Reader, folder: Path) -> None:
     _save(folder, "depth", _narrow(spans.depth))
     _save(folder, "parent", nested_parents(spans.track, spans.depth, spans.start_ns, dur_ns))
     lanes = lanes_by_depth(spans.track, spans.depth, spans.start_ns, dur_ns)
-    lanes.save(folder, _BY_DEPTH)
+    lanes.save(folder, _LANES)
     del lanes, dur_ns, classes
     _save(folder, "self", _narrow(spans.column("self_ns")))
     _save(folder, "step", _narrow(spans.column("step") + 1))
@@ -92,8 +93,9 @@ class SpanColumns:
         self.tracks = np.array(about["tracks"], np.int64)
         self.bounds = np.array([*about["begins"], self.count], np.int64)
         self.classes = np.array(about["classes"], np.int64).reshape(-1, 5)
-        self.lanes = Lanes.opened(folder, _BY_DEPTH)
-        self._by_layer: Lanes | None = None
+        self.lanes = Lanes.opened(folder, _LANES)
+        # The lanes with layers apart, where somebody has asked for them.
+        self.apart: Lanes | None = None
         self._place_of = {track: place for place, track in enumerate(about["tracks"])}
 
     def column(self, name: str) -> np.ndarray:
@@ -103,9 +105,9 @@ class SpanColumns:
     @property
     def layer_lanes(self) -> Lanes:
         """The lanes of the tracks with their layers apart, made when somebody asks for them."""
-        if self._by_layer is None:
-            self._by_layer = lanes_by_layer(self)
-        return self._by_layer
+        if self.apart is None:
+            self.apart = lanes_by_layer(self)
+        return self.apart
 
     def range(self, track: int) -> tuple[int, int]:
         """The first row of a track, and the one behind its last."""

@@ -20,7 +20,9 @@ _ASKED_FOR = "operator_primitive"
 
 
 class OneSpan(NamedTuple):
-    """A span as the page has it; `step`: 1 + the step; `lane`, `place`: where it is drawn."""
+    """A span as the page has it; `step`: 1 + the step. `lane`, `place`: where it is drawn, and then
+    where with its layers apart, if anybody has asked for that.
+    """
 
     row: int
     track: int
@@ -33,6 +35,8 @@ class OneSpan(NamedTuple):
     parent: int
     lane: int
     place: int
+    lane_apart: int
+    place_apart: int
 
 
 class NameSum(NamedTuple):
@@ -79,11 +83,13 @@ class SpanTeller:
         of = self._columns
         track = of.track_of(row)
         lane, place = of.lanes.place(row, track)
+        lane_apart, place_apart = (-1, -1) if of.apart is None else of.apart.place(row, track)
         times = int(of.start[row]), int(of.dur[row]), int(of.self_ns[row])
         cls, depth, step, parent = (
             int(column[row]) for column in (of.cls, of.depth, of.step, of.parent)
         )
-        return OneSpan(row, track, *times, cls, depth, step, parent, lane, place)
+        places = lane, place, lane_apart, place_apart
+        return OneSpan(row, track, *times, cls, depth, step, parent, *places)
 
     def story(self, row: int) -> Story:
         """Everything of a span."""

@@ -161,7 +161,7 @@ def _seen(end_ns: np.ndarray | _Taken, stretch: Stretch) -> np.ndarray:
 
 def _whole(edges: np.ndarray) -> np.ndarray:
     """The first whole nanosecond from each moment on."""
-    return np.ceil(np.clip(edges, -(2.0**62), 2.0**62)).astype(np.int64)
+    return np.asarray(np.ceil(np.clip(edges, -(2.0**62), 2.0**62)), np.int64)
 
 
 def _walked(

@@ -17,6 +17,7 @@ from layerscope.analyse.thinned import what_was_kept
 from layerscope.model.units import duration
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block, BlockGroup, json_block
+from layerscope.show.report.live_timeline import is_large
 from layerscope.show.report.moments import (
     argument_block,
     counter_blocks,
@@ -52,6 +53,8 @@ class ReportContents:
     ) -> None:
         self._reader = reader
         self._is_live = is_live
+        # Of these the server answers questions; a page could not hold them.
+        self._has_many_spans = is_live and is_large(reader)
         self._part = part or reader
         self._other = other
         self._pages = pages(is_compared=other is not None)
@@ -81,6 +84,7 @@ class ReportContents:
             "pages": [{"name": name, "title": page.TITLE} for name, page in self._pages.items()],
             "tables": [self._about_table(table) for table in self._tables],
             "notes": self.notes,
+            "has_many_spans": self._has_many_spans,
         }
 
     def blocks(self) -> Iterator[Block]:
@@ -108,12 +112,8 @@ class ReportContents:
             else:
                 yield BlockGroup((table.block_name,), partial(_table_block, table))
         yield BlockGroup(("tracks",), lambda: [track_block(reader, origin_ns)])
-        yield BlockGroup(
-            ("span_classes", "spans", "span_details"), lambda: self._span_blocks().blocks
-        )
-        yield BlockGroup(
-            ("link_kinds", "links"), lambda: link_blocks(part, self._span_blocks().keys)
-        )
+        if not self._has_many_spans:
+            yield from self._groups_of_spans()
         yield BlockGroup(("counter_names", "counters"), lambda: counter_blocks(reader, origin_ns))
         yield BlockGroup(("marks",), lambda: [mark_block(reader, origin_ns)])
         yield BlockGroup(("args",), lambda: [argument_block(reader)])
@@ -121,6 +121,14 @@ class ReportContents:
         yield BlockGroup(("stacks", "frames"), lambda: stack_blocks(reader))
         if self._other is not None:
             yield from _groups_of_other(self._other)
+
+    def _groups_of_spans(self) -> Iterator[BlockGroup]:
+        yield BlockGroup(
+            ("span_classes", "spans", "span_details"), lambda: self._span_blocks().blocks
+        )
+        yield BlockGroup(
+            ("link_kinds", "links"), lambda: link_blocks(self._part, self._span_blocks().keys)
+        )
 
     def _is_later(self, table: ReportTable) -> bool:
         return self._is_live and table.by is not None

@@ -1,5 +1,5 @@
-"""The timeline of a recording that is too large for a page to hold: prepared beside the server, then
-asked by the page.
+"""The timeline of a recording that is too large for a page to hold: prepared beside the server,
+then asked by the page.
 """
 
 from __future__ import annotations

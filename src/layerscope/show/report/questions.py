@@ -33,7 +33,8 @@ _MOST_PIXELS, _MOST_LANES, _MOST_ROWS = 20_000, 1_000, 1_000
 _DEPTH, _LAYER = "depth", "layer"
 _FILTER = ("classes", "steps", "tracks")
 _RANGE = re.compile(r"(\d{1,12})-(\d{1,12})")
-_FARTHEST_NS = 2.0**62
+_FARTHEST_NS = 1 << 62
+_LANE = re.compile(r"(L?)(\d{1,9})")
 
 
 class Told(NamedTuple):
@@ -50,7 +51,7 @@ class Questions:
         self._columns = columns
         self._teller = SpanTeller(columns, links)
         self._lock = threading.Lock()
-        self._pictures: dict[str, Pictures] = {}
+        self._pictures: dict[int, Pictures] = {}
 
     def answer(self, path: str, parameters: Parameters) -> Told:
         """What `path`, one of ANSWERS, says. UsageError: it cannot be asked so."""
@@ -66,7 +67,10 @@ class Questions:
 
     def lanes(self, parameters: Parameters) -> Told:
         """The rows of the picture: of each its track, its depth or layer, how many spans it has."""
-        return Told(self._lanes_of(_by(parameters)))
+        arranged = parameters.get("arranged", _DEPTH)
+        if arranged not in (_DEPTH, _LAYER):
+            raise UsageError(f"lanes are arranged by {_DEPTH} or by {_LAYER}")
+        return Told(self._lanes_of(arranged))
 
     def _lanes_of(self, by: str) -> list[list[int]]:
         lanes = self._arranged(by)
@@ -86,30 +90,43 @@ class Questions:
         """What is drawn in a stretch: of each lane all spans, those that the filter keeps, and
         those that the search has found.
         """
-        by = _by(parameters)
-        lanes = self._arranged(by)
-        from_ns, to_ns = (_moment(parameters, name) for name in ("start", "end"))
-        if not from_ns < to_ns:
-            raise UsageError("the end of a picture comes after its start")
-        width = _number(parameters, "width", 1, _MOST_PIXELS)
-        stretch = Stretch(from_ns, to_ns, width, _number(parameters, "margin", 0, _MOST_PIXELS))
+        stretch = _stretch(parameters)
         of = self._filter(parameters)
-        found = self._classes(parameters, "found")
         wanted = [Filter()]
         if not of.is_empty:
             wanted.append(of)
-        if found is not None:
-            classes = found if of.classes is None else found & of.classes
-            wanted.append(Filter(classes, of.steps, of.tracks))
+        if "found" in parameters:
+            wanted.append(self._found(parameters, of))
+        names = parameters["lanes"].split(",") if parameters.get("lanes") else []
+        if len(names) > _MOST_LANES:
+            raise UsageError(f"lanes are at most {_MOST_LANES}")
+        lanes = [self._lane(name) for name in names]
         drawn: list[Drawn] = []
-        asked = _rows(parameters, "lanes", _MOST_LANES, len(lanes))
         with self._lock:
-            pictures = self._pictures.setdefault(by, Pictures(self._columns, lanes))
-            for lane in asked:
+            for arranged, lane in lanes:
+                pictures = self._pictures.setdefault(id(arranged), self._new_pictures(arranged))
                 drawn += [pictures.drawn(lane, stretch, one) for one in wanted]
-        return self._as_columns(drawn, asked)
+        return self._as_columns(drawn)
 
-    def _as_columns(self, drawn: Sequence[Drawn], lanes: Sequence[int]) -> Told:
+    def _new_pictures(self, lanes: Lanes) -> Pictures:
+        return Pictures(self._columns, lanes)
+
+    def _lane(self, name: str) -> tuple[Lanes, int]:
+        """The lane of a name such as `3`, or `L3` where layers stand apart."""
+        found = _LANE.fullmatch(name)
+        lanes = self._arranged(_LAYER if found and found[1] else _DEPTH)
+        if not found or int(found[2]) >= len(lanes):
+            raise UsageError(f"there is no lane {name[:40]!r}")
+        return lanes, int(found[2])
+
+    def _found(self, parameters: Parameters, of: Filter) -> Filter:
+        """What keeps those that the filter keeps and the search has found."""
+        found = self._classes(parameters, "found")
+        if found is None:
+            raise UsageError("found is missing: the classes that are looked for")
+        return Filter(found if of.classes is None else found & of.classes, of.steps, of.tracks)
+
+    def _as_columns(self, drawn: Sequence[Drawn]) -> Told:
         rows = np.concatenate([np.zeros(0, np.uint32), *(one.rows for one in drawn)])
         start, end, reach = (
             np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for one in drawn)])
@@ -123,7 +140,7 @@ class Questions:
             IntColumn("class", self._columns.cls[rows]),
         ]
         about, data = plain_columns(columns)
-        return Told({**about, "lanes": lanes, "counts": [len(one.rows) for one in drawn]}, data)
+        return Told({**about, "counts": [len(one.rows) for one in drawn]}, data)
 
     def statistics(self, parameters: Parameters) -> Told:
         """The spans that start in a stretch, grouped."""
@@ -147,29 +164,24 @@ class Questions:
         """The span at a place of a lane; without one that which reaches `start` first, or the last
         that starts before `end`.
         """
-        lanes = self._arranged(_by(parameters))
-        first, last = lanes.bounds(_number(parameters, "lane", 0, len(lanes) - 1))
+        lanes, lane = self._lane(parameters.get("lane", ""))
+        first, last = lanes.bounds(lane)
         if "place" in parameters:
             at = first + _number(parameters, "place", 0, last - first - 1)
         elif "start" in parameters:
             reach = np.maximum.accumulate(lanes.end[first:last])
-            at = first + int(np.searchsorted(reach, _first_ns(parameters, "start")))
+            at = first + int(np.searchsorted(reach, math.ceil(_moment(parameters, "start"))))
         else:
             start = self._columns.start[lanes.rows[first:last]]
-            at = first + int(np.searchsorted(start, _first_ns(parameters, "end"))) - 1
+            at = first + int(np.searchsorted(start, math.ceil(_moment(parameters, "end")))) - 1
         return Told(self._teller.one(int(lanes.rows[at])) if first <= at < last else None)
 
     def hit(self, parameters: Parameters) -> Told:
         """The next span that the search has found and the filter keeps."""
-        of = self._filter(parameters)
-        found = self._classes(parameters, "found")
-        if found is None:
-            raise UsageError("found is missing: the classes that are looked for")
-        classes = found if of.classes is None else found & of.classes
         row = _number(parameters, "row", -1, self._columns.count)
-        start_ns = _number(parameters, "at", -int(_FARTHEST_NS), int(_FARTHEST_NS))
-        wanted = Filter(classes, of.steps, of.tracks)
-        return self._told(next_hit(self._columns, wanted, start_ns, row, _direction(parameters)))
+        at_ns = _number(parameters, "at", -_FARTHEST_NS, _FARTHEST_NS)
+        of = self._found(parameters, self._filter(parameters))
+        return self._told(next_hit(self._columns, of, at_ns, row, _direction(parameters)))
 
     def same(self, parameters: Parameters) -> Told:
         """The next span of the same name and layer."""
@@ -178,10 +190,8 @@ class Questions:
         return self._told(next_of_same_name(self._columns, of, row, _direction(parameters)))
 
     def shown(self, parameters: Parameters) -> Told:
-        """The spans of which any part lies in a stretch: how many, and those with most self time."""
-        from_ns, to_ns = _first_ns(parameters, "start"), _first_ns(parameters, "end")
-        if from_ns is None or to_ns is None:
-            raise UsageError("start and end are missing")
+        """The spans of which any part lies in a stretch: how many, and some with most self time."""
+        from_ns, to_ns = (math.ceil(_moment(parameters, name)) for name in ("start", "end"))
         count, rows = shown(self._columns, self._filter(parameters), from_ns, to_ns)
         return Told([count, [self._teller.one(row) for row in rows]])
 
@@ -223,11 +233,12 @@ class Questions:
         return np.ascontiguousarray(np.resize(np.append(bits, np.zeros(count, np.uint8)), count))
 
 
-def _by(parameters: Parameters) -> str:
-    by = parameters.get("arranged", _DEPTH)
-    if by not in (_DEPTH, _LAYER):
-        raise UsageError(f"rows are arranged by {_DEPTH} or by {_LAYER}")
-    return by
+def _stretch(parameters: Parameters) -> Stretch:
+    from_ns, to_ns = (_moment(parameters, name) for name in ("start", "end"))
+    if not from_ns < to_ns:
+        raise UsageError("the end of a picture comes after its start")
+    width = _number(parameters, "width", 1, _MOST_PIXELS)
+    return Stretch(from_ns, to_ns, width, _number(parameters, "margin", 0, _MOST_PIXELS))
 
 
 def _direction(parameters: Parameters) -> int:
@@ -277,13 +288,13 @@ ANSWERS: dict[str, tuple[tuple[str, ...], Callable[[Questions, Parameters], Told
     "/about-spans": ((), Questions.about),
     "/lanes": (("arranged",), Questions.lanes),
     "/picture": (
-        ("arranged", "start", "end", "width", "margin", "lanes", "found", *_FILTER),
+        ("start", "end", "width", "margin", "lanes", "found", *_FILTER),
         Questions.picture,
     ),
     "/statistics": (("start", "end", "by", *_FILTER), Questions.statistics),
     "/span": (("row",), Questions.span),
     "/spans": (("rows",), Questions.spans),
-    "/place": (("arranged", "lane", "place", "start", "end"), Questions.place),
+    "/place": (("lane", "place", "start", "end"), Questions.place),
     "/hit": (("at", "row", "direction", "found", *_FILTER), Questions.hit),
     "/same": (("row", "direction"), Questions.same),
     "/shown": (("start", "end", *_FILTER), Questions.shown),
