@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.browser import chromium
 from tests.browser.report_page import open_report
 from tests.recordings import MS, Recording
 
 STEPS, STEP_NS, FIRST_NS = 10, 100 * MS, 100 * MS
+# Where a page has its spans: in itself, or at a server that it asks.
+FILE, SERVER = "file", "server"
+BOTH = pytest.mark.parametrize("address", [FILE, SERVER], indirect=True)
 READY = "document.querySelector('.timeline')?.dataset.ready !== undefined"
 # The box of a span on the screen, by its name and which of that name it is.
 _BOX = """

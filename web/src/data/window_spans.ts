@@ -57,8 +57,8 @@ export class WindowSpans implements SpanStore {
   readonly pictures = signal(0);
   private readonly unfinished: ReadonlySet<number>;
   private readonly ofTrack: ReadonlyMap<number, WindowLane[]>;
-  private apartOfTrack: ReadonlyMap<number, WindowLane[]> | null = null;
-  private readonly known_ = new Map<string, { value: unknown } | null>(); // null: it was asked for
+  private readonly apartOfTrack = signal<ReadonlyMap<number, WindowLane[]> | null>(null);
+  private readonly given = new Map<string, { value: unknown } | null>(); // null: it was asked for
   private filter: Filter = EVERYTHING;
   private classes: Uint8Array | null = null;
   private emphasis = ""; // of filter and search, as parameters
@@ -66,6 +66,7 @@ export class WindowSpans implements SpanStore {
   private seen = ""; // the picture that is there
   private wanted = ""; // and the one that is to be
   private isAsking = false;
+  private isAskingApart = false;
 
   constructor(
     readonly about: WindowAbout,
@@ -110,13 +111,16 @@ export class WindowSpans implements SpanStore {
 
   // Until they are there, layers do not stand apart.
   lanesApart(track: number): readonly WindowLane[] {
-    if (!this.apartOfTrack) {
-      const lanes = this.answer<LaneAbout[]>("/lanes?arranged=layer");
-      if (!lanes) return this.lanes(track);
-      this.apartOfTrack = byTrack(lanes, true);
-      this.known_.clear(); // spans now know where they are in these, too
-    }
-    return this.apartOfTrack.get(track) ?? [];
+    if (!this.apartOfTrack.value && !this.isAskingApart) void this.askForLanesApart();
+    return (this.apartOfTrack.value ?? this.ofTrack).get(track) ?? [];
+  }
+
+  private async askForLanesApart(): Promise<void> {
+    this.isAskingApart = true;
+    const lanes = await this.asked<LaneAbout[]>("/lanes?arranged=layer").catch(() => null);
+    if (!lanes) return;
+    this.given.clear(); // spans now know where they are in these, too
+    this.apartOfTrack.value = byTrack(lanes, true);
   }
 
   placeIn(lane: Lane, of: OneSpan): number {
@@ -244,20 +248,20 @@ export class WindowSpans implements SpanStore {
 
   // What the server has answered; it is asked first where that is not known yet.
   private answer<T>(question: string): T | undefined {
-    const known = this.known_.get(question);
+    const known = this.given.get(question);
     if (known) return known.value as T;
     if (known === undefined) void this.asked(question).catch(() => {});
     return undefined;
   }
 
   private async asked<T>(question: string): Promise<T> {
-    const known = this.known_.get(question);
+    const known = this.given.get(question);
     if (known) return known.value as T;
-    this.known_.set(question, null);
-    if (this.known_.size > MOST_ANSWERS) this.known_.delete(this.known_.keys().next().value!);
+    this.given.set(question, null);
+    if (this.given.size > MOST_ANSWERS) this.given.delete(this.given.keys().next().value!);
     try {
       const value = await this.ask.json<T>(question);
-      this.known_.set(question, { value });
+      this.given.set(question, { value });
       this.problem.value = "";
       this.answers.value++;
       return value;
