@@ -42,13 +42,14 @@ _READY = "document.querySelector('.timeline')?.dataset.ready !== undefined"
 # Shows a part of the run, goes through it by key, and gives the interval of each frame in ms.
 _MOVE = """
     const [part, frames] = args, picture = window.layerscopeTimeline;
+    await new Promise(done => setTimeout(done, 600));
     const whole = picture.spans.end_ns, from = whole * 0.3 * (part < 1 ? 1 : 0);
-    location.hash = `#timeline?view=${from / 1e9}-${(from + whole * part) / 1e9}s`;
+    location.hash = `#timeline?view=${(from / 1e9).toFixed(9)}-${((from + whole * part) / 1e9).toFixed(9)}s`;
     await new Promise(done => setTimeout(done, 600));
     const canvas = document.querySelector('.tl-over'), intervals = [];
     let last = performance.now();
     for (let at = 0; at < frames; at++) {
-        const key = at % 2 ? 'd' : 's';
+        const key = 'wdsa'[at % 4];
         canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
         await new Promise(requestAnimationFrame);
         const now = performance.now();

@@ -7,6 +7,7 @@ columns stand the lanes: what is drawn in one row of the timeline.
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ class SpanColumns:
         about: dict[str, Any] = msgspec.json.decode((folder / ABOUT).read_bytes())
         self.about = about
         self.count: int = about["count"]
-        self.start = self.column("start")
+        self.start = opened(folder / "start.npy", is_searched=True)
         self.dur = self.column("dur")
         self.cls = self.column("class")
         self.depth = self.column("depth")
@@ -129,10 +130,14 @@ class SpanColumns:
         return first + begin, first + max(begin, end)
 
 
-def opened(file: Path) -> np.ndarray:
-    """An array in a file, mapped into memory where it has any length."""
+def opened(file: Path, is_searched: bool = False) -> np.ndarray:
+    """An array in a file, mapped into memory where it has any length. `is_searched`: a few places
+    of it are read at a time, so that what lies beside them need not be.
+    """
     try:
         found = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError:  # a file of nothing cannot be mapped
-        found = np.load(file, allow_pickle=False)
+        return np.asarray(np.load(file, allow_pickle=False))
+    if is_searched:
+        found._mmap.madvise(mmap.MADV_RANDOM)
     return np.asarray(found)

@@ -45,7 +45,10 @@ class Lanes:
         """What `save` has written."""
         from layerscope.analyse.timeline.columns import opened
 
-        found = [opened(folder / f"{name}_{part}.npy") for part in ("about", "rows", "end")]
+        found = [
+            opened(folder / f"{name}_{part}.npy", is_searched=True)
+            for part in ("about", "rows", "end")
+        ]
         return Lanes(*found)
 
     def track(self, lane: int) -> int:

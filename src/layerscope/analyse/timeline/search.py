@@ -51,8 +51,7 @@ def _behind(
     """Where the rows of a track begin that are behind a place; or end, that are before it."""
     begin, end = np.searchsorted(columns.start[first:last], [start_ns, start_ns + 1])
     limit = row + 1 if direction > 0 else row
-    behind: int = min(max(limit, first + int(begin)), first + int(end))
-    return behind
+    return int(min(max(limit, first + begin), first + end))
 
 
 def _first_kept(columns: SpanColumns, of: Filter, at: int, limit: int, direction: int) -> int:

@@ -34,6 +34,8 @@ from layerscope.show.terminal import problem_sentence
 FORMAT = 1
 # Before the names of the blocks of the recording that came before (web/src/data/recording.ts).
 _OTHER = "other "
+# How the names of blocks begin that are made of all spans.
+_LARGE = ("table ", "about ", "page ", "flame ", _OTHER)
 
 
 class ReportContents:
@@ -122,6 +124,10 @@ class ReportContents:
         if self._other is not None:
             yield from _groups_of_other(self._other)
 
+    def is_small(self, name: str) -> bool:
+        """Whether little has to be read for a block, however many spans there are."""
+        return name == "page overview" or not name.startswith(_LARGE)
+
     def _groups_of_spans(self) -> Iterator[BlockGroup]:
         yield BlockGroup(
             ("span_classes", "spans", "span_details"), lambda: self._span_blocks().blocks
@@ -131,7 +137,7 @@ class ReportContents:
         )
 
     def _is_later(self, table: ReportTable) -> bool:
-        return self._is_live and table.by is not None
+        return self._is_live and (table.by is not None or self._has_many_spans)
 
     def _about_table(self, table: ReportTable) -> dict[str, Any]:
         if self._is_later(table):

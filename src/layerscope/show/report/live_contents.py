@@ -13,6 +13,7 @@ from typing import Any
 from layerscope.model.errors import ReadError
 from layerscope.recording.complete import COMPLETE
 from layerscope.recording.reader import Reader
+from layerscope.show.report.block_process import BlockMaker
 from layerscope.show.report.blocks import Block
 from layerscope.show.report.contents import ReportContents
 from layerscope.show.report.live_timeline import LiveTimeline, is_large
@@ -22,18 +23,25 @@ _PATIENCE_S = 2
 
 
 class LiveContents:
-    """The report of the recording that `reader` has open. One thread at a time reads it."""
+    """The report of the recording that `reader` has open. One thread at a time reads it; what takes
+    long of a large recording is made by another process meanwhile.
+    """
 
     def __init__(self, reader: Reader, other: Reader | None = None) -> None:
         self._reader = reader
         self._other = other
         self._lock = threading.Lock()
+        self._making = threading.Lock()  # one process at a time
         self._contents: ReportContents | None = None
         self._kept: dict[str, Block] = {}
         self._state = _state_of(self._tables)
         self.title = reader.run.name
         # Of a recording that a page cannot hold.
-        self.timeline = LiveTimeline(reader) if is_large(reader) else None
+        self.timeline: LiveTimeline | None = None
+        self._maker: BlockMaker | None = None
+        if is_large(reader):
+            self.timeline = LiveTimeline(reader)
+            self._maker = BlockMaker(reader.run, None if other is None else other.run)
 
     @property
     def _tables(self) -> Path:
@@ -48,6 +56,8 @@ class LiveContents:
             reader.interrupt()
         if self.timeline is not None:
             self.timeline.close()
+        if self._maker is not None:
+            self._maker.interrupt()
         if self._lock.acquire(timeout=_PATIENCE_S):
             for reader in readers:
                 reader.close()
@@ -66,11 +76,25 @@ class LiveContents:
     def block(self, name: str) -> Block:
         """The block of this name; ReadError where the recording is not there any more."""
         with self._lock:
+            if name in self._kept:
+                return self._kept[name]
+            self._check()
+            contents = self._made()
+            if self._maker is None or contents.is_small(name):
+                return self._keep(name, contents.made_with(name))
+        # What takes long does not hold up what does not, nor the timeline.
+        if self.timeline is not None:
+            self.timeline.wait()
+        with self._making:
             if name not in self._kept:
-                self._check()
-                blocks = self._made().made_with(name)
-                self._kept.update({block.name: block for block in blocks})
+                blocks = self._maker.made_with(name)
+                with self._lock:
+                    self._keep(name, blocks)
             return self._kept[name]
+
+    def _keep(self, name: str, blocks: list[Block]) -> Block:
+        self._kept.update({block.name: block for block in blocks})
+        return self._kept[name]
 
     def _made(self) -> ReportContents:
         if self._contents is None:

@@ -47,9 +47,13 @@ class LiveTimeline:
         finally:
             self._made.set()
 
+    def wait(self) -> None:
+        """Return when it is prepared, or cannot be."""
+        self._made.wait()
+
     def answer(self, path: str, parameters: Parameters) -> Told:
         """The answer to a question. LayerscopeError: there is none."""
-        self._made.wait()
+        self.wait()
         if self._questions is None:
             raise self._problem or ReadError("the timeline cannot be prepared")
         with self._turns:
