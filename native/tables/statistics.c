@@ -55,30 +55,35 @@ static inline int64_t group_at(const selection *s, int64_t row) {
     return s->group_of[cls];
 }
 
-/* The value of a place of the sorted ones from `low` on, which it moves around. */
-static int64_t ranked(int64_t *values, int64_t low, int64_t high, int64_t place) {
-    while (low < high) {
-        int64_t middle = values[low + (high - low) / 2], left = low, right = high;
-        while (left <= right) {
-            while (values[left] < middle)
-                left++;
-            while (values[right] > middle)
-                right--;
-            if (left > right)
-                break;
-            int64_t moved = values[left];
-            values[left++] = values[right];
-            values[right--] = moved;
-        }
-        if (place <= right)
-            high = right;
-        else if (place >= left)
-            low = left;
-        else
-            break;
+/* The value of a place of the sorted ones from `low` to `high`, which it moves around. */
+#define RANKED(name, number)                                                             \
+    static int64_t name(number *values, int64_t low, int64_t high, int64_t place) {      \
+        while (low < high) {                                                             \
+            number middle = values[low + (high - low) / 2];                              \
+            int64_t left = low, right = high;                                            \
+            while (left <= right) {                                                      \
+                while (values[left] < middle)                                            \
+                    left++;                                                              \
+                while (values[right] > middle)                                           \
+                    right--;                                                             \
+                if (left > right)                                                        \
+                    break;                                                               \
+                number moved = values[left];                                             \
+                values[left++] = values[right];                                          \
+                values[right--] = moved;                                                 \
+            }                                                                            \
+            if (place <= right)                                                          \
+                high = right;                                                            \
+            else if (place >= left)                                                      \
+                low = left;                                                              \
+            else                                                                         \
+                break;                                                                   \
+        }                                                                                \
+        return (int64_t)values[place];                                                   \
     }
-    return values[place];
-}
+
+RANKED(ranked, int64_t)
+RANKED(ranked_short, uint32_t)
 
 /* The place of the smallest value that a part of all do not exceed. */
 static int64_t place_of_part(double part, int64_t count) {
@@ -116,7 +121,8 @@ LC_API int64_t lc_statistics(const uint8_t *cls, int64_t cls_bytes, const uint8_
                 sum[6] = ns;
         }
     }
-    int64_t *values = malloc((size_t)(all ? all : 1) * sizeof *values);
+    int is_short = dur_bytes <= 4;
+    void *values = malloc((size_t)(all ? all : 1) * (is_short ? sizeof(uint32_t) : sizeof(int64_t)));
     int64_t *next = malloc((size_t)(groups ? groups : 1) * sizeof *next);
     if (!values || !next) {
         free(values);
@@ -131,8 +137,13 @@ LC_API int64_t lc_statistics(const uint8_t *cls, int64_t cls_bytes, const uint8_
     for (int64_t range = 0; range < range_count; range++) {
         for (int64_t row = ranges[2 * range]; row < ranges[2 * range + 1]; row++) {
             int64_t group = group_at(&s, row);
-            if (group >= 0)
-                values[next[is_by_range ? range : group]++] = number_at(dur, dur_bytes, row);
+            if (group < 0)
+                continue;
+            int64_t place = next[is_by_range ? range : group]++, ns = number_at(dur, dur_bytes, row);
+            if (is_short)
+                ((uint32_t *)values)[place] = (uint32_t)ns;
+            else
+                ((int64_t *)values)[place] = ns;
         }
     }
     for (int64_t group = 0; group < groups; group++) {
@@ -140,8 +151,12 @@ LC_API int64_t lc_statistics(const uint8_t *cls, int64_t cls_bytes, const uint8_
         if (!count)
             continue;
         int64_t middle = place_of_part(0.5, count), late = place_of_part(0.99, count);
-        sums[7 * group + 4] = ranked(values, first, next[group] - 1, first + middle);
-        sums[7 * group + 5] = ranked(values, first + middle, next[group] - 1, first + late);
+        int64_t last = next[group] - 1;
+        for (int part = 0; part < 2; part++) {
+            int64_t place = first + (part ? late : middle), from = part ? first + middle : first;
+            sums[7 * group + 4 + part] =
+                is_short ? ranked_short(values, from, last, place) : ranked(values, from, last, place);
+        }
     }
     free(values);
     free(next);

@@ -7,7 +7,6 @@ columns stand the lanes: what is drawn in one row of the timeline.
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from layerscope.analyse.self_times import nested_parents
 from layerscope.analyse.timeline.kept import ABOUT
 from layerscope.analyse.timeline.lanes import Lanes, lanes_by_depth, lanes_by_layer
 from layerscope.analyse.timeline.links import write_links
+from layerscope.analyse.timeline.mapped import MappedFiles
 from layerscope.recording.reader import Reader
 
 _LANES = "lanes"
@@ -80,11 +80,11 @@ class SpanColumns:
     """The columns that `write` has put into a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.files = MappedFiles(folder)
         about: dict[str, Any] = msgspec.json.decode((folder / ABOUT).read_bytes())
         self.about = about
         self.count: int = about["count"]
-        self.start = opened(folder / "start.npy", is_searched=True)
+        self.start = self.files.opened("start", is_searched=True)
         self.dur = self.column("dur")
         self.cls = self.column("class")
         self.depth = self.column("depth")
@@ -94,14 +94,14 @@ class SpanColumns:
         self.tracks = np.array(about["tracks"], np.int64)
         self.bounds = np.array([*about["begins"], self.count], np.int64)
         self.classes = np.array(about["classes"], np.int64).reshape(-1, 5)
-        self.lanes = Lanes.opened(folder, _LANES)
+        self.lanes = Lanes.opened(self.files, _LANES)
         # The lanes with layers apart, where somebody has asked for them.
         self.apart: Lanes | None = None
         self._place_of = {track: place for place, track in enumerate(about["tracks"])}
 
     def column(self, name: str) -> np.ndarray:
         """A column, of which is read what is asked for."""
-        return opened(self._folder / f"{name}.npy")
+        return self.files.opened(name)
 
     @property
     def layer_lanes(self) -> Lanes:
@@ -128,16 +128,3 @@ class SpanColumns:
         begin = 0 if from_ns is None else int(np.searchsorted(start, from_ns))
         end = last - first if to_ns is None else int(np.searchsorted(start, to_ns))
         return first + begin, first + max(begin, end)
-
-
-def opened(file: Path, is_searched: bool = False) -> np.ndarray:
-    """An array in a file, mapped into memory where it has any length. `is_searched`: a few places
-    of it are read at a time, so that what lies beside them need not be.
-    """
-    try:
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
-    except ValueError:  # a file of nothing cannot be mapped
-        return np.asarray(np.load(file, allow_pickle=False))
-    if is_searched:
-        found._mmap.madvise(mmap.MADV_RANDOM)
-    return np.asarray(found)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from layerscope.analyse.timeline.mapped import MappedFiles
+
 if TYPE_CHECKING:
     from layerscope.analyse.timeline.columns import SpanColumns
 
@@ -41,14 +43,10 @@ class Lanes:
             np.save(folder / f"{name}_{part}.npy", getattr(self, part), allow_pickle=False)
 
     @staticmethod
-    def opened(folder: Path, name: str) -> Lanes:
+    def opened(files: MappedFiles, name: str) -> Lanes:
         """What `save` has written."""
-        from layerscope.analyse.timeline.columns import opened
-
-        found = [
-            opened(folder / f"{name}_{part}.npy", is_searched=True)
-            for part in ("about", "rows", "end")
-        ]
+        parts = ("about", "rows", "end")
+        found = [files.opened(f"{name}_{part}", is_searched=True) for part in parts]
         return Lanes(*found)
 
     def track(self, lane: int) -> int:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from layerscope.analyse.ordered_spans import OrderedSpans
+from layerscope.analyse.timeline.mapped import MappedFiles
 from layerscope.recording.reader import Reader
 
 _KINDS = "link_kinds.json"
@@ -66,14 +67,12 @@ def _rows_of(wanted: np.ndarray, keys: np.ndarray) -> np.ndarray:
 class SpanLinks:
     """The links that `write_links` has put into a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        from layerscope.analyse.timeline.columns import opened
-
+    def __init__(self, files: MappedFiles) -> None:
         names = ("link_from", "link_to", "link_kind", "link_by_to", "link_to_sorted")
         self._from, self._to, self._kind, self._by_to, self._to_sorted = (
-            opened(folder / f"{name}.npy") for name in names
+            files.opened(name, is_searched=True) for name in names
         )
-        self._kinds: list[str] = msgspec.json.decode((folder / _KINDS).read_bytes())
+        self._kinds: list[str] = msgspec.json.decode((files.folder / _KINDS).read_bytes())
 
     def of(self, row: int) -> list[Link]:
         """All links of a span: first those that begin at it."""

@@ -49,9 +49,10 @@ def _behind(
     columns: SpanColumns, first: int, last: int, start_ns: int, row: int, direction: int
 ) -> int:
     """Where the rows of a track begin that are behind a place; or end, that are before it."""
-    begin, end = np.searchsorted(columns.start[first:last], [start_ns, start_ns + 1])
+    found = np.searchsorted(columns.start[first:last], [start_ns, start_ns + 1])
+    begin, end = first + int(found[0]), first + int(found[1])
     limit = row + 1 if direction > 0 else row
-    return int(min(max(limit, first + begin), first + end))
+    return min(max(limit, begin), end)
 
 
 def _first_kept(columns: SpanColumns, of: Filter, at: int, limit: int, direction: int) -> int:

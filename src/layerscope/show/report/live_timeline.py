@@ -8,7 +8,6 @@ import threading
 
 from layerscope.analyse.timeline.columns import SpanColumns
 from layerscope.analyse.timeline.kept import KeptColumns
-from layerscope.analyse.timeline.links import SpanLinks
 from layerscope.model.errors import LayerscopeError, ReadError
 from layerscope.recording.reader import Reader
 from layerscope.show.report.questions import Parameters, Questions, Told
@@ -39,7 +38,7 @@ class LiveTimeline:
     def _make(self) -> None:
         try:
             folder = self._kept.folder()
-            self._questions = Questions(SpanColumns(folder), SpanLinks(folder))
+            self._questions = Questions(SpanColumns(folder))
         except LayerscopeError as error:
             self._problem = error
         except OSError as error:

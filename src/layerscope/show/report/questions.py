@@ -47,9 +47,9 @@ class Told(NamedTuple):
 class Questions:
     """Answers questions about the spans of a recording, from several threads."""
 
-    def __init__(self, columns: SpanColumns, links: SpanLinks) -> None:
+    def __init__(self, columns: SpanColumns) -> None:
         self._columns = columns
-        self._teller = SpanTeller(columns, links)
+        self._teller = SpanTeller(columns, SpanLinks(columns.files))
         self._lock = threading.Lock()
         self._pictures: dict[int, Pictures] = {}
 
@@ -59,7 +59,11 @@ class Questions:
         for name in parameters:
             if name not in wanted:
                 raise UsageError(f"{path} has no parameter {name[:40]!r}")
-        return answer(self, parameters)
+        try:
+            return answer(self, parameters)
+        finally:
+            # What was read would stay as long as nobody else wants memory.
+            self._columns.files.let_go()
 
     def about(self, _: Parameters) -> Told:
         """What the page knows of all spans from the start."""
