@@ -90,7 +90,7 @@ export function SelectionPanel(props: Props) {
   const rows = useLatest(now) ?? NO_ROWS;
   const order = useMemo(() => sorted(rows, Int32Array.from({ length: rows.count }, (_, at) => at), sort.replace("-", ""), sort.startsWith("-")), [rows, sort]);
   const lead = leadOf(rows, by);
-  const chosenRow = name.value && (by === "name" || by === "primitive") ? rows.values[0].indexOf(name.value) : -1;
+  const chosenRow = name.value && (by === "name" || by === "primitive") ? (rows.values[0]?.indexOf(name.value) ?? -1) : -1;
   const where = selected ? ` on ${plural(selected.length, "thread")}` : "";
   const missing = rows.count || !now ? "" : missingStep(props);
   return (
