@@ -59,7 +59,7 @@ def _first_kept(columns: SpanColumns, of: Filter, at: int, limit: int, direction
     for part in _growing(at, limit, direction):
         kept = np.flatnonzero(of.keeps(columns, part))
         if len(kept):
-            return part.start + int(kept[0 if direction > 0 else -1])
+            return int(part.start) + int(kept[0 if direction > 0 else -1])
     return -1
 
 

@@ -64,7 +64,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     compared = None if other is None else Reader(other)
     try:
-        contents = ReportContents(Reader(run), other=compared, is_live=True)
+        contents = ReportContents(Reader(run), other=compared, is_live=True, has_many_spans=True)
         blocks = contents.made_with(name)
         with open(answer, "wb") as stream:
             stream.write(pickle.dumps(blocks))

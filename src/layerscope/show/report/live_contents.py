@@ -99,7 +99,10 @@ class LiveContents:
     def _made(self) -> ReportContents:
         if self._contents is None:
             self._check()
-            self._contents = ReportContents(self._reader, other=self._other, is_live=True)
+            is_large_one = self.timeline is not None
+            self._contents = ReportContents(
+                self._reader, other=self._other, is_live=True, has_many_spans=is_large_one
+            )
         return self._contents
 
     def _check(self) -> None:
