@@ -55,7 +55,8 @@ _MOVE = """
     const [part, frames] = args, picture = window.layerscopeTimeline;
     await new Promise(done => setTimeout(done, 600));
     const whole = picture.spans.end_ns, from = whole * 0.3 * (part < 1 ? 1 : 0);
-    location.hash = `#timeline?view=${(from / 1e9).toFixed(9)}-${((from + whole * part) / 1e9).toFixed(9)}s`;
+    const seconds = ns => (ns / 1e9).toFixed(9);
+    location.hash = `#timeline?view=${seconds(from)}-${seconds(from + whole * part)}s`;
     await new Promise(done => setTimeout(done, 600));
     const canvas = document.querySelector('.tl-over'), intervals = [];
     let last = performance.now();
@@ -75,6 +76,8 @@ _STATISTICS = """
     location.hash = `#timeline?t=${from.toFixed(9)}-${(from + whole / 2).toFixed(9)}s`;
     await new Promise(done => new MutationObserver(done).observe(
         document.querySelector('main'), {subtree: true, childList: true, characterData: true}));
+    while (document.querySelector('.tl-selection[aria-busy=true]'))
+        await new Promise(requestAnimationFrame);
     return performance.now() - begin;"""
 
 
@@ -157,28 +160,30 @@ def _measure_view(report: Report, setting: Setting) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(setting.folder / "cache")}
     command = [setting.tool, "-m", "layerscope", "view", str(recording), "--no-open", "-q"]
     for what in ("first time", "again"):
-        begin = time.monotonic()
         with (
             tempfile.TemporaryDirectory() as folder,
-            subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server,
             chromium.page(Path(folder)) as page,
+            _started(command, environment) as server,
         ):
+            begin = time.monotonic()
             assert server.stdout is not None
             address = server.stdout.readline().strip()
-            began_s = time.monotonic() - begin
-            before = time.monotonic()
             page.open(address)
             page.wait(_OVERVIEW)
-            ready_s = began_s + time.monotonic() - before
+            ready_s = time.monotonic() - begin
             page.run("location.hash = '#timeline'")
             page.wait(f"{_READY} && window.layerscopeTimeline.spans.pictures.value")
-            shown_s = began_s + time.monotonic() - before
+            shown_s = time.monotonic() - begin
             target = at_most(ready_s, READY_S)
             table.add(f"{what}: first page, s after the start", f"{ready_s:.2f}", target)
             table.add(f"{what}: timeline, s after the start", f"{shown_s:.2f}", "")
             if what == "again":
                 _measure_questions(report, page, server.pid)
             server.send_signal(signal.SIGINT)
+
+
+def _started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def _measure_questions(report: Report, page: Any, pid: int) -> None:

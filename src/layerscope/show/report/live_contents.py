@@ -81,7 +81,9 @@ class LiveContents:
             self._check()
             contents = self._made()
             if self._maker is None or contents.is_small(name):
-                return self._keep(name, contents.made_with(name))
+                kept = self._keep(name, contents.made_with(name))
+                self._reader.let_go()
+                return kept
         # What takes long does not hold up what does not, nor the timeline.
         if self.timeline is not None:
             self.timeline.wait()
