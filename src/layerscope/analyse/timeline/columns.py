@@ -76,7 +76,7 @@ def _save(folder: Path, name: str, values: np.ndarray) -> None:
     np.save(folder / f"{name}.npy", values, allow_pickle=False)
 
 
-class SpanColumns:
+class TimelineColumns:
     """The columns that `write` has put into a folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -23,6 +23,8 @@ from layerscope.recording.run import Run
 
 # Written into the name of the folder: columns of another version are not read.
 FORMAT = 1
+# How the process that makes them says that it could not write.
+CANNOT_WRITE = 3
 # Written last: with it the columns are whole.
 ABOUT = "about.json"
 # Columns of other recordings that were used longest ago go when all take more.
@@ -32,7 +34,7 @@ _SOURCE = str(Path(__file__).resolve().parents[3])
 # Whatever the user's PYTHONPATH and working directory hold.
 _START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "from layerscope.analyse.timeline.kept import main; main()"
+    "from layerscope.analyse.timeline.making import main; main()"
 )
 _NO_ROOM = (
     "the timeline of {} cannot be prepared: {}. It takes about 40 bytes a span in {}; make room "
@@ -109,33 +111,12 @@ class KeptColumns:
             self._process = None
         if self._is_closed:
             raise ReadError("layerscope view has ended")
-        if process.returncode == _NO_SPACE:
+        if process.returncode == CANNOT_WRITE:
             raise OSError(errors.decode("utf-8", "replace").strip())
         if process.returncode:
             last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
             why = last or f"its process ended with status {process.returncode}"
             raise ReadError(f"the timeline of {self._run.path} cannot be prepared: {why}")
-
-
-_NO_SPACE = 3
-
-
-def main() -> None:
-    """Write the columns of the recording that standard input names."""
-    from layerscope.analyse.timeline import columns
-    from layerscope.model.errors import LayerscopeError
-    from layerscope.recording.reader import Reader
-
-    run, folder = pickle.load(sys.stdin.buffer)
-    try:
-        with Reader(run) as reader:
-            columns.write(reader, folder)
-    except LayerscopeError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(1)
-    except OSError as error:
-        sys.stderr.write(f"{error.strerror or error}\n")
-        sys.exit(_NO_SPACE)
 
 
 def _identity(files: list[Path]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from layerscope.analyse.timeline.mapped import MappedFiles
 
 if TYPE_CHECKING:
-    from layerscope.analyse.timeline.columns import SpanColumns
+    from layerscope.analyse.timeline.columns import TimelineColumns
 
 # More overlapping spans than this share the last lane.
 MOST_OVERLAPS = 16
@@ -89,7 +89,7 @@ def lanes_by_depth(
     return _laid_out(track, depth.astype(np.int64), depth, start_ns, dur_ns)
 
 
-def lanes_by_layer(columns: SpanColumns) -> Lanes:
+def lanes_by_layer(columns: TimelineColumns) -> Lanes:
     """The lanes with the layers of each track apart: of each layer by the depth in that layer."""
     layer = columns.classes[:, 2][columns.cls]
     depth = _depths_in_layer(columns.parent, columns.depth, layer)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from layerscope.analyse.timeline.columns import SpanColumns
+from layerscope.analyse.timeline.columns import TimelineColumns
 from layerscope.analyse.timeline.links import Link, SpanLinks
-from layerscope.analyse.timeline.selection import Filter, Group, chunks, statistics
+from layerscope.analyse.timeline.selection import SelectedGroup, SpanFilter, chunks, statistics
 
 # How many of each list the page shows.
 MOST, MOST_AROUND, MOST_LINKS = 12, 40, 200
@@ -64,14 +64,14 @@ class Story(NamedTuple):
     links: list[tuple[str, bool, OneSpan]]
     partners: list[tuple[str, bool, OneSpan]]
     partner_count: int
-    same: Group
+    same: SelectedGroup
     same_place: int
 
 
 class SpanTeller:
     """Tells of single spans."""
 
-    def __init__(self, columns: SpanColumns, links: SpanLinks) -> None:
+    def __init__(self, columns: TimelineColumns, links: SpanLinks) -> None:
         self._columns = columns
         self._links = links
         self._phase, self._args, self._weight = map(columns.column, ("phase", "args", "weight"))
@@ -170,7 +170,7 @@ class SpanTeller:
             found.append(NameSum(one, count, total_ns, self.one(first)))
         return found, len(ordered)
 
-    def _same(self, row: int) -> tuple[Group, int]:
+    def _same(self, row: int) -> tuple[SelectedGroup, int]:
         """All spans of the same name and layer, and the place of this one among them."""
         of = self._columns
         kept = self.same_filter(row)
@@ -180,12 +180,12 @@ class SpanTeller:
             before += int(np.count_nonzero(kept.keeps(of, part)))
         return group, before
 
-    def same_filter(self, row: int) -> Filter:
+    def same_filter(self, row: int) -> SpanFilter:
         """What keeps the spans of the same name and layer."""
         classes = self._columns.classes
         own = classes[self._columns.cls[row]]
         is_same = (classes[:, 0] == own[0]) & (classes[:, 2] == own[2])
-        return Filter(is_same.astype(np.uint8))
+        return SpanFilter(is_same.astype(np.uint8))
 
 
 def _is_asked_for(link: Link, row: int) -> bool:

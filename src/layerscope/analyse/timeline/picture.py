@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from layerscope.analyse.timeline.columns import SpanColumns
+from layerscope.analyse.timeline.columns import TimelineColumns
 from layerscope.analyse.timeline.lanes import Lanes
-from layerscope.analyse.timeline.selection import Filter, chunks
+from layerscope.analyse.timeline.selection import SpanFilter, chunks
 
 # How far the page's own arithmetic may be from a moment, in ns.
 _INEXACT_NS = 0.05
@@ -26,7 +26,7 @@ _MOST_COVERED = 20_000
 _MOST_KEPT_BYTES = 100_000_000
 
 
-class Stretch(NamedTuple):
+class PictureStretch(NamedTuple):
     """A stretch of time on so many pixels, of which `margin` more are wanted on both sides."""
 
     from_ns: float
@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnSpans:
     """What is drawn of a lane: the rows of spans with start and end, and where spans overlap the
     latest end up to each.
     """
@@ -60,13 +60,13 @@ class Drawn:
 class Pictures:
     """Draws lanes, and keeps which of their spans the filters of the last pictures have kept."""
 
-    def __init__(self, columns: SpanColumns, lanes: Lanes) -> None:
+    def __init__(self, columns: TimelineColumns, lanes: Lanes) -> None:
         self._columns = columns
         self._lanes = lanes
         self._kept: OrderedDict[tuple[object, int], np.ndarray] = OrderedDict()
         self._kept_bytes = 0
 
-    def drawn(self, lane: int, stretch: Stretch, of: Filter) -> Drawn:
+    def drawn(self, lane: int, stretch: PictureStretch, of: SpanFilter) -> DrawnSpans:
         """What is drawn of the spans of a lane that a filter keeps."""
         first, last = self._lanes.bounds(lane)
         places = None if of.is_empty else self.places(lane, of)
@@ -79,9 +79,11 @@ class Pictures:
             seen = places[_seen(_Taken(end_ns, places), stretch)]
         drawn = self._taken(first, seen)
         limit = np.searchsorted(drawn.start_ns, stretch.edges()[-1])
-        return Drawn(*(part[:limit] for part in (drawn.rows, drawn.start_ns, *[drawn.end_ns] * 2)))
+        return DrawnSpans(
+            *(part[:limit] for part in (drawn.rows, drawn.start_ns, *[drawn.end_ns] * 2))
+        )
 
-    def places(self, lane: int, of: Filter) -> np.ndarray:
+    def places(self, lane: int, of: SpanFilter) -> np.ndarray:
         """The places in a lane of the spans that a filter keeps."""
         key = (of.key, lane)
         known = self._kept.pop(key, None)
@@ -94,7 +96,7 @@ class Pictures:
             self._kept_bytes -= gone.nbytes
         return known
 
-    def _found(self, lane: int, of: Filter) -> np.ndarray:
+    def _found(self, lane: int, of: SpanFilter) -> np.ndarray:
         if not of.has_track(self._lanes.track(lane)):
             return np.zeros(0, np.uint32)
         first, last = self._lanes.bounds(lane)
@@ -104,20 +106,20 @@ class Pictures:
             found.append(np.flatnonzero(kept) + (part.start - first))
         return np.concatenate(found).astype(np.uint32)
 
-    def _taken(self, first: int, seen: np.ndarray) -> Drawn:
+    def _taken(self, first: int, seen: np.ndarray) -> DrawnSpans:
         rows = self._lanes.rows[first + seen.astype(np.int64)]
         end_ns = self._lanes.end[first + seen.astype(np.int64)]
-        return Drawn(rows, self._columns.start[rows], end_ns, end_ns)
+        return DrawnSpans(rows, self._columns.start[rows], end_ns, end_ns)
 
     def _covered(
-        self, first: int, end_ns: np.ndarray, places: np.ndarray | None, stretch: Stretch
-    ) -> Drawn:
+        self, first: int, end_ns: np.ndarray, places: np.ndarray | None, stretch: PictureStretch
+    ) -> DrawnSpans:
         """Where spans cover each other: the way that the painter goes, span by span."""
         every = np.arange(len(end_ns)) if places is None else places.astype(np.int64)
         of = self._taken(first, every)
         reach_ns: np.ndarray = np.maximum.accumulate(of.end_ns)
         seen = _walked(of.start_ns, of.end_ns, reach_ns, stretch)
-        return Drawn(of.rows[seen], of.start_ns[seen], of.end_ns[seen], reach_ns[seen])
+        return DrawnSpans(of.rows[seen], of.start_ns[seen], of.end_ns[seen], reach_ns[seen])
 
 
 class _Taken:
@@ -142,7 +144,7 @@ class _Taken:
         return low
 
 
-def _seen(end_ns: np.ndarray | _Taken, stretch: Stretch) -> np.ndarray:
+def _seen(end_ns: np.ndarray | _Taken, stretch: PictureStretch) -> np.ndarray:
     """The places that the painter may come to, in order; its arithmetic may be a little off at the
     edge of a pixel, so that what ends there is taken either way.
     """
@@ -165,7 +167,7 @@ def _whole(edges: np.ndarray) -> np.ndarray:
 
 
 def _walked(
-    start_ns: np.ndarray, end_ns: np.ndarray, reach_ns: np.ndarray, stretch: Stretch
+    start_ns: np.ndarray, end_ns: np.ndarray, reach_ns: np.ndarray, stretch: PictureStretch
 ) -> list[int]:
     from_ns, to_ns, width, _ = stretch
     at = int(np.searchsorted(reach_ns, _whole(np.array([from_ns]))[0]))

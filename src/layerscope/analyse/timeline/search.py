@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from layerscope.analyse.timeline.columns import SpanColumns
-from layerscope.analyse.timeline.selection import Filter, chunks
+from layerscope.analyse.timeline.columns import TimelineColumns
+from layerscope.analyse.timeline.selection import SpanFilter, chunks
 
 # How many rows the table of a stretch has.
 MOST_SHOWN = 500
@@ -16,7 +16,7 @@ _FIRST_CHUNK, _LAST_CHUNK = 1 << 12, 1 << 20
 
 
 def next_hit(
-    columns: SpanColumns, of: Filter, start_ns: int | None, row: int, direction: int
+    columns: TimelineColumns, of: SpanFilter, start_ns: int | None, row: int, direction: int
 ) -> int:
     """The next span by time, then by row, behind (`start_ns`, `row`) or before it; after the last
     one comes the first. `start_ns` None: from the beginning, or from the end. -1: there is none.
@@ -28,7 +28,7 @@ def next_hit(
 
 
 def _beyond(
-    columns: SpanColumns, of: Filter, start_ns: int | None, row: int, direction: int
+    columns: TimelineColumns, of: SpanFilter, start_ns: int | None, row: int, direction: int
 ) -> int:
     best: tuple[int, int] | None = None
     for track in of.all_tracks(columns):
@@ -46,7 +46,7 @@ def _beyond(
 
 
 def _behind(
-    columns: SpanColumns, first: int, last: int, start_ns: int, row: int, direction: int
+    columns: TimelineColumns, first: int, last: int, start_ns: int, row: int, direction: int
 ) -> int:
     """Where the rows of a track begin that are behind a place; or end, that are before it."""
     found = np.searchsorted(columns.start[first:last], [start_ns, start_ns + 1])
@@ -55,7 +55,9 @@ def _behind(
     return min(max(limit, begin), end)
 
 
-def _first_kept(columns: SpanColumns, of: Filter, at: int, limit: int, direction: int) -> int:
+def _first_kept(
+    columns: TimelineColumns, of: SpanFilter, at: int, limit: int, direction: int
+) -> int:
     for part in _growing(at, limit, direction):
         kept = np.flatnonzero(of.keeps(columns, part))
         if len(kept):
@@ -71,13 +73,15 @@ def _growing(at: int, limit: int, direction: int) -> Iterator[slice]:
         at, size = other, min(2 * size, _LAST_CHUNK)
 
 
-def next_of_same_name(columns: SpanColumns, of: Filter, row: int, direction: int) -> int:
+def next_of_same_name(columns: TimelineColumns, of: SpanFilter, row: int, direction: int) -> int:
     """The next span by row that a filter keeps; -1: it was the last."""
     at, limit = (row + 1, columns.count) if direction > 0 else (row, 0)
     return _first_kept(columns, of, at, limit, direction)
 
 
-def shown(columns: SpanColumns, of: Filter, from_ns: int, to_ns: int) -> tuple[int, list[int]]:
+def shown(
+    columns: TimelineColumns, of: SpanFilter, from_ns: int, to_ns: int
+) -> tuple[int, list[int]]:
     """Of how many spans any part lies in a stretch, and the rows of those with most self time."""
     count = 0
     rows, selves = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from layerscope.analyse.timeline.columns import SpanColumns
+from layerscope.analyse.timeline.columns import TimelineColumns
 from layerscope.model.compiled import Compiled, compiled
 
 # By what is grouped, and where that stands in a class.
@@ -23,7 +23,7 @@ _SUMS = ("count", "total_ns", "self_ns", "min_ns", "p50_ns", "p99_ns", "max_ns")
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class SpanFilter:
     """Which spans count: by class (1: it does), by step (from the first to the one behind the
     last), and by track; None: all.
     """
@@ -47,14 +47,14 @@ class Filter:
         """Whether spans of a track count."""
         return self.tracks is None or track in self.tracks
 
-    def all_tracks(self, columns: SpanColumns) -> list[int]:
+    def all_tracks(self, columns: TimelineColumns) -> list[int]:
         """The tracks whose spans count."""
         if self.tracks is not None:
             return list(self.tracks)
         tracks: list[int] = columns.about["tracks"]
         return tracks
 
-    def keeps(self, columns: SpanColumns, rows: np.ndarray | slice) -> np.ndarray:
+    def keeps(self, columns: TimelineColumns, rows: np.ndarray | slice) -> np.ndarray:
         """Whether each of these rows counts, whatever its track."""
         cls = columns.cls[rows]
         kept = np.ones(len(cls), np.bool_)
@@ -66,7 +66,7 @@ class Filter:
         return kept
 
 
-class Group(NamedTuple):
+class SelectedGroup(NamedTuple):
     """A row of the statistics: of a name, module, kind, layer or track; -1: none. `layer`: of
     names, which are told apart by their layers.
     """
@@ -83,8 +83,8 @@ class Group(NamedTuple):
 
 
 def statistics(
-    columns: SpanColumns, of: Filter, from_ns: int | None, to_ns: int | None, by: str
-) -> list[Group]:
+    columns: TimelineColumns, of: SpanFilter, from_ns: int | None, to_ns: int | None, by: str
+) -> list[SelectedGroup]:
     """The spans that start in a stretch of time, grouped; most self time first."""
     tracks = of.all_tracks(columns)
     ranges = np.array([columns.rows_in(track, from_ns, to_ns) for track in tracks], np.int64)
@@ -98,11 +98,13 @@ def statistics(
     rows = []
     for (key, layer), values in zip(keys, sums.tolist(), strict=True):
         if values[0]:
-            rows.append(Group(key, layer, *values))
+            rows.append(SelectedGroup(key, layer, *values))
     return sorted(rows, key=lambda row: (-row.self_ns, row.key))
 
 
-def _groups_of_classes(columns: SpanColumns, by: str) -> tuple[list[tuple[int, int]], np.ndarray]:
+def _groups_of_classes(
+    columns: TimelineColumns, by: str
+) -> tuple[list[tuple[int, int]], np.ndarray]:
     """The key and the layer of each group, and the group of each class."""
     numbers: dict[tuple[int, int], int] = {}
     group_of = []
@@ -113,8 +115,8 @@ def _groups_of_classes(columns: SpanColumns, by: str) -> tuple[list[tuple[int, i
 
 
 def _sums(
-    columns: SpanColumns,
-    of: Filter,
+    columns: TimelineColumns,
+    of: SpanFilter,
     ranges: np.ndarray,
     group_of: np.ndarray,
     groups: int,
@@ -134,8 +136,8 @@ def _sums(
 
 def _compiled_sums(
     library: Compiled,
-    columns: SpanColumns,
-    of: Filter,
+    columns: TimelineColumns,
+    of: SpanFilter,
     ranges: np.ndarray,
     group_of: np.ndarray,
     is_by_range: bool,
@@ -157,8 +159,8 @@ def _compiled_sums(
 
 
 def _add_up(
-    columns: SpanColumns,
-    of: Filter,
+    columns: TimelineColumns,
+    of: SpanFilter,
     ranges: np.ndarray,
     group_of: np.ndarray,
     is_by_range: bool,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 
-from layerscope.analyse.timeline.columns import SpanColumns
+from layerscope.analyse.timeline.columns import TimelineColumns
 from layerscope.analyse.timeline.kept import KeptColumns
 from layerscope.model.errors import LayerscopeError, ReadError
 from layerscope.recording.reader import Reader
@@ -38,7 +38,7 @@ class LiveTimeline:
     def _make(self) -> None:
         try:
             folder = self._kept.folder()
-            self._questions = Questions(SpanColumns(folder))
+            self._questions = Questions(TimelineColumns(folder))
         except LayerscopeError as error:
             self._problem = error
         except OSError as error:

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from layerscope.analyse.timeline.columns import SpanColumns
+from layerscope.analyse.timeline.columns import TimelineColumns
 from layerscope.analyse.timeline.lanes import Lanes
 from layerscope.analyse.timeline.links import SpanLinks
 from layerscope.analyse.timeline.one_span import SpanTeller
-from layerscope.analyse.timeline.picture import Drawn, Pictures, Stretch
+from layerscope.analyse.timeline.picture import DrawnSpans, Pictures, PictureStretch
 from layerscope.analyse.timeline.search import next_hit, next_of_same_name, shown
-from layerscope.analyse.timeline.selection import FIELDS, TRACK, Filter, statistics
+from layerscope.analyse.timeline.selection import FIELDS, TRACK, SpanFilter, statistics
 from layerscope.model.errors import UsageError
 from layerscope.show.report.blocks import IntColumn, plain_columns
 
@@ -47,7 +47,7 @@ class Told(NamedTuple):
 class Questions:
     """Answers questions about the spans of a recording, from several threads."""
 
-    def __init__(self, columns: SpanColumns) -> None:
+    def __init__(self, columns: TimelineColumns) -> None:
         self._columns = columns
         self._teller = SpanTeller(columns, SpanLinks(columns.files))
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class Questions:
         """
         stretch = _stretch(parameters)
         of = self._filter(parameters)
-        wanted = [Filter()]
+        wanted = [SpanFilter()]
         if not of.is_empty:
             wanted.append(of)
         if "found" in parameters:
@@ -105,7 +105,7 @@ class Questions:
         if len(names) > _MOST_LANES:
             raise UsageError(f"lanes are at most {_MOST_LANES}")
         lanes = [self._lane(name) for name in names]
-        drawn: list[Drawn] = []
+        drawn: list[DrawnSpans] = []
         with self._lock:
             for arranged, lane in lanes:
                 pictures = self._pictures.setdefault(id(arranged), self._new_pictures(arranged))
@@ -123,14 +123,14 @@ class Questions:
             raise UsageError(f"there is no lane {name[:40]!r}")
         return lanes, int(found[2])
 
-    def _found(self, parameters: Parameters, of: Filter) -> Filter:
+    def _found(self, parameters: Parameters, of: SpanFilter) -> SpanFilter:
         """What keeps those that the filter keeps and the search has found."""
         found = self._classes(parameters, "found")
         if found is None:
             raise UsageError("found is missing: the classes that are looked for")
-        return Filter(found if of.classes is None else found & of.classes, of.steps, of.tracks)
+        return SpanFilter(found if of.classes is None else found & of.classes, of.steps, of.tracks)
 
-    def _as_columns(self, drawn: Sequence[Drawn]) -> Told:
+    def _as_columns(self, drawn: Sequence[DrawnSpans]) -> Told:
         rows = np.concatenate([np.zeros(0, np.uint32), *(one.rows for one in drawn)])
         start, end, reach = (
             np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for one in drawn)])
@@ -205,7 +205,7 @@ class Questions:
     def _row(self, parameters: Parameters) -> int:
         return _number(parameters, "row", 0, self._columns.count - 1)
 
-    def _filter(self, parameters: Parameters) -> Filter:
+    def _filter(self, parameters: Parameters) -> SpanFilter:
         steps = None
         if "steps" in parameters:
             found = _RANGE.fullmatch(parameters["steps"])
@@ -215,7 +215,7 @@ class Questions:
         tracks = None
         if "tracks" in parameters:
             tracks = tuple(_rows(parameters, "tracks", self._most_tracks, 1 << 31))
-        return Filter(self._classes(parameters, "classes"), steps, tracks)
+        return SpanFilter(self._classes(parameters, "classes"), steps, tracks)
 
     @property
     def _most_tracks(self) -> int:
@@ -237,12 +237,12 @@ class Questions:
         return np.ascontiguousarray(np.resize(np.append(bits, np.zeros(count, np.uint8)), count))
 
 
-def _stretch(parameters: Parameters) -> Stretch:
+def _stretch(parameters: Parameters) -> PictureStretch:
     from_ns, to_ns = (_moment(parameters, name) for name in ("start", "end"))
     if not from_ns < to_ns:
         raise UsageError("the end of a picture comes after its start")
     width = _number(parameters, "width", 1, _MOST_PIXELS)
-    return Stretch(from_ns, to_ns, width, _number(parameters, "margin", 0, _MOST_PIXELS))
+    return PictureStretch(from_ns, to_ns, width, _number(parameters, "margin", 0, _MOST_PIXELS))
 
 
 def _direction(parameters: Parameters) -> int:
