@@ -40,7 +40,9 @@ class OrderedSpans:
         return len(self.track)
 
     def _ordered(self, values: np.ndarray) -> np.ndarray:
-        return values if self._order is None else np.asarray(values[self._order])
+        if self._order is None:
+            return values
+        return np.asarray(values[self._order])
 
     def column(self, name: str) -> np.ndarray:
         """A column, or the numbers of its texts; -1: null."""

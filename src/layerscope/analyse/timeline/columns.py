@@ -73,7 +73,8 @@ def _narrow(values: np.ndarray) -> np.ndarray:
 
 
 def _save(folder: Path, name: str, values: np.ndarray) -> None:
-    np.save(folder / f"{name}.npy", values, allow_pickle=False)
+    file = folder / f"{name}.npy"
+    np.save(file, values, allow_pickle=False)
 
 
 class TimelineColumns:
@@ -125,6 +126,9 @@ class TimelineColumns:
         """The rows of a track that start in a stretch of time."""
         first, last = self.range(track)
         start = self.start[first:last]
-        begin = 0 if from_ns is None else int(np.searchsorted(start, from_ns))
-        end = last - first if to_ns is None else int(np.searchsorted(start, to_ns))
-        return first + begin, first + max(begin, end)
+        begin, end = first, last
+        if from_ns is not None:
+            begin += int(np.searchsorted(start, from_ns))
+        if to_ns is not None:
+            end = first + int(np.searchsorted(start, to_ns))
+        return begin, max(begin, end)

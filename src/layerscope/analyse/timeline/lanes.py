@@ -152,14 +152,18 @@ def _laid_out(
 
 def _sorted(track: np.ndarray, lane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows by track and lane, and where each lane begins."""
-    places = np.cumsum(np.diff(track, prepend=track[0]) != 0)
-    key = places * (int(lane.max()) + 1) + lane
+    is_next_track = np.diff(track, prepend=track[0]) != 0
+    places = np.cumsum(is_next_track)
+    lanes = int(lane.max()) + 1
+    key = places * lanes + lane
     most = int(key.max())
     if most < _MOST_RADIX:
         key = key.astype(np.uint16)  # NumPy sorts these in one pass
-    order = np.argsort(key, kind="stable").astype(np.uint32)
+    order = np.argsort(key, kind="stable")
     key = key[order]
-    return order, np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    is_first = np.ones(len(key), np.bool_)
+    is_first[1:] = key[1:] != key[:-1]
+    return order.astype(np.uint32), np.flatnonzero(is_first)
 
 
 def _apart(rows: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> list[int]:

@@ -53,15 +53,23 @@ def write_links(reader: Reader, spans: OrderedSpans, folder: Path) -> None:
 
 def _rows_of(wanted: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """The row of each of the spans that are `wanted`; -1: it is not there."""
-    most = int(keys.max(initial=0))
-    if most <= _SPARSE * max(len(keys), 1) and int(keys.min(initial=0)) >= 0:
-        row_of = np.full(most + 2, -1, np.int32)
-        row_of[keys] = np.arange(len(keys), dtype=np.int32)
-        return row_of[np.where((wanted < 0) | (wanted > most), most + 1, wanted)]
+    if not len(keys):
+        return np.full(len(wanted), -1)
+    least, most = int(keys.min()), int(keys.max())
+    if least < 0 or most > _SPARSE * len(keys):
+        return _rows_of_sparse(wanted, keys)
+    row_of = np.full(most + 2, -1, np.int32)
+    row_of[keys] = np.arange(len(keys), dtype=np.int32)
+    is_unknown = (wanted < 0) | (wanted > most)
+    return np.asarray(row_of[np.where(is_unknown, most + 1, wanted)])
+
+
+def _rows_of_sparse(wanted: np.ndarray, keys: np.ndarray) -> np.ndarray:
     rows = np.argsort(keys, kind="stable")
     ordered = keys[rows]
-    at = np.minimum(np.searchsorted(ordered, wanted), max(len(rows) - 1, 0))
-    return np.where(ordered[at] == wanted, rows[at], -1) if len(rows) else np.full(len(wanted), -1)
+    found = np.searchsorted(ordered, wanted)
+    at = np.minimum(found, len(rows) - 1)
+    return np.where(ordered[at] == wanted, rows[at], -1)
 
 
 class SpanLinks:
@@ -76,11 +84,15 @@ class SpanLinks:
 
     def of(self, row: int) -> list[Link]:
         """All links of a span: first those that begin at it."""
-        first, last = np.searchsorted(self._from, [row, row + 1])
-        begin, end = np.searchsorted(self._to_sorted, [row, row + 1])
-        places = [*range(int(first), int(last)), *self._by_to[begin:end].tolist()]
+        ends = [row, row + 1]
+        first, last = np.searchsorted(self._from, ends).tolist()
+        begin, end = np.searchsorted(self._to_sorted, ends).tolist()
+        leading_here = self._by_to[begin:end].tolist()
+        places = [*range(first, last), *leading_here]
         return [self._link(place) for place in places]
 
     def _link(self, place: int) -> Link:
-        kind = self._kinds[int(self._kind[place])]
-        return Link(int(self._from[place]), int(self._to[place]), kind)
+        number = int(self._kind[place])
+        from_row = int(self._from[place])
+        to_row = int(self._to[place])
+        return Link(from_row, to_row, self._kinds[number])

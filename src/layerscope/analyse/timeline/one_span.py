@@ -83,7 +83,9 @@ class SpanTeller:
         of = self._columns
         track = of.track_of(row)
         lane, place = of.lanes.place(row, track)
-        lane_apart, place_apart = (-1, -1) if of.apart is None else of.apart.place(row, track)
+        lane_apart, place_apart = -1, -1
+        if of.apart is not None:
+            lane_apart, place_apart = of.apart.place(row, track)
         times = int(of.start[row]), int(of.dur[row]), int(of.self_ns[row])
         cls, depth, step, parent = (
             int(column[row]) for column in (of.cls, of.depth, of.step, of.parent)
@@ -142,10 +144,12 @@ class SpanTeller:
         of = self._columns
         _, last = of.range(of.track_of(row))
         end_ns = int(of.start[row]) + int(of.dur[row])
-        limit = row + 1 + int(np.searchsorted(of.start[row + 1 : last], end_ns, "right"))
+        behind = of.start[row + 1 : last]
+        limit = row + 1 + int(np.searchsorted(behind, end_ns, "right"))
         found = [np.zeros(0, np.int64)]
         for part in chunks(row + 1, limit):
-            found.append(np.flatnonzero(of.parent[part] == row) + part.start)
+            inside = np.flatnonzero(of.parent[part] == row)
+            found.append(inside + part.start)
         return np.concatenate(found)
 
     def _by_name(self, rows: np.ndarray) -> tuple[list[NameSum], int]:
@@ -154,7 +158,11 @@ class SpanTeller:
         """
         of = self._columns
         sums: dict[tuple[int, int], list[int]] = {}
-        cls, firsts, where = np.unique(of.cls[rows], return_index=True, return_inverse=True)
+        cls, firsts, where = np.unique(
+            of.cls[rows],
+            return_index=True,
+            return_inverse=True,
+        )
         counts = np.bincount(where, minlength=len(cls))
         totals = np.zeros(len(cls), np.int64)
         np.add.at(totals, where, of.dur[rows].astype(np.int64))
@@ -165,10 +173,13 @@ class SpanTeller:
             known[1] += int(counts[place])
             known[2] += int(totals[place])
         ordered = sorted(sums.values(), key=lambda one: -one[2])
+        return self._name_sums(ordered[:MOST]), len(ordered)
+
+    def _name_sums(self, sums: list[list[int]]) -> list[NameSum]:
         found = []
-        for one, count, total_ns, first in ordered[:MOST]:
-            found.append(NameSum(one, count, total_ns, self.one(first)))
-        return found, len(ordered)
+        for cls, count, total_ns, first in sums:
+            found.append(NameSum(cls, count, total_ns, self.one(first)))
+        return found
 
     def _same(self, row: int) -> tuple[SelectedGroup, int]:
         """All spans of the same name and layer, and the place of this one among them."""

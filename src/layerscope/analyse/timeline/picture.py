@@ -8,6 +8,7 @@ found by one binary search a pixel.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -107,8 +108,9 @@ class Pictures:
         return np.concatenate(found).astype(np.uint32)
 
     def _taken(self, first: int, seen: np.ndarray) -> DrawnSpans:
-        rows = self._lanes.rows[first + seen.astype(np.int64)]
-        end_ns = self._lanes.end[first + seen.astype(np.int64)]
+        places = first + seen.astype(np.int64)
+        rows = self._lanes.rows[places]
+        end_ns = self._lanes.end[places]
         return DrawnSpans(rows, self._columns.start[rows], end_ns, end_ns)
 
     def _covered(
@@ -170,14 +172,16 @@ def _walked(
     start_ns: np.ndarray, end_ns: np.ndarray, reach_ns: np.ndarray, stretch: PictureStretch
 ) -> list[int]:
     from_ns, to_ns, width, _ = stretch
-    at = int(np.searchsorted(reach_ns, _whole(np.array([from_ns]))[0]))
+    at = int(np.searchsorted(reach_ns, math.ceil(from_ns)))
     seen: list[int] = []
     while at < len(start_ns) and start_ns[at] < to_ns and len(seen) < _MOST_COVERED:
         seen.append(at)
-        left = max(0, int(np.floor((start_ns[at] - from_ns) * stretch.a_ns)))
-        right = min(width, int(np.floor((end_ns[at] - from_ns) * stretch.a_ns)))
+        begin, end = start_ns[at] - from_ns, end_ns[at] - from_ns
+        left = max(0, math.floor(begin * stretch.a_ns))
+        right = min(width, math.floor(end * stretch.a_ns))
         at += 1
         if right <= left:
-            edge = np.array([from_ns + (left + 1) / stretch.a_ns])
-            at = max(at, int(np.searchsorted(reach_ns, _whole(edge)[0])))
+            edge_ns = from_ns + (left + 1) / stretch.a_ns
+            found = np.searchsorted(reach_ns, math.ceil(edge_ns))
+            at = max(at, int(found))
     return seen

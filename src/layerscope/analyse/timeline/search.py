@@ -68,9 +68,14 @@ def _first_kept(
 def _growing(at: int, limit: int, direction: int) -> Iterator[slice]:
     size = _FIRST_CHUNK
     while at != limit:
-        other = min(at + size, limit) if direction > 0 else max(at - size, limit)
-        yield slice(min(at, other), max(at, other))
-        at, size = other, min(2 * size, _LAST_CHUNK)
+        if direction > 0:
+            other = min(at + size, limit)
+            yield slice(at, other)
+        else:
+            other = max(at - size, limit)
+            yield slice(other, at)
+        at = other
+        size = min(2 * size, _LAST_CHUNK)
 
 
 def next_of_same_name(columns: TimelineColumns, of: SpanFilter, row: int, direction: int) -> int:

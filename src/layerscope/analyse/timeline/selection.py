@@ -40,7 +40,9 @@ class SpanFilter:
     @property
     def key(self) -> tuple[bytes, tuple[int, int] | None, tuple[int, ...] | None]:
         """The same for filters that keep the same spans."""
-        classes = b"" if self.classes is None else self.classes.tobytes()
+        classes = b""
+        if self.classes is not None:
+            classes = self.classes.tobytes()
         return classes, self.steps, self.tracks
 
     def has_track(self, track: int) -> bool:

@@ -195,7 +195,8 @@ class Questions:
 
     def shown(self, parameters: Parameters) -> Told:
         """The spans of which any part lies in a stretch: how many, and some with most self time."""
-        from_ns, to_ns = (math.ceil(_moment(parameters, name)) for name in ("start", "end"))
+        from_ns = math.ceil(_moment(parameters, "start"))
+        to_ns = math.ceil(_moment(parameters, "end"))
         count, rows = shown(self._columns, self._filter(parameters), from_ns, to_ns)
         return Told([count, [self._teller.one(row) for row in rows]])
 
