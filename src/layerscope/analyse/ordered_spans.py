@@ -39,12 +39,18 @@ class OrderedSpans:
     def __len__(self) -> int:
         return len(self.track)
 
-    def _ordered(self, values: np.ndarray) -> np.ndarray:
+    def _ordered(
+        self,
+        values: np.ndarray,
+    ) -> np.ndarray:
         if self._order is None:
             return values
         return np.asarray(values[self._order])
 
-    def column(self, name: str) -> np.ndarray:
+    def column(
+        self,
+        name: str,
+    ) -> np.ndarray:
         """A column, or the numbers of its texts; -1: null."""
         read = self._reader.arrays("spans", [name])
         if f"{name}.names" in read:
@@ -69,7 +75,10 @@ def _is_ordered(track: np.ndarray, start_ns: np.ndarray, depth: np.ndarray) -> b
 class SpanClasses:
     """Which class each span has, and what the classes are: a number for each of `_CLASS`."""
 
-    def __init__(self, spans: OrderedSpans) -> None:
+    def __init__(
+        self,
+        spans: OrderedSpans,
+    ) -> None:
         self.of_span = np.zeros(len(spans), np.int32)
         self._values: dict[str, np.ndarray] = {}
         for name in _CLASS:
@@ -111,7 +120,10 @@ def _numbered(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found, place[pairs]
 
 
-def _numbers_in(names: list[Any], known: tuple[str, ...]) -> list[int]:
+def _numbers_in(
+    names: list[Any],
+    known: tuple[str, ...],
+) -> list[int]:
     numbers = []
     for name in names:
         numbers.append(known.index(name))

@@ -57,7 +57,10 @@ def write(reader: Reader, folder: Path) -> None:
     (folder / ABOUT).write_bytes(msgspec.json.encode(about))
 
 
-def _latest(start_ns: np.ndarray, dur_ns: np.ndarray) -> int:
+def _latest(
+    start_ns: np.ndarray,
+    dur_ns: np.ndarray,
+) -> int:
     return int((start_ns + dur_ns).max(initial=0))
 
 
@@ -72,7 +75,11 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _save(folder: Path, name: str, values: np.ndarray) -> None:
+def _save(
+    folder: Path,
+    name: str,
+    values: np.ndarray,
+) -> None:
     file = folder / f"{name}.npy"
     np.save(file, values, allow_pickle=False)
 
@@ -111,18 +118,29 @@ class TimelineColumns:
             self.apart = lanes_by_layer(self)
         return self.apart
 
-    def range(self, track: int) -> tuple[int, int]:
+    def range(
+        self,
+        track: int,
+    ) -> tuple[int, int]:
         """The first row of a track, and the one behind its last."""
         place = self._place_of.get(track)
         if place is None:
             return 0, 0
         return int(self.bounds[place]), int(self.bounds[place + 1])
 
-    def track_of(self, row: int) -> int:
+    def track_of(
+        self,
+        row: int,
+    ) -> int:
         """The track of a span."""
         return int(self.tracks[np.searchsorted(self.bounds, row, "right") - 1])
 
-    def rows_in(self, track: int, from_ns: int | None, to_ns: int | None) -> tuple[int, int]:
+    def rows_in(
+        self,
+        track: int,
+        from_ns: int | None,
+        to_ns: int | None,
+    ) -> tuple[int, int]:
         """The rows of a track that start in a stretch of time."""
         first, last = self.range(track)
         start = self.start[first:last]

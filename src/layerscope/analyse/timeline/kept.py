@@ -45,7 +45,11 @@ _NO_ROOM = (
 class KeptColumns:
     """The folder with the columns of a recording. `files`: those of its spans and links."""
 
-    def __init__(self, run: Run, files: list[Path]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        files: list[Path],
+    ) -> None:
         self._run = run
         self._name = f"{run.info.run_id}-{_identity(files)}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -89,7 +93,10 @@ class KeptColumns:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
-    def _made_for_now(self, problem: OSError | None) -> Path:
+    def _made_for_now(
+        self,
+        problem: OSError | None,
+    ) -> Path:
         try:
             self._temporary = Path(tempfile.mkdtemp(prefix="layerscope-timeline-"))
             self._make(self._temporary)
@@ -128,7 +135,11 @@ def _identity(files: list[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _make_room(base: Path, own: Path, run_id: str) -> None:
+def _make_room(
+    base: Path,
+    own: Path,
+    run_id: str,
+) -> None:
     """Remove what was made of other tables of the same recording, and what was used longest ago
     where all take too much.
     """

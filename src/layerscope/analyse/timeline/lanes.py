@@ -37,13 +37,20 @@ class Lanes:
     def __len__(self) -> int:
         return len(self.about[0])
 
-    def save(self, folder: Path, name: str) -> None:
+    def save(
+        self,
+        folder: Path,
+        name: str,
+    ) -> None:
         """Write them into files that begin with `name`."""
         for part in ("about", "rows", "end"):
             np.save(folder / f"{name}_{part}.npy", getattr(self, part), allow_pickle=False)
 
     @staticmethod
-    def opened(files: MappedFiles, name: str) -> Lanes:
+    def opened(
+        files: MappedFiles,
+        name: str,
+    ) -> Lanes:
         """What `save` has written."""
         parts = ("about", "rows", "end")
         found = [files.opened(f"{name}_{part}", is_searched=True) for part in parts]
@@ -67,7 +74,10 @@ class Lanes:
         """Whether spans of a lane overlap, because there are too many that do."""
         return bool(self.about[3, lane])
 
-    def of_track(self, track: int) -> range:
+    def of_track(
+        self,
+        track: int,
+    ) -> range:
         """The lanes of a track."""
         found = np.searchsorted(self.about[0], [track, track + 1])
         return range(int(found[0]), int(found[1]))
@@ -186,7 +196,10 @@ def _apart(rows: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> list[i
     return sizes
 
 
-def _chain(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+def _chain(
+    start_ns: np.ndarray,
+    end_ns: np.ndarray,
+) -> np.ndarray:
     """The places of the first span, of the first one that starts when that has ended, and so on;
     in as many passes as their number has binary digits.
     """

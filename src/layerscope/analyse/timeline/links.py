@@ -91,7 +91,10 @@ class SpanLinks:
         places = [*range(first, last), *leading_here]
         return [self._link(place) for place in places]
 
-    def _link(self, place: int) -> Link:
+    def _link(
+        self,
+        place: int,
+    ) -> Link:
         number = int(self._kind[place])
         from_row = int(self._from[place])
         to_row = int(self._to[place])

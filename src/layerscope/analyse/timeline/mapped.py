@@ -11,7 +11,10 @@ import numpy as np
 class MappedFiles:
     """The arrays that were saved in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+    ) -> None:
         self.folder = folder
         self._maps: list[mmap.mmap] = []
 

@@ -71,7 +71,11 @@ class Story(NamedTuple):
 class SpanTeller:
     """Tells of single spans."""
 
-    def __init__(self, columns: TimelineColumns, links: SpanLinks) -> None:
+    def __init__(
+        self,
+        columns: TimelineColumns,
+        links: SpanLinks,
+    ) -> None:
         self._columns = columns
         self._links = links
         self._phase, self._args, self._weight = map(columns.column, ("phase", "args", "weight"))
@@ -122,7 +126,11 @@ class SpanTeller:
             place,
         )
 
-    def _partners(self, row: int, links: Iterable[Link]) -> list[tuple[str, bool, OneSpan]]:
+    def _partners(
+        self,
+        row: int,
+        links: Iterable[Link],
+    ) -> list[tuple[str, bool, OneSpan]]:
         """Of each link its kind, whether it begins at the span, and where it leads."""
         found = []
         for from_row, to_row, kind in links:
@@ -130,7 +138,10 @@ class SpanTeller:
             found.append((kind, is_from, self.one(to_row if is_from else from_row)))
         return found
 
-    def _around(self, row: int) -> list[int]:
+    def _around(
+        self,
+        row: int,
+    ) -> list[int]:
         """The spans around one, the outermost first."""
         found = []
         above = int(self._columns.parent[row])
@@ -175,13 +186,19 @@ class SpanTeller:
         ordered = sorted(sums.values(), key=lambda one: -one[2])
         return self._name_sums(ordered[:MOST]), len(ordered)
 
-    def _name_sums(self, sums: list[list[int]]) -> list[NameSum]:
+    def _name_sums(
+        self,
+        sums: list[list[int]],
+    ) -> list[NameSum]:
         found = []
         for cls, count, total_ns, first in sums:
             found.append(NameSum(cls, count, total_ns, self.one(first)))
         return found
 
-    def _same(self, row: int) -> tuple[SelectedGroup, int]:
+    def _same(
+        self,
+        row: int,
+    ) -> tuple[SelectedGroup, int]:
         """All spans of the same name and layer, and the place of this one among them."""
         of = self._columns
         kept = self.same_filter(row)
@@ -199,6 +216,9 @@ class SpanTeller:
         return SpanFilter(is_same.astype(np.uint8))
 
 
-def _is_asked_for(link: Link, row: int) -> bool:
+def _is_asked_for(
+    link: Link,
+    row: int,
+) -> bool:
     """Whether it leads to a primitive of the span, which have their own list."""
     return link.kind == _ASKED_FOR and link.from_row == row

@@ -61,7 +61,11 @@ class DrawnSpans:
 class Pictures:
     """Draws lanes, and keeps which of their spans the filters of the last pictures have kept."""
 
-    def __init__(self, columns: TimelineColumns, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        columns: TimelineColumns,
+        lanes: Lanes,
+    ) -> None:
         self._columns = columns
         self._lanes = lanes
         self._kept: OrderedDict[tuple[object, int], np.ndarray] = OrderedDict()
@@ -84,7 +88,11 @@ class Pictures:
             *(part[:limit] for part in (drawn.rows, drawn.start_ns, *[drawn.end_ns] * 2))
         )
 
-    def places(self, lane: int, of: SpanFilter) -> np.ndarray:
+    def places(
+        self,
+        lane: int,
+        of: SpanFilter,
+    ) -> np.ndarray:
         """The places in a lane of the spans that a filter keeps."""
         key = (of.key, lane)
         known = self._kept.pop(key, None)
@@ -107,7 +115,11 @@ class Pictures:
             found.append(np.flatnonzero(kept) + (part.start - first))
         return np.concatenate(found).astype(np.uint32)
 
-    def _taken(self, first: int, seen: np.ndarray) -> DrawnSpans:
+    def _taken(
+        self,
+        first: int,
+        seen: np.ndarray,
+    ) -> DrawnSpans:
         places = first + seen.astype(np.int64)
         rows = self._lanes.rows[places]
         end_ns = self._lanes.end[places]
@@ -127,7 +139,11 @@ class Pictures:
 class _Taken:
     """Values at some places, in which can be searched without taking them all."""
 
-    def __init__(self, values: np.ndarray, places: np.ndarray) -> None:
+    def __init__(
+        self,
+        values: np.ndarray,
+        places: np.ndarray,
+    ) -> None:
         self._values, self._places = values, places
 
     def __len__(self) -> int:
@@ -146,7 +162,10 @@ class _Taken:
         return low
 
 
-def _seen(end_ns: np.ndarray | _Taken, stretch: PictureStretch) -> np.ndarray:
+def _seen(
+    end_ns: np.ndarray | _Taken,
+    stretch: PictureStretch,
+) -> np.ndarray:
     """The places that the painter may come to, in order; its arithmetic may be a little off at the
     edge of a pixel, so that what ends there is taken either way.
     """

@@ -78,7 +78,12 @@ def _growing(at: int, limit: int, direction: int) -> Iterator[slice]:
         size = min(2 * size, _LAST_CHUNK)
 
 
-def next_of_same_name(columns: TimelineColumns, of: SpanFilter, row: int, direction: int) -> int:
+def next_of_same_name(
+    columns: TimelineColumns,
+    of: SpanFilter,
+    row: int,
+    direction: int,
+) -> int:
     """The next span by row that a filter keeps; -1: it was the last."""
     at, limit = (row + 1, columns.count) if direction > 0 else (row, 0)
     return _first_kept(columns, of, at, limit, direction)

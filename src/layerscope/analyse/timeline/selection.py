@@ -45,7 +45,10 @@ class SpanFilter:
             classes = self.classes.tobytes()
         return classes, self.steps, self.tracks
 
-    def has_track(self, track: int) -> bool:
+    def has_track(
+        self,
+        track: int,
+    ) -> bool:
         """Whether spans of a track count."""
         return self.tracks is None or track in self.tracks
 
@@ -190,12 +193,18 @@ def _add_up(
         sums[own] = (count, dur_ns[part].sum(), self_ns[part].sum(), ends[0], middle, late, ends[1])
 
 
-def place_of_part(part: float, count: int) -> int:
+def place_of_part(
+    part: float,
+    count: int,
+) -> int:
     """In sorted values the place of the smallest one that this part of them do not exceed."""
     return max(0, int(np.ceil(part * count)) - 1)
 
 
-def chunks(first: int, last: int) -> Iterator[slice]:
+def chunks(
+    first: int,
+    last: int,
+) -> Iterator[slice]:
     """The rows from `first` to `last`, some of them at a time."""
     for begin in range(first, last, CHUNK):
         yield slice(begin, min(begin + CHUNK, last))

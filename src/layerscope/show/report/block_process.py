@@ -25,7 +25,11 @@ _START = (
 class BlockMaker:
     """Makes blocks of the report of `run`, compared with `other`."""
 
-    def __init__(self, run: Run, other: Run | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        other: Run | None,
+    ) -> None:
         self._runs = run, other
         self._process: subprocess.Popen[bytes] | None = None
 

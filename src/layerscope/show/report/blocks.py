@@ -50,7 +50,10 @@ class IntColumn:
     mode: str = PLAIN
 
 
-def json_block(name: str, value: Any) -> Block:
+def json_block(
+    name: str,
+    value: Any,
+) -> Block:
     """A block of anything that JSON can hold."""
     return Block(name, {"kind": JSON}, _packed(as_json(value)))
 
@@ -63,7 +66,10 @@ def as_json(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value)).encode("ascii")
 
 
-def column_block(name: str, columns: Iterable[IntColumn]) -> Block:
+def column_block(
+    name: str,
+    columns: Iterable[IntColumn],
+) -> Block:
     """A block of columns of one length, each packed before the next one is asked for."""
     packer = _packer()
     packed, abouts, rows = [], [], 0
@@ -113,7 +119,10 @@ def _zigzag(values: np.ndarray) -> np.ndarray:
     return np.asarray((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
-def _planes(values: np.ndarray, width: int) -> bytes:
+def _planes(
+    values: np.ndarray,
+    width: int,
+) -> bytes:
     """All low bytes, then all next ones."""
     as_bytes = np.ascontiguousarray(values, "<u8").view(np.uint8).reshape(-1, 8)
     return np.ascontiguousarray(as_bytes[:, :width].T).tobytes()

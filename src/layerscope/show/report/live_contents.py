@@ -27,7 +27,11 @@ class LiveContents:
     long of a large recording is made by another process meanwhile.
     """
 
-    def __init__(self, reader: Reader, other: Reader | None = None) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        other: Reader | None = None,
+    ) -> None:
         self._reader = reader
         self._other = other
         self._lock = threading.Lock()
@@ -94,7 +98,11 @@ class LiveContents:
                     self._keep(name, blocks)
             return self._kept[name]
 
-    def _keep(self, name: str, blocks: list[Block]) -> Block:
+    def _keep(
+        self,
+        name: str,
+        blocks: list[Block],
+    ) -> Block:
         self._kept.update({block.name: block for block in blocks})
         return self._kept[name]
 

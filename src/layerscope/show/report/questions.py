@@ -47,7 +47,10 @@ class Told(NamedTuple):
 class Questions:
     """Answers questions about the spans of a recording, from several threads."""
 
-    def __init__(self, columns: TimelineColumns) -> None:
+    def __init__(
+        self,
+        columns: TimelineColumns,
+    ) -> None:
         self._columns = columns
         self._teller = SpanTeller(columns, SpanLinks(columns.files))
         self._lock = threading.Lock()
@@ -65,18 +68,27 @@ class Questions:
             # What was read would stay as long as nobody else wants memory.
             self._columns.files.let_go()
 
-    def about(self, _: Parameters) -> Told:
+    def about(
+        self,
+        _: Parameters,
+    ) -> Told:
         """What the page knows of all spans from the start."""
         return Told({**self._columns.about, "lanes": self._lanes_of(_DEPTH)})
 
-    def lanes(self, parameters: Parameters) -> Told:
+    def lanes(
+        self,
+        parameters: Parameters,
+    ) -> Told:
         """The rows of the picture: of each its track, its depth or layer, how many spans it has."""
         arranged = parameters.get("arranged", _DEPTH)
         if arranged not in (_DEPTH, _LAYER):
             raise UsageError(f"lanes are arranged by {_DEPTH} or by {_LAYER}")
         return Told(self._lanes_of(arranged))
 
-    def _lanes_of(self, by: str) -> list[list[int]]:
+    def _lanes_of(
+        self,
+        by: str,
+    ) -> list[list[int]]:
         lanes = self._arranged(by)
         found = []
         for lane in range(len(lanes)):
@@ -90,7 +102,10 @@ class Questions:
         with self._lock:
             return self._columns.layer_lanes
 
-    def picture(self, parameters: Parameters) -> Told:
+    def picture(
+        self,
+        parameters: Parameters,
+    ) -> Told:
         """What is drawn in a stretch: of each lane all spans, those that the filter keeps, and
         those that the search has found.
         """
@@ -123,7 +138,11 @@ class Questions:
             raise UsageError(f"there is no lane {name[:40]!r}")
         return lanes, int(found[2])
 
-    def _found(self, parameters: Parameters, of: SpanFilter) -> SpanFilter:
+    def _found(
+        self,
+        parameters: Parameters,
+        of: SpanFilter,
+    ) -> SpanFilter:
         """What keeps those that the filter keeps and the search has found."""
         found = self._classes(parameters, "found")
         if found is None:
@@ -146,7 +165,10 @@ class Questions:
         about, data = plain_columns(columns)
         return Told({**about, "counts": [len(one.rows) for one in drawn]}, data)
 
-    def statistics(self, parameters: Parameters) -> Told:
+    def statistics(
+        self,
+        parameters: Parameters,
+    ) -> Told:
         """The spans that start in a stretch, grouped."""
         by = parameters.get("by", "")
         if by not in (*FIELDS, TRACK):
@@ -155,11 +177,17 @@ class Questions:
         to_ns = _first_ns(parameters, "end")
         return Told(statistics(self._columns, self._filter(parameters), from_ns, to_ns, by))
 
-    def span(self, parameters: Parameters) -> Told:
+    def span(
+        self,
+        parameters: Parameters,
+    ) -> Told:
         """Everything of one span."""
         return Told(self._teller.story(self._row(parameters)))
 
-    def spans(self, parameters: Parameters) -> Told:
+    def spans(
+        self,
+        parameters: Parameters,
+    ) -> Told:
         """Some spans by their rows."""
         rows = _rows(parameters, "rows", _MOST_ROWS, self._columns.count)
         return Told([self._teller.one(row) for row in rows])
@@ -187,7 +215,10 @@ class Questions:
         of = self._found(parameters, self._filter(parameters))
         return self._told(next_hit(self._columns, of, at_ns, row, _direction(parameters)))
 
-    def same(self, parameters: Parameters) -> Told:
+    def same(
+        self,
+        parameters: Parameters,
+    ) -> Told:
         """The next span of the same name and layer."""
         row = self._row(parameters)
         of = self._teller.same_filter(row)
@@ -200,13 +231,22 @@ class Questions:
         count, rows = shown(self._columns, self._filter(parameters), from_ns, to_ns)
         return Told([count, [self._teller.one(row) for row in rows]])
 
-    def _told(self, row: int) -> Told:
+    def _told(
+        self,
+        row: int,
+    ) -> Told:
         return Told(None if row < 0 else self._teller.one(row))
 
-    def _row(self, parameters: Parameters) -> int:
+    def _row(
+        self,
+        parameters: Parameters,
+    ) -> int:
         return _number(parameters, "row", 0, self._columns.count - 1)
 
-    def _filter(self, parameters: Parameters) -> SpanFilter:
+    def _filter(
+        self,
+        parameters: Parameters,
+    ) -> SpanFilter:
         steps = None
         if "steps" in parameters:
             found = _RANGE.fullmatch(parameters["steps"])
@@ -253,14 +293,22 @@ def _direction(parameters: Parameters) -> int:
     return int(direction)
 
 
-def _number(parameters: Parameters, name: str, least: int, most: int) -> int:
+def _number(
+    parameters: Parameters,
+    name: str,
+    least: int,
+    most: int,
+) -> int:
     text = parameters.get(name, "")
     if not re.fullmatch(r"-?\d{1,19}", text) or not least <= int(text) <= most:
         raise UsageError(f"{name} is a whole number from {least} to {most}")
     return int(text)
 
 
-def _moment(parameters: Parameters, name: str) -> float:
+def _moment(
+    parameters: Parameters,
+    name: str,
+) -> float:
     try:
         moment = float(parameters.get(name, "")[:40])
     except ValueError as error:
@@ -270,12 +318,20 @@ def _moment(parameters: Parameters, name: str) -> float:
     return moment
 
 
-def _first_ns(parameters: Parameters, name: str) -> int | None:
+def _first_ns(
+    parameters: Parameters,
+    name: str,
+) -> int | None:
     """The first whole nanosecond from a moment on; None: there is no such parameter."""
     return math.ceil(_moment(parameters, name)) if name in parameters else None
 
 
-def _rows(parameters: Parameters, name: str, most: int, end: int) -> list[int]:
+def _rows(
+    parameters: Parameters,
+    name: str,
+    most: int,
+    end: int,
+) -> list[int]:
     """Numbers below `end`, with commas between them."""
     texts = parameters.get(name, "").split(",") if parameters.get(name) else []
     if len(texts) > most:

@@ -55,7 +55,11 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, contents: LiveContents, port: int = 0) -> None:
+    def __init__(
+        self,
+        contents: LiveContents,
+        port: int = 0,
+    ) -> None:
         self.contents = contents
         self.page = document.served(contents.title)
         self._token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -86,7 +90,10 @@ class Server(ThreadingHTTPServer):
             self._once.add(token)
         return self._address_with(token)
 
-    def _address_with(self, token: str) -> str:
+    def _address_with(
+        self,
+        token: str,
+    ) -> str:
         return f"http://{LOCAL}:{self.server_port}/?token={token}"
 
     @property
@@ -121,13 +128,20 @@ class Server(ThreadingHTTPServer):
             return False
         return morsel is not None and _is_same(morsel.value, self._cookie)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(
+        self,
+        request: Any,
+        client_address: Any,
+    ) -> None:
         """A browser that left is no error; anything else is one of ours, and is not kept back."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
 
-def _is_same(given: str, known: str) -> bool:
+def _is_same(
+    given: str,
+    known: str,
+) -> bool:
     return secrets.compare_digest(given.encode("utf-8", "replace"), known.encode())
 
 
@@ -172,13 +186,20 @@ class _Handler(BaseHTTPRequestHandler):
             return "this server answers its own page only"
         return ""
 
-    def _with_token(self, token: str) -> Answer:
+    def _with_token(
+        self,
+        token: str,
+    ) -> Answer:
         if not self._server.takes_token(token):
             return _refused(f"the token is wrong: {_NO_TOKEN}")
         headers = {"Location": "/", "Set-Cookie": self._server.cookie}
         return Answer(HTTPStatus.SEE_OTHER, _TEXT, b"", headers)
 
-    def _of_path(self, path: str, query: str) -> Answer:
+    def _of_path(
+        self,
+        path: str,
+        query: str,
+    ) -> Answer:
         """The page, what it knows from the start, a block of those that there are, or the answer
         to a question about the spans of a large recording.
         """
@@ -201,7 +222,10 @@ class _Handler(BaseHTTPRequestHandler):
             return _sentence(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         return _sentence(HTTPStatus.NOT_FOUND, "there is nothing here")
 
-    def _send(self, answer: Answer) -> None:
+    def _send(
+        self,
+        answer: Answer,
+    ) -> None:
         self.send_response_only(answer.status)
         body = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
         for name, value in {**_headers(), **body, **answer.headers}.items():
@@ -210,7 +234,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(answer.body)
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+    def send_error(
+        self,
+        code: int,
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
         """Say in a sentence why a request is not answered, also one with another method."""
         self.close_connection = True
         if code == HTTPStatus.NOT_IMPLEMENTED:
@@ -248,7 +277,10 @@ def _refused(why: str) -> Answer:
     return _sentence(HTTPStatus.FORBIDDEN, why)
 
 
-def _sentence(status: HTTPStatus, sentence: str) -> Answer:
+def _sentence(
+    status: HTTPStatus,
+    sentence: str,
+) -> Answer:
     return Answer(status, _TEXT, sentence.encode("utf-8", "backslashreplace"), {})
 
 
