@@ -13,7 +13,7 @@ import pytest
 from layerscope.recording.run import Run
 from layerscope.show.report import live_timeline
 from tests.browser import chromium
-from tests.browser.report_page import write_report
+from tests.browser.report_page import open_report, text, write_report
 from tests.browser.timeline_page import open_timeline, training
 from tests.recordings import Recording
 from tests.show.report_page import serving
@@ -184,3 +184,17 @@ def test_the_answers_are_the_same(page: chromium.Page, both: tuple[str, str]) ->
     assert served == file
     assert '"hit":[' in file
     assert '"around":[[' in file
+
+
+def test_what_needs_all_spans_says_so(page: chromium.Page, both: tuple[str, str]) -> None:
+    """No other page waits for spans that never come."""
+    _, served = both
+    open_report(page, served, "#flame?kind=operators&name=aten::mm")
+    assert "more spans than a page can hold" in text(page, ".flame-nothing")
+
+    open_report(page, served, "#overview")
+    assert "aten::conv2d" in text(page, ".top") or "call" in text(page, ".top")
+    open_report(page, served, "#tables?table=operators")
+    page.wait("document.querySelector('.tables [role=status]')", 20)
+    assert page.run("return document.querySelectorAll('.tables tbody tr').length") > 1
+    assert page.complaints() == []
