@@ -1,10 +1,13 @@
 """CPU time, size and memory of `layerscope report` of a million spans, and what the page costs in a
 browser: the first picture, frames while it moves, statistics of half of the run. Perfetto's
-interface opens the same spans beside it.
+interface opens the same spans beside it. Then `layerscope view` of ten million.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,10 +29,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 SPANS, QUICK_SPANS = 1_000_000, 100_000
+LARGE_SPANS, QUICK_LARGE_SPANS = 10_000_000, 2_100_000
 RUNS, FRAMES = 5, 60
 # A span of the file, the page's own parts, CPU and memory of the command.
 BYTES_A_SPAN, PAGE_BYTES, REPORT_S, REPORT_BYTES = 8, 350_000, 4.0, 500 << 20
 PICTURE_S, FRAME_MS, FRAME_CPU_MS, STATISTICS_MS, HEAP_BYTES = 1.0, 17.0, 6.0, 30.0, 200 << 20
+# Of `view`: until the first page, of a picture, of statistics, of the server.
+READY_S, ASKED_MS, ASKED_STATISTICS_MS, SERVER_BYTES = 3.0, 50.0, 100.0, 500 << 20
 # Which part of the run the timeline shows while it moves.
 DEPTHS = (1.0, 0.1, 0.01, 0.001, 0.0001)
 _COMMAND = (
@@ -39,16 +45,23 @@ _COMMAND = (
     "sys.exit(status)"
 )
 _READY = "document.querySelector('.timeline')?.dataset.ready !== undefined"
+_OVERVIEW = (
+    "document.querySelector('main')?.textContent.trim() && "
+    "!document.querySelector('main > [role=status]')"
+)
+_PICTURES = "return window.layerscopeTimeline.spans.pictures.value"
 # Shows a part of the run, goes through it by key, and gives the interval of each frame in ms.
 _MOVE = """
     const [part, frames] = args, picture = window.layerscopeTimeline;
+    await new Promise(done => setTimeout(done, 600));
     const whole = picture.spans.end_ns, from = whole * 0.3 * (part < 1 ? 1 : 0);
-    location.hash = `#timeline?view=${from / 1e9}-${(from + whole * part) / 1e9}s`;
+    const seconds = ns => (ns / 1e9).toFixed(9);
+    location.hash = `#timeline?view=${seconds(from)}-${seconds(from + whole * part)}s`;
     await new Promise(done => setTimeout(done, 600));
     const canvas = document.querySelector('.tl-over'), intervals = [];
     let last = performance.now();
     for (let at = 0; at < frames; at++) {
-        const key = at % 2 ? 'd' : 's';
+        const key = 'wdsa'[at % 4];
         canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
         await new Promise(requestAnimationFrame);
         const now = performance.now();
@@ -63,6 +76,8 @@ _STATISTICS = """
     location.hash = `#timeline?t=${from.toFixed(9)}-${(from + whole / 2).toFixed(9)}s`;
     await new Promise(done => new MutationObserver(done).observe(
         document.querySelector('main'), {subtree: true, childList: true, characterData: true}));
+    while (document.querySelector('.tl-selection[aria-busy=true]'))
+        await new Promise(requestAnimationFrame);
     return performance.now() - begin;"""
 
 
@@ -75,6 +90,7 @@ def run(setting: Setting) -> Report:
     _measure_command(report, setting, recording, page, count)
     _measure_page(report, page)
     _measure_perfetto(report, setting, recording)
+    _measure_view(report, setting)
     report.remarks.append(
         "Made-up spans of one thread: modules, operators and primitives, five deep. CPU time is of "
         "whole processes; in the browser that of all of its processes. Frames: "
@@ -132,6 +148,74 @@ def _measure_page(report: Report, file: Path) -> None:
         heap = page.run("return performance.memory.usedJSHeapSize")
         table.add("heap", f"{heap / 2**20:.0f} MiB", at_most(heap, HEAP_BYTES, "<= 200 MiB"))
         report.data["page"] = {"statistics_ms": half_ms, "heap": heap}
+
+
+def _measure_view(report: Report, setting: Setting) -> None:
+    """A recording that no page can hold, from its server: the first time, and once more."""
+    from tests.browser import chromium
+
+    count = QUICK_LARGE_SPANS if setting.quick else LARGE_SPANS
+    table = report.table(f"view of {count:,} spans", "what", "found", "target")
+    recording = written(setting.folder / "large.layerscope", count)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(setting.folder / "cache")}
+    command = [setting.tool, "-m", "layerscope", "view", str(recording), "--no-open", "-q"]
+    for what in ("first time", "again"):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            chromium.page(Path(folder)) as page,
+            _started(command, environment) as server,
+        ):
+            begin = time.monotonic()
+            assert server.stdout is not None
+            address = server.stdout.readline().strip()
+            page.open(address)
+            page.wait(_OVERVIEW)
+            ready_s = time.monotonic() - begin
+            page.run("location.hash = '#timeline'")
+            page.wait(f"{_READY} && window.layerscopeTimeline.spans.pictures.value")
+            shown_s = time.monotonic() - begin
+            target = at_most(ready_s, READY_S)
+            table.add(f"{what}: first page, s after the start", f"{ready_s:.2f}", target)
+            table.add(f"{what}: timeline, s after the start", f"{shown_s:.2f}", "")
+            if what == "again":
+                _measure_questions(report, page, server.pid)
+            server.send_signal(signal.SIGINT)
+
+
+def _started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def _measure_questions(report: Report, page: Any, pid: int) -> None:
+    """What pictures and statistics cost the server, and the memory that it has taken."""
+    table = report.table("Questions of this page", "what", "found", "target")
+    server = psutil.Process(pid)
+    for part in DEPTHS:
+        before = server.cpu_times(), page.run(_PICTURES)
+        intervals = sorted(page.run(_MOVE, part, FRAMES))
+        times, pictures = server.cpu_times(), page.run(_PICTURES)
+        spent_s = times.user + times.system - before[0].user - before[0].system
+        cpu_ms = spent_s * 1000 / max(1, pictures - before[1])
+        found = f"{cpu_ms:.1f}"
+        table.add(f"{part:g} of the run: CPU ms a picture", found, at_most(cpu_ms, ASKED_MS))
+        middle = intervals[len(intervals) // 2]
+        table.add(f"{part:g} of the run: ms a frame", f"{middle:.1f}", at_most(middle, FRAME_MS))
+    before_s = sum(server.cpu_times()[:2])
+    half_ms = min(page.run(_STATISTICS, shift) for shift in range(3))
+    cpu_ms = (sum(server.cpu_times()[:2]) - before_s) * 1000 / 3
+    table.add("statistics of half, ms", f"{half_ms:.0f}", at_most(half_ms, ASKED_STATISTICS_MS))
+    table.add("statistics of half, CPU ms of the server", f"{cpu_ms:.0f}", "")
+    memory = most_resident_bytes(pid)
+    words = f"{memory / 2**20:.0f} MiB"
+    table.add("memory of the server", words, at_most(memory, SERVER_BYTES, "<= 500 MiB"))
+    report.data["view"] = {"statistics_ms": half_ms, "cpu_ms": cpu_ms, "memory": memory}
+
+
+def most_resident_bytes(pid: int) -> int:
+    """The most memory that a process has had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [most] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return int(most) * 1024
 
 
 def _measure_perfetto(report: Report, setting: Setting, recording: Path) -> None:

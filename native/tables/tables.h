@@ -112,4 +112,13 @@ LC_API int64_t lc_charge(const int64_t *rows, const int64_t *end, const int64_t 
 LC_API void lc_nearest(const int64_t *rows, int64_t count, const int32_t *around, int64_t layers, const int8_t *layer,
                        int32_t *nearest);
 
+/* statistics.c */
+LC_API void lc_parents(const int32_t *track, const int32_t *depth, const int64_t *start, const int64_t *dur,
+                       int64_t count, int64_t *open, int64_t levels, int32_t *parent);
+LC_API int64_t lc_statistics(const uint8_t *cls, int64_t cls_bytes, const uint8_t *dur, int64_t dur_bytes,
+                             const uint8_t *self, int64_t self_bytes, const uint8_t *step, int64_t step_bytes,
+                             int64_t first_step, int64_t last_step, const uint8_t *kept, const int32_t *group_of,
+                             int64_t is_by_range, const int64_t *ranges, int64_t range_count, int64_t groups,
+                             int64_t *sums);
+
 #endif

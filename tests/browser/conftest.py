@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from layerscope import cli
+from layerscope.recording.run import Run
+from layerscope.show.report import live_timeline
 from tests.browser import chromium
 from tests.browser.flame_page import made
 from tests.browser.report_page import write_report
-from tests.browser.timeline_page import training
+from tests.browser.timeline_page import FILE, SERVER, training
 from tests.recordings import Recording
+from tests.show.report_page import serving
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,21 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return write_report(training(), folder), folder
 
 
+@pytest.fixture(scope="module")
+def asked(written: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that shows the same recording to a page that has no span of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(live_timeline, "MOST_IN_PAGE", 0)
+        with serving(Run.open(written[1] / "train.layerscope")) as server:
+            yield server.address
+
+
 @pytest.fixture
-def address(written: tuple[str, Path], page: chromium.Page) -> Iterator[str]:
-    """The address of that report, of which the browser must have nothing to complain."""
-    yield written[0]
+def address(request: pytest.FixtureRequest, page: chromium.Page) -> Iterator[str]:
+    """The address of that report, of which the browser must have nothing to complain: a file, or
+    with the parameter SERVER from the server.
+    """
+    is_served = getattr(request, "param", FILE) == SERVER
+    yield request.getfixturevalue("asked") if is_served else request.getfixturevalue("written")[0]
     assert page.complaints() == []

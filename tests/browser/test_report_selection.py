@@ -18,6 +18,7 @@ from tests.browser.report_page import (
     values_of_hash,
 )
 from tests.browser.timeline_page import (
+    BOTH,
     canvas,
     choose,
     facts,
@@ -31,7 +32,7 @@ from tests.browser.timeline_page import (
 )
 from tests.recordings import MS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, BOTH]
 
 STATISTICS = ".tl-selection [aria-label='statistics of the selection']"
 WAITS = "[aria-label='waits in the selection']"

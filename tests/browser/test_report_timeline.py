@@ -14,6 +14,7 @@ from tests.browser.report_page import (
     values_of_hash,
 )
 from tests.browser.timeline_page import (
+    BOTH,
     FIRST_NS,
     STEP_NS,
     canvas,
@@ -32,7 +33,7 @@ from tests.browser.timeline_page import (
 )
 from tests.recordings import MS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, BOTH]
 
 RANK_0 = ["rank 0 100", "python 100", "waits", "autograd 101", "waits", "2 counters"]
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.browser import chromium
 from tests.browser.report_page import open_report
 from tests.recordings import MS, Recording
 
 STEPS, STEP_NS, FIRST_NS = 10, 100 * MS, 100 * MS
+# Where a page has its spans: in itself, or at a server that it asks.
+FILE, SERVER = "file", "server"
+BOTH = pytest.mark.parametrize("address", [FILE, SERVER], indirect=True)
 READY = "document.querySelector('.timeline')?.dataset.ready !== undefined"
 # The box of a span on the screen, by its name and which of that name it is.
 _BOX = """
     const [name, which] = args, picture = window.layerscopeTimeline;
-    let row = -1;
+    const {about} = picture.spans;
+    let found;
     for (let at = 0, seen = 0; at < picture.spans.count; at++) {
-        if (picture.spans.name(at) === name && seen++ === which) { row = at; break; }
+        const span = await picture.spans.span(at);
+        if (about.names[about.classes[span.cls][0]] === name && seen++ === which) { found = span; break; }
     }
-    const canvas = document.querySelector('.tl-over').getBoundingClientRect(), box = picture.boxOf(row);
+    const canvas = document.querySelector('.tl-over').getBoundingClientRect(), box = picture.boxOf(found);
     return box && [canvas.x + box.x, canvas.y + box.y, box.width, box.height];"""
 _CANVAS = """
     const box = document.querySelector('.tl-over').getBoundingClientRect();

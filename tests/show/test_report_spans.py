@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from layerscope.analyse import ordered_spans
 from layerscope.model.layers import KINDS, PHASES, SPAN_LAYERS
 from layerscope.recording.reader import Reader
-from layerscope.show.report import spans
 from layerscope.show.report.moments import link_blocks
 from layerscope.show.report.spans import span_blocks
 from tests.recordings import MS, Recording
@@ -144,10 +144,10 @@ def test_no_spans_at_all(tmp_path: Path) -> None:
 def test_numbers_are_places_among_the_different_ones(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spans, "_MOST_PAIRS", most)
+    monkeypatch.setattr(ordered_spans, "_MOST_PAIRS", most)
     pairs = np.array([7, 3, 7, 900, 3, 0])
 
-    found, places = spans._numbered(pairs)
+    found, places = ordered_spans._numbered(pairs)
 
     assert found.tolist() == [0, 3, 7, 900]
     assert found[places].tolist() == pairs.tolist()

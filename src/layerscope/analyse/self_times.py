@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.model.compiled import Compiled, compiled
+
 NONE = -1
 
 
@@ -20,6 +22,9 @@ def nested_parents(
     Rows are by track, start and depth. The parent is the last span before one level up on the
     track, if it has not ended before.
     """
+    library = compiled()
+    if library is not None:
+        return _compiled_parents(library, track, depth, start_ns, dur_ns)
     parent = np.full(len(track), NONE, np.int32)
     end_ns = start_ns + dur_ns
     for level in range(1, int(depth.max(initial=0)) + 1):
@@ -31,6 +36,21 @@ def nested_parents(
         last = around[np.maximum(at, 0)]
         is_open = (at >= 0) & (track[last] == track[inside]) & (end_ns[last] >= start_ns[inside])
         parent[inside[is_open]] = last[is_open]
+    return parent
+
+
+def _compiled_parents(
+    library: Compiled,
+    track: np.ndarray,
+    depth: np.ndarray,
+    start_ns: np.ndarray,
+    dur_ns: np.ndarray,
+) -> np.ndarray:
+    parent = np.empty(len(track), np.int32)
+    levels = int(depth.max(initial=0)) + 1
+    keys = (np.ascontiguousarray(values, np.int32) for values in (track, depth))
+    times = (np.ascontiguousarray(values, np.int64) for values in (start_ns, dur_ns))
+    library.call("parents", *keys, *times, len(track), np.empty(levels, np.int64), levels, parent)
     return parent
 
 

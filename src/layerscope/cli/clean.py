@@ -133,8 +133,10 @@ def _recording(name: str) -> list[Leftover]:
     run_ids = [part.info.run_id for part in parts]
     tables = [folder for run_id in run_ids for folder in leftovers.tables_of(run_id)]
     notes = [note for run_id in run_ids for note in leftovers.notes_of(run_id)]
+    timelines = [folder for run_id in run_ids for folder in leftovers.timelines_of(run_id)]
     found = [Leftover("recording", path, asked)]
-    for what, places in (("raw files", raws), ("tables", tables), ("note", notes)):
+    of_it = (("raw files", raws), ("tables", tables), ("note", notes), ("timeline", timelines))
+    for what, places in of_it:
         found += [Leftover(what, place, f"of {path}") for place in places]
     return found
 

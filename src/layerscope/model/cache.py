@@ -21,8 +21,8 @@ from pathlib import Path
 
 # What is kept: answers about builds of frameworks, tables of recordings that cannot be written,
 # unpacked recordings, code compiled for one of them, notes about raw files that lie outside of
-# their recording, names of addresses, what `layerscope platform --measure` found out, and what was
-# proven of programs.
+# their recording, names of addresses, what `layerscope platform --measure` found out, what was
+# proven of programs, and columns of large timelines.
 PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = (
     "probe",
     "tables",
@@ -31,8 +31,8 @@ PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = (
     "spools",
     "symbols",
 )
-PLATFORM, PROOFS = "platform", "proofs"
-KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS, PLATFORM, PROOFS)
+PLATFORM, PROOFS, TIMELINES = "platform", "proofs", "timelines"
+KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS, PLATFORM, PROOFS, TIMELINES)
 # In a folder of the cache, and in one with raw files outside of their recording: what it was made
 # from.
 ORIGIN = ".origin"

@@ -37,6 +37,8 @@ ARGUMENTS = {
     "adopt": "qqqinqqnnqiqB",
     "charge": "qqqninbqnqq",
     "nearest": "qninbi",
+    "parents": "iiqqnqni",
+    "statistics": "BnBnBnBnnnBinqnnq",
 }
 _TYPES = {letter: np.dtype(letter) for letter in "BbIiq"}
 Call = Callable[..., int]

@@ -58,6 +58,10 @@ class Reader:
         if self._connection is not None:
             self._connection.interrupt()
 
+    def let_go(self) -> None:
+        """Give memory back that reading has taken and that is kept for the next time."""
+        pa.default_memory_pool().release_unused()
+
     def has(self, table: str) -> bool:
         """Whether the recording holds at least one row of `table`."""
         return self.rows(table) > 0

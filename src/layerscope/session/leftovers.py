@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from layerscope.analyse.timeline.kept import DRAFT
 from layerscope.ingest.open import session_lives
 from layerscope.model import cache
 from layerscope.model.errors import ReadError
@@ -69,6 +70,7 @@ def find(everything: bool = False) -> Iterator[Leftover]:
     yield from _compiled(least_s)
     yield from _symbols(least_s)
     yield from _measured(least_s)
+    yield from _timelines(least_s)
 
 
 def remove(path: Path) -> None:
@@ -118,6 +120,14 @@ def tables_of(run_id: str) -> Iterator[Path]:
         for name in (run_id, run_id + _RUNNING):
             if cache.is_ours(base / name) and cache.origin(base / name):
                 yield base / name
+
+
+def timelines_of(run_id: str) -> Iterator[Path]:
+    """The columns of the timeline of a recording in the caches."""
+    for base in cache.caches(cache.TIMELINES):
+        for folder in _ours(base):
+            if folder.name.startswith(f"{run_id}-") and cache.origin(folder):
+                yield folder
 
 
 def _spills() -> Iterator[Leftover]:
@@ -284,6 +294,23 @@ def _kept_results() -> Iterator[tuple[str, Path]]:
     proofs = cache.caches(cache.PROOFS)
     for base in proofs:
         yield "proofs", base
+
+
+def _timelines(least_s: float) -> Iterator[Leftover]:
+    """Columns of the timelines of large recordings."""
+    for base in cache.caches(cache.TIMELINES):
+        for folder in _ours(base):
+            if folder.name.startswith(DRAFT):
+                if _age_s(folder) > _DRAFT_S:
+                    yield Leftover("timeline", folder, "it was never completed")
+                continue
+            owner = cache.origin(folder)
+            if owner is None:
+                continue
+            if owner.is_here and cache.is_absent(Path(owner.path)):
+                yield Leftover("timeline", folder, f"the recording {owner.path} is gone")
+            elif _unused_s(owner.used_s) >= least_s:
+                yield Leftover("timeline", folder, _unused(owner.used_s))
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -43,6 +43,8 @@ export interface Head {
   tables: TableAbout[];
   // What the page does not have of the recording.
   notes: string[];
+  // Whether there are more spans than a page can hold, so that the server answers questions about them.
+  has_many_spans?: boolean;
   // Null: the block itself says how it is read.
   blocks: Record<string, BlockAbout | null>;
 }

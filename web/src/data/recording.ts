@@ -7,6 +7,13 @@ import type { Head, TableAbout } from "./head";
 export interface Source {
   head: Head;
   packed(block: string): Promise<PackedBlock>;
+  answers?: Answers;
+}
+
+// Answers of the server of `layerscope view` to questions about spans, of which a page cannot hold all.
+export interface Answers {
+  json<T>(question: string): Promise<T>;
+  columns(question: string): Promise<PackedBlock>;
 }
 
 export interface PackedBlock {
@@ -23,6 +30,11 @@ export class Recording {
   constructor(source: Source) {
     this.source = source;
     this.head = source.head;
+  }
+
+  // Null: the page has all spans.
+  get answers(): Answers | null {
+    return (this.head.has_many_spans && this.source.answers) || null;
   }
 
   has(block: string): boolean {
@@ -96,12 +108,15 @@ async function fromServer(): Promise<Source> {
   const head = (await (await answer("/head")).json()) as Head;
   return {
     head,
-    packed: async block => {
-      const response = await answer(`/block/${encodeURIComponent(block)}`);
-      const about = JSON.parse(response.headers.get("Layerscope-Block") ?? "") as BlockAbout;
-      return { about, data: new Uint8Array(await response.arrayBuffer()) };
-    },
+    packed: block => columnsAnswer(`/block/${encodeURIComponent(block)}`),
+    answers: { json: async question => (await answer(question)).json(), columns: columnsAnswer },
   };
+}
+
+async function columnsAnswer(path: string): Promise<PackedBlock> {
+  const response = await answer(path);
+  const about = JSON.parse(response.headers.get("Layerscope-Block") ?? "") as BlockAbout;
+  return { about, data: new Uint8Array(await response.arrayBuffer()) };
 }
 
 const NO_SERVER = "layerscope view does not answer any more; start it again, and open the address that it prints";

@@ -7,27 +7,30 @@ import type { Recording } from "./recording";
 // [name, kind, layer, module, line] as numbers; -1: it has none.
 export type SpanClass = [number, number, number, number, number];
 
-interface About {
+// What the page knows of all spans (analyse/ordered_spans.py).
+export interface SpanAbout {
   tracks: number[];
-  begins: number[];
+  begins: number[]; // the first row of each track
   classes: SpanClass[];
   names: string[];
   lines: string[];
   kinds: string[];
   layers: string[];
   phases: string[];
-  self_exceptions: [number, number][];
   unfinished: number[];
   is_thinned: boolean;
 }
 
+interface About extends SpanAbout {
+  self_exceptions: [number, number][];
+}
+
 // The spans of one track at one depth, by start.
 export interface Lane {
-  track: number;
-  depth: number;
   rows: Uint32Array;
   start: Float64Array;
   end: Float64Array;
+  codes: NumberColumn; // classes
 }
 
 export class Spans {
@@ -95,13 +98,14 @@ export class Spans {
     const [from, to] = this.range(track);
     const counts: number[] = [];
     for (let row = from; row < to; row++) counts[this.depth[row]!] = (counts[this.depth[row]!] ?? 0) + 1;
-    const lanes = counts.map((count, depth) => emptyLane(track, depth, count));
+    const lanes = counts.map(count => emptyLane(count, this.cls.slice(0, count)));
     const filled = counts.map(() => 0);
     for (let row = from; row < to; row++) {
       const depth = this.depth[row]!;
       const lane = lanes[depth]!;
       const at = filled[depth]!++;
       lane.rows[at] = row;
+      lane.codes[at] = this.cls[row]!;
       lane.start[at] = this.start[row]!;
       lane.end[at] = this.start[row]! + this.dur[row]!;
     }
@@ -140,10 +144,9 @@ export class Spans {
   }
 }
 
-function emptyLane(track: number, depth: number, count: number): Lane {
+function emptyLane(count: number, codes: NumberColumn): Lane {
   return {
-    track,
-    depth,
+    codes,
     rows: new Uint32Array(count),
     start: new Float64Array(count),
     end: new Float64Array(count),

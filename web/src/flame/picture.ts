@@ -47,6 +47,9 @@ const WIDTH_PX = 1200;
 const ALL: RuleFrame = { name: "all", label: "all", place: "", layer: "everything", colour: "other" };
 const NOTHING = "Nothing of this kind is left to show. Take away some of the filters.";
 
+const TOO_MANY =
+  "This recording has more spans than a page can hold, so operators and primitives have a flame graph of the whole run only. Take away the filters and the grouping, or see the timeline, whose statistics follow all filters.";
+
 export const comparedBlock = (kind: string) => `flame ${kind} compared`;
 
 export async function pictureOf(recording: Recording, look: Look): Promise<Found> {
@@ -97,6 +100,7 @@ async function ofChosen(recording: Recording, look: Look): Promise<Found> {
   const isSampled = kind in SAMPLE_KINDS;
   const problem = isSampled ? (await recording.json<WholeAbout>(`flame ${kind}`)).problem : undefined;
   if (problem !== undefined) return { problem };
+  if (!isSampled && !recording.has("spans")) return { problem: TOO_MANY };
   const built = isSampled ? await fromSamples(recording, kind, choice, layers, by) : await fromSpans(recording, kind, choice, by);
   if (!built.tree.parent.length) return { problem: NOTHING };
   const tree = isInverted ? invertedTree(built.tree, built.frames.length) : built.tree;

@@ -117,7 +117,13 @@ function Distributions({ data }: { data: Data }) {
   );
 }
 
+// Steps are drawn of spans, of which both recordings must not have too many.
 function Strips({ data, recording }: { data: Data; recording: Recording }) {
+  if (recording.has("spans") && recording.other().has("spans")) return <DrawnStrips data={data} recording={recording} />;
+  return <p class="quiet">One of the recordings has more spans than a page can hold, so no step of them is drawn side by side; `layerscope view` of each shows its timeline.</p>;
+}
+
+function DrawnStrips({ data, recording }: { data: Data; recording: Recording }) {
   const [number, setNumber] = useState<number | null>(null);
   const before = recording.other();
   const state = useLoaded(

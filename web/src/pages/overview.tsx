@@ -1,5 +1,6 @@
 // What ran, how long a step takes, on what it is spent, and what is wrong with the recording.
 
+import { useEffect, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
 import { type Step, tracksOf } from "../data/tracks";
 import { goTo, showInTimeline, step, time } from "../state/state";
@@ -7,7 +8,7 @@ import type { Finding } from "./findings";
 import { Bar, type Part } from "../ui/bar";
 import { duration, percent, plural } from "../ui/format";
 import { Loaded, useLoaded } from "../ui/loading";
-import { type Operator, type Operators, placesOf, TopOperators } from "../ui/top_operators";
+import { type Operator, type Operators, NO_PLACES, type Places, placesOf, TopOperators } from "../ui/top_operators";
 import { StepChart } from "../ui/step_chart";
 
 interface Steps {
@@ -57,8 +58,18 @@ interface Functions {
   table: string;
 }
 
+// Of a recording with many spans the tables of operators take a while: the page does not wait for them.
+function usePlaces(recording: Recording): Places {
+  const [found, setFound] = useState<Places>(NO_PLACES);
+  useEffect(() => {
+    if (recording.answers) placesOf(recording).then(setFound, () => {});
+  }, [recording]);
+  return found;
+}
+
 export function Overview({ recording }: { recording: Recording }) {
-  const state = useLoaded(() => Promise.all([recording.json<Data>("page overview"), tracksOf(recording), placesOf(recording)]), [recording]);
+  const state = useLoaded(() => Promise.all([recording.json<Data>("page overview"), tracksOf(recording), recording.answers ? null : placesOf(recording)]), [recording]);
+  const later = usePlaces(recording);
   return (
     <Loaded state={state}>
       {([data, tracks, places]) => (
@@ -72,7 +83,7 @@ export function Overview({ recording }: { recording: Recording }) {
           ))}
           <Problems data={data} />
           {data.steps && <StepTimes steps={data.steps} noun={data.noun} all={tracks.steps} />}
-          {data.operators && (data.operators.rows.length > 0 || data.operators.primitives.length > 0) && <TopOperators operators={data.operators} idle={data.idle} noun={data.noun} places={places} />}
+          {data.operators && (data.operators.rows.length > 0 || data.operators.primitives.length > 0) && <TopOperators operators={data.operators} idle={data.idle} noun={data.noun} places={places ?? later} />}
           {data.functions && <TopFunctions functions={data.functions} />}
           <Facts data={data} />
           <details open={!data.operators}>

@@ -1,7 +1,7 @@
 // Every span on the track where it ran.
 
 import type { Recording } from "../data/recording";
-import { spansOf } from "../data/spans";
+import { storeOf } from "../data/store";
 import { tracksOf } from "../data/tracks";
 import { TimelineView } from "../timeline/timeline_view";
 import { Loaded, useLoaded } from "../ui/loading";
@@ -18,7 +18,7 @@ export function Timeline({ recording }: { recording: Recording }) {
 }
 
 async function contentOf(recording: Recording) {
-  const [spans, tracks] = await Promise.all([spansOf(recording), tracksOf(recording)]);
+  const [spans, tracks] = await Promise.all([storeOf(recording), tracksOf(recording)]);
   return { spans, tracks, isEmpty: !spans.count && !(await hasMoments(recording)) };
 }
 

@@ -2,30 +2,37 @@
 
 import { batch } from "@preact/signals";
 import { stretchOfSteps } from "../data/steps";
+import type { Lane, OneSpan } from "../data/span_store";
 import { chosen, mark, type Stretch, step, time, tracks as selectedTracks } from "../state/state";
 import type { Area, Picture } from "./picture";
 import type { Row } from "./rows";
 import { set, setting, toggle } from "./settings";
-import { firstAtLeast, placeOf, type Strip } from "./strips";
+import { firstAtLeast, type Strip } from "./strips";
 import { padded } from "./view";
 
 export class Actions {
   constructor(readonly picture: Picture) {}
 
-  choose(row: number | null, isShown = false): void {
+  // `row`: of a span whose thread may be closed, or far away where it is to be shown.
+  async choose(row: number, isShown = false): Promise<void> {
     chosen.value = row;
-    if (row === null) return;
-    this.open(row);
-    if (isShown) this.picture.show(row);
-    const at = this.picture.placeOfSpan(row);
+    const span = this.picture.spans.known(row) ?? (await this.picture.spans.span(row));
+    if (chosen.value !== row) return; // another one was chosen meanwhile
+    this.open(span);
+    if (isShown) this.picture.show(span);
+    const at = this.picture.placeOfSpan(span);
     if (at >= 0) this.picture.focus.value = { key: this.picture.layout.rows[at].key, row };
   }
 
+  chooseNone(): void {
+    chosen.value = null;
+  }
+
   // Open what a span is in, and take away the words that hide its thread.
-  private open(row: number): void {
+  private open(span: OneSpan): void {
     const { picture } = this;
-    if (picture.placeOfSpan(row) >= 0) return;
-    const track = picture.spans.trackOf(row);
+    if (picture.placeOfSpan(span) >= 0) return;
+    const { track } = span;
     const process = picture.tracks.track(track)?.process ?? -1;
     const isThere = (key: string) => picture.layout.rows.find(one => one.key === key);
     if (!isThere(`t${track}`) && setting("rows")) set("rows", "");
@@ -39,9 +46,8 @@ export class Actions {
     if (time.value) return time.value;
     const ofStep = stretchOfSteps(tracks.steps, step.value);
     if (ofStep) return ofStep;
-    if (chosen.value === null) return null;
-    const start = spans.start[chosen.value];
-    return [start, start + spans.dur[chosen.value]];
+    const span = chosen.value === null ? undefined : spans.known(chosen.value);
+    return span ? [span.start, span.start + span.dur] : null;
   }
 
   focusSelection(): void {
@@ -83,14 +89,14 @@ export class Actions {
     const { rows } = picture.layout;
     const now = picture.focus.value ? rows.findIndex(row => row.key === picture.focus.value!.key) : -1;
     let at = now < 0 ? this.firstRow() : now + by;
-    while (rows[at] && !rows[at].strip) at += by;
+    while (rows[at] && !isFilled(rows[at])) at += by;
     if (!rows[at]) return;
     picture.reveal(at);
     picture.focus.value = { key: rows[at].key, row: -1 };
   }
 
   private firstRow(): number {
-    return this.picture.visible().find(at => this.picture.layout.rows[at].strip !== null) ?? 0;
+    return this.picture.visible().find(at => isFilled(this.picture.layout.rows[at])) ?? 0;
   }
 
   focusedRow(): Row | null {
@@ -99,24 +105,47 @@ export class Actions {
   }
 
   // The next span of the row that keys go through. False: there is none, and the focus may leave.
-  moveSpan(by: -1 | 1): boolean {
-    const { picture } = this;
+  // `then` is called when it has the focus.
+  moveSpan(by: -1 | 1, then: () => void): boolean {
     const row = this.focusedRow();
-    if (!row?.strip) return false;
-    const at = this.nextPlace(row.strip, picture.focus.value!.row, by);
-    if (at < 0 || at >= row.strip.rows.length) return false;
-    const item = row.strip.rows[at];
-    picture.focus.value = { key: row.key, row: item };
-    if (row.isWaits) this.showStretch([row.strip.start[at], row.strip.end[at]]);
-    else picture.show(item);
+    if (row?.waits) return this.moveWait(row, row.waits, by, then);
+    return row?.lane ? this.moveInLane(row, row.lane, by, then) : false;
+  }
+
+  private moveWait(row: Row, waits: Strip, by: -1 | 1, then: () => void): boolean {
+    const at = this.nextWait(waits, this.picture.focus.value!.row, by);
+    if (at < 0 || at >= waits.rows.length) return false;
+    this.picture.focus.value = { key: row.key, row: waits.rows[at] };
+    this.showStretch([waits.start[at], waits.end[at]]);
+    then();
     return true;
   }
 
-  private nextPlace(strip: Strip, item: number, by: -1 | 1): number {
+  private nextWait(strip: Strip, item: number, by: -1 | 1): number {
     const [from, to] = this.picture.view.aim;
     if (item >= 0) return strip.rows.indexOf(item) + by;
     if (by > 0) return firstAtLeast(strip.reach, from);
     return firstAtLeast(strip.start, to) - 1;
+  }
+
+  private moveInLane(row: Row, lane: Lane, by: -1 | 1, then: () => void): boolean {
+    const { spans, view } = this.picture;
+    const item = this.picture.focus.value!.row;
+    const now = item < 0 ? undefined : spans.known(item);
+    if (item >= 0 && !now) return true; // it is on its way
+    const place = now ? spans.placeIn(lane, now) + by : 0;
+    if (place < 0 || place >= lane.count) return false;
+    const next = now ? spans.at(lane, place) : by > 0 ? spans.reaching(lane, view.aim[0]) : spans.before(lane, view.aim[1]);
+    void next.then(span => this.moved(row, span, then));
+    return true;
+  }
+
+  private async moved(row: Row, span: OneSpan | null, then: () => void): Promise<void> {
+    if (!span) return;
+    await this.picture.spans.span(span.row); // what is said of it
+    this.picture.focus.value = { key: row.key, row: span.row };
+    this.picture.show(span);
+    then();
   }
 
   private showStretch(stretch: Stretch): void {
@@ -126,46 +155,13 @@ export class Actions {
   }
 
   // The next hit of the search, by time, from the chosen one or from what can be seen.
-  nextHit(by: -1 | 1): void {
-    const found = this.hitBeyond(this.fromHit(by), by);
-    if (found >= 0) this.choose(found, true);
-  }
-
-  private fromHit(by: -1 | 1): readonly [number, number] {
-    const { picture } = this;
-    const now = chosen.value;
-    if (now !== null && picture.emphasis.isHit(now)) return [picture.spans.start[now], now];
-    return by > 0 ? [picture.view.aim[0], -1] : [picture.view.aim[1], picture.spans.count];
-  }
-
-  // The first hit behind a moment, of all tracks; after the last one comes the first.
-  private hitBeyond([start, row]: readonly [number, number], by: -1 | 1, isAgain = false): number {
-    const { picture } = this;
-    let best = -1;
-    const isNearer = (one: number) => best < 0 || this.compared(one, best) * by < 0;
-    for (const track of picture.spans.about.tracks) {
-      for (const strip of picture.model.stripsOf(track)) {
-        const hits = picture.emphasis.ofSearch(strip);
-        const found = hits && this.beyond(hits, start, row, by);
-        if (found !== null && found >= 0 && isNearer(found)) best = found;
-      }
-    }
-    if (best >= 0 || isAgain) return best;
-    return this.hitBeyond(by > 0 ? [-Infinity, -1] : [Infinity, picture.spans.count], by, true);
-  }
-
-  private beyond(hits: Strip, start: number, row: number, by: -1 | 1): number {
-    let at = firstAtLeast(hits.start, start);
-    if (by > 0) while (at < hits.rows.length && hits.start[at] === start && hits.rows[at] <= row) at++;
-    else {
-      while (at < hits.rows.length && hits.start[at] === start && hits.rows[at] < row) at++;
-      at--;
-    }
-    return at >= 0 && at < hits.rows.length ? hits.rows[at] : -1;
-  }
-
-  private compared(a: number, b: number): number {
-    return this.picture.spans.start[a] - this.picture.spans.start[b] || a - b;
+  async nextHit(by: -1 | 1): Promise<void> {
+    const { spans, view, isSearched, found } = this.picture;
+    if (!isSearched) return;
+    const now = chosen.value === null ? null : await spans.span(chosen.value);
+    const [start, row] = now && found?.[now.cls] ? [now.start, now.row] : by > 0 ? [view.aim[0], -1] : [view.aim[1], spans.count];
+    const hit = await spans.hit(start, row, by);
+    if (hit) await this.choose(hit.row, true);
   }
 
   // The time and the tracks that a drag has touched, from one height to another; null: all tracks.
@@ -190,21 +186,18 @@ export class Actions {
     });
   }
 
-  // The neighbour of a span with the same name and layer; -1: it was the last.
-  ofSameName(row: number, by: -1 | 1): number {
-    const { spans } = this.picture;
-    const [name, , layer] = spans.classOf(row);
-    for (let at = row + by; at >= 0 && at < spans.count; at += by) {
-      const of = spans.classOf(at);
-      if (of[0] === name && of[2] === layer) return at;
-    }
-    return -1;
+  // The neighbour of a span with the same name and layer, where there is one.
+  async goToSameName(row: number, by: -1 | 1): Promise<void> {
+    const found = await this.picture.spans.ofSameName(row, by);
+    if (found) await this.choose(found.row, true);
   }
 
   // The row's place, for what is said of it.
-  placeInRow(row: Row, item: number): string {
-    if (!row.strip) return "";
-    const at = row.isWaits ? row.strip.rows.indexOf(item) : placeOf(row.strip, item, this.picture.spans.start[item]);
-    return `${at + 1} of ${row.strip.rows.length}`;
+  placeInRow({ lane, waits }: Row, item: number): string {
+    if (waits) return `${waits.rows.indexOf(item) + 1} of ${waits.rows.length}`;
+    const span = this.picture.spans.known(item);
+    return lane && span ? `${this.picture.spans.placeIn(lane, span) + 1} of ${lane.count}` : "";
   }
 }
+
+const isFilled = ({ lane, waits }: Row) => lane !== null || waits !== null;

@@ -1,6 +1,6 @@
 // What stands above the picture: filter of tracks, layers, buttons for what keys do, and the legend.
 
-import type { Spans } from "../data/spans";
+import type { SpanAbout } from "../data/spans";
 import { mark } from "../state/state";
 import { duration, plural } from "../ui/format";
 import type { Actions } from "./actions";
@@ -39,12 +39,12 @@ export function Controls({ actions, isTable, table }: Props) {
   );
 }
 
-export function Legend({ spans, waits }: { spans: Spans; waits: Waits | null }) {
-  const used = new Set(spans.about.classes.map(of => of[2]));
+export function Legend({ about, waits }: { about: SpanAbout; waits: Waits | null }) {
+  const used = new Set(about.classes.map(of => of[2]));
   const states = [...new Set((waits?.usedStates() ?? []).map(waitColour))];
   return (
     <ul class="tl-legend" aria-label="what the colours and edges mean">
-      {spans.about.layers.map((layer, at) => used.has(at) && (
+      {about.layers.map((layer, at) => used.has(at) && (
         <li key={layer}>
           <span class={`tl-key tl-layer-${layer}`} aria-hidden="true" /> {layer}
         </li>

@@ -1,9 +1,10 @@
 // What is under the mouse, or has the focus, in a few lines.
 
+import { nameOf } from "../data/span_store";
 import { count, duration } from "../ui/format";
 import { printed } from "./counters";
 import type { Later } from "./later";
-import { kindOf, moduleOf } from "./one_span";
+import { kindOf, moduleOf } from "./arguments";
 import type { Picture, Pointed } from "./picture";
 import { trackLabel } from "./selection_panel";
 import { firstAtLeast } from "./strips";
@@ -18,18 +19,19 @@ export function describe(picture: Picture, later: Later | null, pointed: Pointed
     return place < 0 ? [] : [row.label, printed(row.series, row.series.value[place])];
   }
   if (item < 0) return [];
-  return row.isWaits ? ofWait(picture, later, pointed) : ofSpan(picture, item);
+  return row.waits ? ofWait(picture, later, pointed) : ofSpan(picture, item);
 }
 
 function ofSpan(picture: Picture, row: number): string[] {
   const { spans, tracks } = picture;
-  const self = spans.self[row];
-  const dur = spans.dur[row];
-  const [path] = moduleOf(spans, tracks, row);
-  const step = spans.step[row] ? `step ${count(spans.step[row] - 1)}` : "";
-  const name = spans.name(row);
+  const span = spans.known(row);
+  if (!span) return [];
+  const { self, dur } = span;
+  const [path] = moduleOf(spans, tracks, span);
+  const step = span.step ? `step ${count(span.step - 1)}` : "";
+  const name = nameOf(spans, span.cls);
   const times = self === dur ? duration(dur) : `${duration(dur)}, self ${duration(self)}`;
-  const lines = [name.length > MOST ? `${name.slice(0, MOST)}\u2026` : name || "(no name)", times, kindOf(spans, row)];
+  const lines = [name.length > MOST ? `${name.slice(0, MOST)}\u2026` : name || "(no name)", times, kindOf(spans, span)];
   const where = [path && `module ${path}`, step].filter(Boolean).join(", ");
   return where ? [...lines, where] : lines;
 }
@@ -37,10 +39,10 @@ function ofSpan(picture: Picture, row: number): string[] {
 // Why a thread did not run, where it stood, and who woke it.
 function ofWait({ tracks }: Picture, later: Later | null, { row, item }: Pointed): string[] {
   const waits = later?.waits;
-  if (!waits || !row.strip) return [];
-  const place = row.strip.rows.indexOf(item);
+  if (!waits || !row.waits) return [];
+  const place = row.waits.rows.indexOf(item);
   if (place < 0) return [];
-  const long = row.strip.end[place] - row.strip.start[place];
+  const long = row.waits.end[place] - row.waits.start[place];
   const where = waits.stack(item) >= 0 ? (later.places?.of(waits.stack(item)) ?? "") : "";
   const waker = waits.waker(item);
   return [

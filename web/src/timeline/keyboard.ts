@@ -33,8 +33,8 @@ function anywhere(actions: Actions, key: string, hands: KeyHands): boolean {
     d: () => view.pan(PAN, true),
     f: () => actions.focusSelection(),
     m: () => actions.markSelection(),
-    n: () => actions.nextHit(1),
-    N: () => actions.nextHit(-1),
+    n: () => void actions.nextHit(1),
+    N: () => void actions.nextHit(-1),
     t: hands.table,
     "0": () => actions.showAll(),
     "/": hands.search,
@@ -52,19 +52,19 @@ function onPicture(actions: Actions, event: KeyboardEvent, hands: KeyHands): boo
     ArrowRight: () => picture.view.pan(PAN, true),
     ArrowUp: () => actions.moveRow(-1),
     ArrowDown: () => actions.moveRow(1),
-    Tab: () => focus !== null && actions.moveSpan(event.shiftKey ? -1 : 1),
+    Tab: () => focus !== null && actions.moveSpan(event.shiftKey ? -1 : 1, hands.announce),
     Enter: () => enter(actions),
     " ": () => {},
   };
   const move = moves[event.key];
   if (!move || move() === false) return false;
-  if (event.key !== " ") hands.announce();
+  if (event.key !== " " && event.key !== "Tab") hands.announce();
   return true;
 }
 
 function enter(actions: Actions): boolean {
   const focus = actions.picture.focus.value;
-  if (!focus || focus.row < 0 || actions.focusedRow()?.isWaits) return false;
-  actions.choose(focus.row);
+  if (!focus || focus.row < 0 || actions.focusedRow()?.waits) return false;
+  void actions.choose(focus.row);
   return true;
 }

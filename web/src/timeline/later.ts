@@ -1,12 +1,14 @@
 // What the timeline reads after its first picture: waits, counters, marks, links.
 
 import type { Recording } from "../data/recording";
-import type { Spans } from "../data/spans";
+import type { SpanStore } from "../data/span_store";
+import { WholeSpans } from "../data/whole_spans";
 import type { Step, Tracks } from "../data/tracks";
 import type { Stretch } from "../state/state";
 import { type Series, seriesOf } from "./counters";
 import { type CpuSamples, cpuSamplesOf } from "./cpu_samples";
-import { type Details, detailsOf } from "./one_span";
+import { type Arguments, argumentsOf } from "./arguments";
+import { detailsOf } from "./one_span";
 import type { Flag } from "./ruler";
 import { type Places, placesOf, type Waits, waitsOf } from "./waits";
 
@@ -16,7 +18,7 @@ export interface Later {
   cpu: CpuSamples | null;
   series: readonly Series[];
   flags: readonly Flag[];
-  details: Details;
+  args: Arguments;
 }
 
 interface Marks {
@@ -25,17 +27,18 @@ interface Marks {
   name: string[];
 }
 
-export async function readLater(recording: Recording, tracks: Tracks): Promise<Later> {
-  const [waits, cpu, series, marks, details] = await Promise.all([
+export async function readLater(recording: Recording, spans: SpanStore, tracks: Tracks): Promise<Later> {
+  const [waits, cpu, series, marks, args] = await Promise.all([
     waitsOf(recording),
     cpuSamplesOf(recording),
     seriesOf(recording, tracks),
     recording.json<Marks>("marks"),
-    detailsOf(recording),
+    argumentsOf(recording),
   ]);
+  if (spans instanceof WholeSpans) spans.know(await detailsOf(recording));
   const places = recording.has("stacks") ? await placesOf(recording) : null;
   const flags = marks.at_ns.map((at, i) => ({ at, kind: marks.kind[i], name: marks.name[i] }));
-  return { waits, places, cpu, series, flags, details };
+  return { waits, places, cpu, series, flags, args };
 }
 
 // The steps of the process that has most of them, by their start.
@@ -51,9 +54,8 @@ export function stepsOfOne(tracks: Tracks): Step[] {
 }
 
 // From the first span or step to the last, with a little room.
-export function wholeOf(spans: Spans, tracks: Tracks, wall_ns: number): Stretch {
-  let from = Infinity;
-  for (const begin of spans.about.begins) from = Math.min(from, spans.start[begin]);
+export function wholeOf(spans: SpanStore, tracks: Tracks, wall_ns: number): Stretch {
+  let from = spans.first_ns;
   let to = spans.end_ns;
   for (const step of tracks.steps) {
     from = Math.min(from, step.start);

@@ -71,16 +71,16 @@ export function onDown(actions: Actions, canvas: HTMLElement, event: PointerEven
 
 function click(actions: Actions, x: number, y: number): void {
   const found = actions.picture.pointed(x, y);
-  if (found && found.item >= 0 && found.row.isWaits) actions.picture.focus.value = { key: found.row.key, row: found.item };
-  else if (found && found.item >= 0) actions.choose(found.item);
+  if (found && found.item >= 0 && found.row.waits) actions.picture.focus.value = { key: found.row.key, row: found.item };
+  else if (found && found.item >= 0) void actions.choose(found.item);
   else chosen.value = null;
 }
 
-export function onDoubleClick(picture: Picture, canvas: Element, event: MouseEvent): void {
+export async function onDoubleClick(picture: Picture, canvas: Element, event: MouseEvent): Promise<void> {
   const found = picture.pointed(...placeIn(canvas, event));
-  if (!found || found.item < 0 || found.row.isWaits) return;
-  const start = picture.spans.start[found.item];
-  picture.view.show(padded([start, start + picture.spans.dur[found.item]]), true);
+  if (!found || found.item < 0 || found.row.waits) return;
+  const { start, dur } = await picture.spans.span(found.item);
+  picture.view.show(padded([start, start + dur]), true);
 }
 
 // On the ruler a drag moves the picture; a click on a step selects it, a second one lets it go.

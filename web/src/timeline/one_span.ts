@@ -1,23 +1,19 @@
-// Everything that is known of one span.
+// Everything of one span, where the page has all of them (analyse/timeline/one_span.py has it where the server
+// does).
 
 import type { NumberColumn } from "../data/blocks";
 import type { Recording } from "../data/recording";
+import { MOST, MOST_AROUND, MOST_LINKS, type NameSum, type OneSpan, type SameName, type Story } from "../data/span_store";
 import type { Spans } from "../data/spans";
 import { placeOfPart } from "../data/statistics";
-import type { Tracks } from "../data/tracks";
-import { Links, linksOf } from "./links";
+import { type Link, type Links, linksOf } from "./links";
 
 // What is read when the first span is chosen.
 export class Details {
-  private readonly texts: Map<number, string>;
-
   constructor(
     private readonly columns: Record<string, NumberColumn>,
-    args: { keys: number[]; texts: string[] },
     readonly links: Links,
-  ) {
-    this.texts = new Map(args.keys.map((key, at) => [key, args.texts[at]]));
-  }
+  ) {}
 
   phase(spans: Spans, row: number): string {
     const phase = this.columns["phase"][row];
@@ -28,36 +24,26 @@ export class Details {
     return this.columns["weight"][row];
   }
 
-  // Its arguments by their names; what is no object has none.
-  args(row: number): [string, string][] {
-    const text = this.texts.get(this.columns["args"][row] - 1);
-    if (text === undefined) return [];
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== "object" || value === null || Array.isArray(value)) return [["arguments", asText(value)]];
-    return Object.entries(value).map(([key, one]) => [key, asText(one)]);
+  // The key of its arguments; -1: none.
+  args(row: number): number {
+    return this.columns["args"][row] - 1;
   }
 }
 
-const asText = (value: unknown) => (typeof value === "string" ? value : JSON.stringify(value));
-
 export async function detailsOf(recording: Recording): Promise<Details> {
-  const [columns, args, links] = await Promise.all([
-    recording.columns("span_details"),
-    recording.json<{ keys: number[]; texts: string[] }>("args"),
-    linksOf(recording),
-  ]);
-  return new Details(columns, args, links);
+  const [columns, links] = await Promise.all([recording.columns("span_details"), linksOf(recording)]);
+  return new Details(columns, links);
 }
 
 // The spans around one, the outermost first.
-export function ancestors(spans: Spans, row: number): number[] {
+function ancestors(spans: Spans, row: number): number[] {
   const found: number[] = [];
   for (let above = spans.parent[row]; above >= 0; above = spans.parent[above]) found.unshift(above);
   return found;
 }
 
 // The spans directly below one.
-export function children(spans: Spans, row: number): number[] {
+function children(spans: Spans, row: number): number[] {
   const [, last] = spans.range(spans.trackOf(row));
   const end = spans.start[row] + spans.dur[row];
   const found: number[] = [];
@@ -65,21 +51,13 @@ export function children(spans: Spans, row: number): number[] {
   return found;
 }
 
-export interface NameSum {
-  name: string;
-  layer: number;
-  count: number;
-  total_ns: number;
-  first: number; // a row
-}
-
 // The spans by name, most time first.
-export function byName(spans: Spans, rows: readonly number[]): NameSum[] {
+function byName(spans: Spans, rows: readonly number[], one: (row: number) => OneSpan): NameSum[] {
   const sums = new Map<string, NameSum>();
   for (const row of rows) {
     const [name, , layer] = spans.classOf(row);
     const key = `${name} ${layer}`;
-    const sum = sums.get(key) ?? { name: spans.about.names[name], layer, count: 0, total_ns: 0, first: row };
+    const sum = sums.get(key) ?? { name: spans.about.names[name], layer, count: 0, total_ns: 0, first: one(row) };
     sum.count++;
     sum.total_ns += spans.dur[row];
     sums.set(key, sum);
@@ -87,19 +65,8 @@ export function byName(spans: Spans, rows: readonly number[]): NameSum[] {
   return [...sums.values()].sort((a, b) => b.total_ns - a.total_ns);
 }
 
-export interface SameName {
-  place: number; // of the span among them, from 1
-  count: number;
-  total_ns: number;
-  self_ns: number;
-  min_ns: number;
-  p50_ns: number;
-  p99_ns: number;
-  max_ns: number;
-}
-
 // All spans of the same name and layer.
-export function sameName(spans: Spans, row: number): SameName {
+function sameName(spans: Spans, row: number): SameName {
   const [name, , layer] = spans.classOf(row);
   const isSame = Uint8Array.from(spans.about.classes, of => (of[0] === name && of[2] === layer ? 1 : 0));
   const durations: number[] = [];
@@ -118,18 +85,35 @@ export function sameName(spans: Spans, row: number): SameName {
   return { place, count: ordered.length, total_ns: total, self_ns: self, min_ns: ordered[0], p50_ns: ranked(0.5), p99_ns: ranked(0.99), max_ns: ordered.at(-1)! };
 }
 
-// Its kind in words, where that says more than its layer.
-export function kindOf(spans: Spans, row: number): string {
-  const [, kind, layer] = spans.classOf(row);
-  return `${spans.about.layers[layer]}, ${spans.about.kinds[kind]}`;
-}
+const PRIMITIVE_LINK = "operator_primitive";
 
-export function lineOf(spans: Spans, row: number): string {
-  const line = spans.classOf(row)[4];
-  return line < 0 ? "" : spans.about.lines[line];
-}
-
-export function moduleOf(spans: Spans, tracks: Tracks, row: number): [string, string] {
-  const module = spans.classOf(row)[3];
-  return [tracks.modulePath.get(module) ?? "", tracks.moduleClass.get(module) ?? ""];
+// Everything of a span; without details what follows from the order of all spans.
+export function storyOf(spans: Spans, details: Details | null, one: (row: number) => OneSpan, row: number): Story {
+  const around = ancestors(spans, row);
+  const below = children(spans, row);
+  const layer = spans.about.layers.indexOf("primitives");
+  const isPrimitive = (at: number) => spans.classOf(at)[2] === layer;
+  const links = details?.links.of(row) ?? [];
+  const isAskedFor = (link: Link) => link.kind === PRIMITIVE_LINK && link.from === row;
+  // Its primitives lie below it; those of another thread are linked.
+  const primitives = [...new Set([...below.filter(isPrimitive), ...links.filter(isAskedFor).map(link => link.to)])];
+  const partners = links.filter(link => !isAskedFor(link));
+  const sums = byName(spans, below.filter(at => !isPrimitive(at)), one);
+  const told = ({ from, to, kind }: Link) => ({ kind, isFrom: from === row, other: one(from === row ? to : from) });
+  return {
+    span: one(row),
+    phase: details?.phase(spans, row) ?? "",
+    weight: details?.weight(row) ?? 1,
+    args: details?.args(row) ?? -1,
+    around: around.slice(-MOST_AROUND).map(one),
+    aroundCount: around.length,
+    below: sums.slice(0, MOST),
+    belowCount: sums.length,
+    primitives: primitives.slice(0, MOST).map(at => ({ span: one(at), args: details?.args(at) ?? -1 })),
+    primitiveCount: primitives.length,
+    links: links.slice(0, MOST_LINKS).map(told),
+    partners: partners.slice(0, MOST).map(told),
+    partnerCount: partners.length,
+    same: sameName(spans, row),
+  };
 }

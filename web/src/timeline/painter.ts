@@ -15,7 +15,7 @@ export class Painter {
   private normal = new Uint32Array(0);
   private top = new Uint32Array(0);
   private bottom = new Uint32Array(0);
-  private readonly texts: number[] = []; // row, colour, x, y, width, height of each
+  private readonly texts: number[] = []; // code, colour, x, y, width, height of each
   private readonly textWidths = new Map<string, number>();
   width = 0;
   height = 0;
@@ -61,7 +61,7 @@ export class Painter {
     }
   }
 
-  private line({ rows, start, end, reach, codes }: Strip, palette: Palette, view: readonly [number, number], y: number, height: number): void {
+  private line({ start, end, reach, codes }: Strip, palette: Palette, view: readonly [number, number], y: number, height: number): void {
     const { normal, top, bottom, width } = this;
     const { fill, edge, edges } = palette;
     const [from, to] = view;
@@ -72,7 +72,7 @@ export class Painter {
     while (at < count && start[at] < to) {
       const left = Math.max(0, Math.floor((start[at] - from) * perNs));
       const right = Math.min(width, Math.floor((end[at] - from) * perNs));
-      const code = codes[rows[at]];
+      const code = codes[at];
       const kind = edges[code];
       if (right <= left) {
         normal[left] = fill[code];
@@ -86,13 +86,13 @@ export class Painter {
       top.fill(kind & Edge.Top ? edge[code] : fill[code], left, until);
       bottom.fill(kind & Edge.Bottom ? edge[code] : fill[code], left, until);
       if (kind & Edge.Dotted) for (let x = left; x < until; x++) if (x & 4) bottom[x] = edge[code];
-      if (hasText && until - left >= TEXT_PX * this.scale) this.texts.push(rows[at], palette.text![code] === LIGHT ? 1 : 0, left, y, until - left, height);
+      if (hasText && until - left >= TEXT_PX * this.scale) this.texts.push(code, palette.text![code] === LIGHT ? 1 : 0, left, y, until - left, height);
       at++;
     }
   }
 
   // Put the pixels on the canvas, and the texts on them.
-  end(nameOf: (row: number) => string): CanvasRenderingContext2D {
+  end(nameOf: (code: number) => string): CanvasRenderingContext2D {
     const { context, scale } = this;
     context.putImageData(this.image!, 0, 0);
     context.font = `${Math.round(11 * scale)}px system-ui, sans-serif`;
@@ -101,8 +101,8 @@ export class Painter {
       context.fillStyle = isLight ? LIGHT : DARK;
       for (let at = 0; at < this.texts.length; at += 6) {
         if (this.texts[at + 1] !== isLight) continue;
-        const [row, , x, y, width, height] = this.texts.slice(at, at + 6);
-        const text = this.fitting(nameOf(row), width - 8 * scale);
+        const [code, , x, y, width, height] = this.texts.slice(at, at + 6);
+        const text = this.fitting(nameOf(code), width - 8 * scale);
         if (text) context.fillText(text, x + 4 * scale, y + height / 2 + scale / 2);
       }
     }

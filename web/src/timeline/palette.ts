@@ -1,7 +1,7 @@
 // Colours of spans: of each layer one hue, within it by the name. Text stands on them in black or
 // white, whichever can be read; the lines at the edges tell layers apart without colour.
 
-import type { Spans } from "../data/spans";
+import type { SpanAbout } from "../data/spans";
 import { colour } from "../ui/theme";
 
 // Bits: lines along the top, along the bottom, dots along the bottom.
@@ -72,8 +72,8 @@ export interface Palettes {
   background: number;
 }
 
-export function spanPalettes(spans: Spans): Palettes {
-  const { classes, layers, names } = spans.about;
+export function spanPalettes(about: SpanAbout): Palettes {
+  const { classes, layers, names } = about;
   const back = rgbOf(colour("back"));
   const bases = layers.map(layer => rgbOf(colour(`layer-${layer}`)));
   const fills = classes.map(([name, , layer]) => varied(bases[layer], names[name]));

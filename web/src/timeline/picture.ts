@@ -1,19 +1,17 @@
 // The picture: which rows are where, what is under a point, and the drawing of it all.
 
-import { type Signal, signal } from "@preact/signals";
-import type { Spans } from "../data/spans";
+import { effect, type Signal, signal } from "@preact/signals";
+import { type Filter, isEverything, nameOf, type OneSpan, type SpanStore } from "../data/span_store";
 import type { Step, Tracks } from "../data/tracks";
 import { chosen, mark, type Stretch, step, time as selectedTime, tracks as selectedTracks } from "../state/state";
 import { colour } from "../ui/theme";
 import { printed, type Series } from "./counters";
-import type { Emphasis } from "./emphasis";
-import type { Links } from "./links";
 import { type Box, drawOverlay } from "./overlay";
 import { Painter } from "./painter";
 import { type Palette, type Palettes, rgbOf, spanPalettes, waitPalette } from "./palette";
 import type { Layout, Row, RowModel } from "./rows";
 import { drawRuler, type Flag, type RulerContent } from "./ruler";
-import { firstAtLeast, placeAt, placeOf, type Strip } from "./strips";
+import { firstAtLeast, placeAt, type Strip } from "./strips";
 import { padded, View } from "./view";
 
 // The row that has the keyboard's focus, by its key, and the span of it; -1: none.
@@ -48,8 +46,8 @@ export class Picture {
   readonly scroll = signal(0);
   readonly sizes = signal(0); // changes when the picture has another size
   drag: Area | null = null;
-  emphasis: Emphasis;
-  links: Links | null = null;
+  isFiltered = false;
+  found: Uint8Array | null = null; // classes that the search has found
   steps: readonly Step[] = [];
   flags: readonly Flag[] = [];
   width = 0;
@@ -59,21 +57,31 @@ export class Picture {
   private ruler: HTMLCanvasElement | null = null;
   private colours: { spans: Palettes; waits: Palette; quiet: Palette } | null = null;
   private frame = 0;
-  private places = new Map<number, number>();
+  private stopFollowing = () => {};
   private isStale = true; // the spans have to be painted again, not only what lies over them
 
   constructor(
-    readonly spans: Spans,
+    readonly spans: SpanStore,
     readonly tracks: Tracks,
     public model: RowModel,
     layout: Layout,
-    emphasis: Emphasis,
     time: { whole: Stretch; limits: Stretch },
     private readonly scrollTo: (top: number) => void,
   ) {
     this.layouts = signal(layout);
-    this.emphasis = emphasis;
     this.view = new View(time.whole, time.limits, () => this.draw());
+  }
+
+  get isSearched(): boolean {
+    return this.found !== null;
+  }
+
+  // Bring out what the filters keep and what the search has found.
+  emphasise(filter: Filter, found: Uint8Array | null): void {
+    this.isFiltered = !isEverything(filter);
+    this.found = found;
+    this.spans.emphasise(filter, found);
+    this.draw();
   }
 
   get layout(): Layout {
@@ -88,10 +96,21 @@ export class Picture {
     this.painter = new Painter(canvas);
     this.overlay = overlay;
     this.ruler = ruler;
+    // What comes from a server is drawn when it is there.
+    const stopSpans = effect(() => {
+      void this.spans.pictures.value;
+      this.draw();
+    });
+    const stopAnswers = effect(() => {
+      void this.spans.answers.value;
+      this.draw(false);
+    });
+    this.stopFollowing = () => [stopSpans, stopAnswers].forEach(stop => stop());
   }
 
   detach(): void {
     cancelAnimationFrame(this.frame);
+    this.stopFollowing();
     this.view.stop();
     this.painter = this.overlay = this.ruler = null;
   }
@@ -100,7 +119,6 @@ export class Picture {
     this.model = model;
     this.layouts.value = layout;
     this.colours = null;
-    this.places.clear();
     this.draw();
   }
 
@@ -177,11 +195,11 @@ export class Picture {
     const row = this.layout.rows[at];
     const perPx = (this.view.now[1] - this.view.now[0]) / this.width;
     const from = this.timeAt(x);
-    return { row, item: row.strip ? this.itemAt(row, from - perPx / 2, from + perPx / 2) : -1, at: from };
+    return { row, item: row.lane || row.waits ? this.itemAt(row, from - perPx / 2, from + perPx / 2) : -1, at: from };
   }
 
   private itemAt(row: Row, from: number, to: number): number {
-    const drawn = row.isWaits ? [row.strip] : [this.emphasis.ofSearch(row.strip!), this.emphasis.ofFilter(row.strip!), row.strip];
+    const drawn = row.lane ? [this.spans.found(row.lane), this.spans.kept(row.lane), this.spans.drawn(row.lane)] : [row.waits];
     for (const strip of drawn) {
       if (!strip) continue;
       // What is exactly here comes first; else what is a pixel beside it.
@@ -193,23 +211,14 @@ export class Picture {
   }
 
   // The row of the layout that a span is in; -1: its thread is closed or filtered out.
-  placeOfSpan(span: number): number {
-    let found = this.places.get(span);
-    if (found === undefined) {
-      const track = this.spans.trackOf(span);
-      const start = this.spans.start[span];
-      found = this.layout.rows.findIndex(row => row.track === track && !row.isWaits && row.strip && placeOf(row.strip, span, start) >= 0);
-      if (this.places.size > 1000) this.places.clear();
-      this.places.set(span, found);
-    }
-    return found;
+  placeOfSpan(span: OneSpan): number {
+    return this.layout.rows.findIndex(row => row.track === span.track && row.lane && this.spans.placeIn(row.lane, span) >= 0);
   }
 
-  boxOf(span: number): Box | null {
-    const at = this.placeOfSpan(span);
-    if (at < 0) return null;
-    const start = this.spans.start[span];
-    const [left, right] = [this.x(start), this.x(start + this.spans.dur[span])];
+  boxOf(span: OneSpan | undefined): Box | null {
+    const at = span ? this.placeOfSpan(span) : -1;
+    if (!span || at < 0) return null;
+    const [left, right] = [this.x(span.start), this.x(span.start + span.dur)];
     const far = 4 * this.width; // beyond it a canvas draws no exact lines
     const x = Math.max(left, -far);
     return { x, y: this.topOf(at), width: Math.max(1, Math.min(right, far) - x), height: this.layout.rows[at].height };
@@ -226,9 +235,8 @@ export class Picture {
   }
 
   // Move and zoom so that a span can be seen, with its neighbours.
-  show(span: number): void {
-    const start = this.spans.start[span];
-    const dur = this.spans.dur[span];
+  show(span: OneSpan): void {
+    const { start, dur } = span;
     const [from, to] = this.view.aim;
     const px = (dur / (to - from)) * this.width;
     const at = this.placeOfSpan(span);
@@ -255,7 +263,7 @@ export class Picture {
   }
 
   private makeColours(): { spans: Palettes; waits: Palette; quiet: Palette } {
-    const spans = spanPalettes(this.spans);
+    const spans = spanPalettes(this.spans.about);
     return { spans, waits: waitPalette(this.model.waits?.states ?? []), quiet: { ...spans.normal, text: null } };
   }
 
@@ -263,13 +271,16 @@ export class Picture {
     const { background } = colours.spans;
     painter.begin(this.width, this.height, devicePixelRatio, background);
     const rows = this.visible();
+    const lanes = rows.flatMap(at => this.layout.rows[at].lane ?? []);
+    const [from, to] = this.view.now;
+    this.spans.see({ from, to, width: painter.width, lanes });
     for (const at of rows) {
       const row = this.layout.rows[at];
-      if (!row.strip) continue;
+      if (!row.lane && !row.waits) continue;
       const clip = at < this.layout.pinnedCount ? 0 : this.layout.pinnedHeight;
-      painter.row(this.layers(row, row.strip, colours), this.topOf(at), row.height, clip, this.view.now, background);
+      painter.row(this.layers(row, colours), this.topOf(at), row.height, clip, this.view.now, background);
     }
-    const context = painter.end(span => this.spans.name(span));
+    const context = painter.end(cls => nameOf(this.spans, cls));
     for (const at of rows) {
       const { series, height } = this.layout.rows[at];
       if (series) drawSeries(context, series, this.view.now, this.width, this.topOf(at), height, devicePixelRatio);
@@ -277,16 +288,16 @@ export class Picture {
   }
 
   // What is painted in a row: its spans, over them those that filters and search bring out.
-  private layers(row: Row, strip: Strip, { spans, waits, quiet }: { spans: Palettes; waits: Palette; quiet: Palette }): (readonly [Strip, Palette])[] {
-    if (row.isWaits) return [[strip, waits]];
-    const { emphasis } = this;
-    if (!emphasis.isFiltered && !emphasis.isSearched) return [[strip, spans.normal]];
-    const found: (readonly [Strip, Palette])[] = [[strip, spans.dim]];
-    const filtered = emphasis.ofFilter(strip);
-    if (filtered) found.push([filtered, emphasis.isSearched ? quiet : spans.normal]);
-    const hits = emphasis.ofSearch(strip);
-    if (hits) found.push([hits, spans.hits]);
-    return found;
+  private layers({ lane, waits }: Row, colours: { spans: Palettes; waits: Palette; quiet: Palette }): (readonly [Strip, Palette])[] {
+    if (!lane) return waits ? [[waits, colours.waits]] : [];
+    const { spans, isFiltered, isSearched } = this;
+    const palettes = colours.spans;
+    const strips = [
+      [spans.drawn(lane), isFiltered || isSearched ? palettes.dim : palettes.normal],
+      [isFiltered ? spans.kept(lane) : null, isSearched ? colours.quiet : palettes.normal],
+      [isSearched ? spans.found(lane) : null, palettes.hits],
+    ] as const;
+    return strips.flatMap(([strip, palette]) => (strip ? [[strip, palette] as const] : []));
   }
 
   rulerContent(): RulerContent {
@@ -297,16 +308,16 @@ export class Picture {
     const focus = this.focus.peek();
     const at = focus ? this.layout.rows.findIndex(row => row.key === focus.key) : -1;
     const row: Box | null = at < 0 ? null : { x: 0, y: this.topOf(at), width: this.width, height: this.layout.rows[at].height };
-    const isSpan = focus !== null && focus.row >= 0 && at >= 0 && !this.layout.rows[at].isWaits;
+    const isSpan = focus !== null && focus.row >= 0 && at >= 0 && this.layout.rows[at].lane !== null;
     drawOverlay(canvas, devicePixelRatio, {
       width: this.width,
       height: this.height,
       time: this.drag?.time ?? selectedTime.value,
       selected: this.selectedRows(),
       mark: mark.value,
-      chosen: chosen.value === null || chosen.value >= this.spans.count ? null : this.boxOf(chosen.value),
+      chosen: chosen.value === null ? null : this.boxOf(this.spans.known(chosen.value)),
       links: this.linkBoxes(),
-      focus: { row, span: isSpan ? this.boxOf(focus.row) : null },
+      focus: { row, span: isSpan ? this.boxOf(this.spans.known(focus.row)) : null },
       pinnedHeight: this.layout.pinnedHeight,
       x: ns => this.x(ns),
     });
@@ -322,10 +333,12 @@ export class Picture {
   }
 
   private linkBoxes(): { from: Box; to: Box }[] {
-    if (!this.links || chosen.value === null) return [];
-    return this.links.of(chosen.value).slice(0, 200).flatMap(({ from, to }) => {
-      const [start, end] = [this.boxOf(from), this.boxOf(to)];
-      return start && end ? [{ from: start, to: end }] : [];
+    const story = chosen.value === null ? undefined : this.spans.story(chosen.value);
+    if (!story?.links.length) return [];
+    const own = this.boxOf(story.span);
+    return story.links.flatMap(({ isFrom, other }) => {
+      const box = this.boxOf(other);
+      return own && box ? [isFrom ? { from: own, to: box } : { from: box, to: own }] : [];
     });
   }
 }

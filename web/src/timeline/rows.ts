@@ -1,10 +1,10 @@
 // The rows of the picture: processes, their threads, the lanes of those, waits, counters.
 
-import type { Spans } from "../data/spans";
+import type { Lane, SpanStore } from "../data/span_store";
 import type { Process, Track, Tracks } from "../data/tracks";
 import { count, plural } from "../ui/format";
 import type { Series } from "./counters";
-import { depthsInLayer, type Strip, stripsByLayer, stripsOf } from "./strips";
+import type { Strip } from "./strips";
 import type { Waits } from "./waits";
 
 export type RowKind = "process" | "thread" | "lane" | "waits" | "counters" | "counter";
@@ -17,8 +17,8 @@ export interface Row {
   process: number;
   track: number; // -1: none
   height: number; // CSS pixels
-  strip: Strip | null;
-  isWaits: boolean; // whether that are waits, not spans
+  lane: Lane | null; // its spans
+  waits: Strip | null; // or its waits
   series: Series | null;
   isOpen: boolean | null; // null: there is nothing to open
   isPinned: boolean;
@@ -46,13 +46,10 @@ const HEIGHTS: Record<RowKind, number> = { process: 24, thread: 18, lane: 18, wa
 
 export class RowModel {
   readonly empty: number; // threads with neither spans nor waits
-  private readonly strips = new Map<number, Strip[]>();
-  private readonly apart = new Map<number, { label: string; strip: Strip }[]>();
-  private depths: Uint16Array | null = null;
   private readonly threads = new Map<number, Track[]>();
 
   constructor(
-    readonly spans: Spans,
+    readonly spans: SpanStore,
     readonly tracks: Tracks,
     readonly waits: Waits | null,
     readonly series: readonly Series[],
@@ -68,26 +65,14 @@ export class RowModel {
     this.empty = empty;
   }
 
-  // The strips of a track, the outermost first.
-  stripsOf(track: number): Strip[] {
-    let found = this.strips.get(track);
-    if (!found) {
-      found = this.spans.lanes(track).flatMap(lane => stripsOf(lane, this.spans.cls));
-      this.strips.set(track, found);
-    }
-    return found;
-  }
-
-  private byLayer(track: number): { label: string; strip: Strip }[] {
-    let found = this.apart.get(track);
-    if (!found) {
-      this.depths ??= depthsInLayer(this.spans);
-      found = stripsByLayer(this.spans, track, this.depths).flatMap(({ layer, strips }) =>
-        strips.map((strip, at) => ({ label: at ? "" : this.spans.about.layers[layer]!, strip })),
-      );
-      this.apart.set(track, found);
-    }
-    return found;
+  private byLayer(track: number): { label: string; lane: Lane }[] {
+    const { layers } = this.spans.about;
+    let last = -1;
+    return this.spans.lanesApart(track).map(lane => {
+      const label = lane.layer === last ? "" : (layers[lane.layer] ?? "");
+      last = lane.layer;
+      return { label, lane };
+    });
   }
 
   layout(wanted: Arrangement): Layout {
@@ -119,32 +104,31 @@ export class RowModel {
     const key = `p${process.process}`;
     const isOpen = !wanted.toggled.has(key);
     const busiest = threads.reduce<Track | null>((most, one) => (most && this.size(most) >= this.size(one) ? most : one), null);
-    const strip = !isOpen && busiest ? (this.stripsOf(busiest.track)[0] ?? null) : null;
+    const lane = !isOpen && busiest ? (this.spans.lanes(busiest.track)[0] ?? null) : null;
     const title = isOpen || !busiest ? plural(threads.length, "thread") : `the outermost spans of ${busiest.label}, of ${plural(threads.length, "thread")}`;
-    return row("process", key, process.label, { title, process: process.process, strip, isOpen });
+    return row("process", key, process.label, { title, process: process.process, lane, isOpen });
   }
 
   private size(track: Track): number {
-    const [from, to] = this.spans.range(track.track);
-    return to - from;
+    return this.spans.size(track.track);
   }
 
   private threadRows(thread: Track, wanted: Arrangement, prefix: string): Row[] {
     const key = `t${thread.track}`;
     const about = { process: thread.process, track: thread.track, isPinned: wanted.pinned.has(key) };
-    const strips = this.stripsOf(thread.track);
+    const lanes = this.spans.lanes(thread.track);
     const waits = this.waits?.strips(thread.track) ?? [];
-    if (!strips.length) return this.waitingRows(thread, waits, about, prefix, wanted);
-    const canOpen = strips.length > 1 || waits.length > 0;
+    if (!lanes.length) return this.waitingRows(thread, waits, about, prefix, wanted);
+    const canOpen = lanes.length > 1 || waits.length > 0;
     const isOpen = canOpen ? !wanted.toggled.has(key) : null;
     const title = `${thread.label}: ${plural(this.size(thread), "span")}`;
     const isApart = wanted.isApart && isOpen !== false;
-    const first = isApart ? null : strips[0];
-    const rows = [row("thread", key, prefix + thread.label, { ...about, title, strip: first, isOpen })];
+    const first = isApart ? null : lanes[0];
+    const rows = [row("thread", key, prefix + thread.label, { ...about, title, lane: first, isOpen })];
     if (isOpen === false) return rows;
-    const below = isApart ? this.byLayer(thread.track) : strips.slice(1).map(strip => ({ label: "", strip }));
-    below.forEach(({ label, strip }, at) => rows.push(row("lane", `${key} ${at + 1}`, label, { ...about, title, strip })));
-    waits.forEach((strip, at) => rows.push(row("waits", `${key} w${at}`, at ? "" : "waits", { ...about, title: `waits of ${thread.label}`, strip, isWaits: true })));
+    const below = isApart ? this.byLayer(thread.track) : lanes.slice(1).map(lane => ({ label: "", lane }));
+    below.forEach(({ label, lane }, at) => rows.push(row("lane", `${key} ${at + 1}`, label, { ...about, title, lane })));
+    waits.forEach((strip, at) => rows.push(row("waits", `${key} w${at}`, at ? "" : "waits", { ...about, title: `waits of ${thread.label}`, waits: strip })));
     return rows;
   }
 
@@ -152,10 +136,10 @@ export class RowModel {
   private waitingRows(thread: Track, waits: Strip[], about: Partial<Row>, prefix: string, wanted: Arrangement): Row[] {
     const key = `t${thread.track}`;
     const isOpen = waits.length > 1 ? !wanted.toggled.has(key) : null;
-    const more = { ...about, title: `waits of ${thread.label}, which has no spans`, isWaits: true };
-    const first = row("thread", key, `${prefix}${thread.label}: waits`, { ...more, strip: waits[0] ?? null, isOpen });
+    const more = { ...about, title: `waits of ${thread.label}, which has no spans` };
+    const first = row("thread", key, `${prefix}${thread.label}: waits`, { ...more, waits: waits[0] ?? null, isOpen });
     const below = isOpen ? waits.slice(1) : [];
-    return [first, ...below.map((strip, at) => row("waits", `${key} w${at + 1}`, "", { ...more, strip }))];
+    return [first, ...below.map((strip, at) => row("waits", `${key} w${at + 1}`, "", { ...more, waits: strip }))];
   }
 
   private counterRows(process: Process, series: Series[], wanted: Arrangement): Row[] {
@@ -170,7 +154,7 @@ export class RowModel {
 }
 
 function row(kind: RowKind, key: string, label: string, more: Partial<Row>): Row {
-  const none = { title: "", process: -1, track: -1, strip: null, isWaits: false, series: null, isOpen: null, isPinned: false };
+  const none = { title: "", process: -1, track: -1, lane: null, waits: null, series: null, isOpen: null, isPinned: false };
   return { ...none, key, kind, label, height: HEIGHTS[kind], ...more };
 }
 

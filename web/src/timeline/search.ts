@@ -1,6 +1,6 @@
 // Search over the names of spans: words, all of which a name has to contain, or a /regular expression/.
 
-import type { Spans } from "../data/spans";
+import type { SpanStore } from "../data/span_store";
 
 export interface Found {
   error: string; // why the words cannot be understood
@@ -9,9 +9,9 @@ export interface Found {
   classes: Uint8Array; // which classes are hits
 }
 
-export function searched(spans: Spans, counts: Uint32Array, words: string): Found | null {
+export function searched({ about, counts }: SpanStore, words: string): Found | null {
   if (!words.trim()) return null;
-  const { classes, names } = spans.about;
+  const { classes, names } = about;
   const none = new Uint8Array(classes.length);
   const test = testOf(words.trim());
   if (typeof test === "string") return { error: test, names: [], count: 0, classes: none };
@@ -45,11 +45,4 @@ function testOf(words: string): ((name: string) => boolean) | string {
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
-}
-
-// How many spans each class has.
-export function countsOf(spans: Spans): Uint32Array {
-  const counts = new Uint32Array(spans.about.classes.length);
-  for (let row = 0; row < spans.count; row++) counts[spans.cls[row]]++;
-  return counts;
 }

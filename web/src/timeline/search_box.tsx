@@ -17,7 +17,7 @@ interface Props {
 
 export function SearchBox({ actions, found, field }: Props) {
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key === "Enter") actions.nextHit(event.shiftKey ? -1 : 1);
+    if (event.key === "Enter") void actions.nextHit(event.shiftKey ? -1 : 1);
     else if (event.key === "Escape") {
       set("find", "");
       field.current?.blur();
@@ -41,8 +41,8 @@ export function SearchBox({ actions, found, field }: Props) {
           onKeyDown={onKeyDown}
         />
       </label>
-      <button type="button" disabled={!found?.count} onClick={() => actions.nextHit(-1)} title="key N">Previous</button>
-      <button type="button" disabled={!found?.count} onClick={() => actions.nextHit(1)} title="key n">Next</button>
+      <button type="button" disabled={!found?.count} onClick={() => void actions.nextHit(-1)} title="key N">Previous</button>
+      <button type="button" disabled={!found?.count} onClick={() => void actions.nextHit(1)} title="key n">Next</button>
       <span id="tl-hits" role="status">
         {found && (found.error ? `this cannot be searched for: ${found.error}` : `${plural(found.count, "hit")} in ${plural(found.names.length, "name")}`)}
       </span>

@@ -3,16 +3,17 @@
 import { useMemo } from "preact/hooks";
 import type { TableColumn } from "../data/head";
 import { sorted, type Rows } from "../data/rows";
-import type { Spans } from "../data/spans";
+import { EVERYTHING, type Filter, type SpanStore } from "../data/span_store";
 import { holdsStep, parsedStep, stepLabel } from "../data/steps";
-import { type GroupBy, statistics, type StatisticsRow } from "../data/statistics";
+import type { GroupBy, StatisticsRow } from "../data/statistics";
 import { type Tracks, tracksOfProcess } from "../data/tracks";
 import { OUTSIDE } from "../flame/choice";
 import { writtenTime } from "../state/address";
 import { moduleName, name, type Stretch, step, time, tracks as selectedTracks, view } from "../state/state";
 import { duration, plural } from "../ui/format";
 import { Table } from "../ui/table";
-import { classesOf } from "./emphasis";
+import { useLatest } from "../ui/loading";
+import { filterOf } from "./filter";
 import { set, setting } from "./settings";
 import type { Place, Waits } from "./waits";
 
@@ -38,7 +39,7 @@ const TIMES = [
 ];
 
 interface Props {
-  spans: Spans;
+  spans: SpanStore;
   tracks: Tracks;
   waits: Waits | null;
   whole: Stretch;
@@ -66,20 +67,15 @@ function stretchOf(tracks: Tracks, whole: Stretch): { stretch: Stretch; words: s
   return { stretch: whole, words: "the whole run" };
 }
 
-// The tracks that are selected, without those of other processes than the step's.
-function tracksOf(tracks: Tracks, selected: readonly number[] | null): readonly number[] | null {
-  const own = tracksOfProcess(tracks, parsedStep(step.value)?.process ?? null);
-  return own ? [...own].filter(track => !selected || selected.includes(track)) : selected;
-}
-
 // The number of a step that the page has no span of, as it holds a part of the run.
 function missingStep({ spans, tracks, isPart }: Props): string {
   const filter = parsedStep(step.value);
   if (!filter || !isPart || !tracks.steps.some(one => holdsStep(filter, one))) return "";
   const { process, from, to } = filter;
   const own = tracksOfProcess(tracks, process);
-  const has = spans.step.some((one: number, row: number) => one > from && one <= to && (!own || own.has(spans.trackOf(row))));
-  return has ? "" : stepLabel(step.value, tracks.stepProcesses);
+  const of = { ...EVERYTHING, steps: [from, to] as const, tracks: own && [...own] };
+  const found = spans.statistics(of, ...ALWAYS, "layer");
+  return !found || found.length ? "" : stepLabel(step.value, tracks.stepProcesses);
 }
 
 export function SelectionPanel(props: Props) {
@@ -88,16 +84,17 @@ export function SelectionPanel(props: Props) {
   const by = GROUPS.some(([key]) => key === setting("by")) ? setting("by") : "name";
   const sort = setting("sort") || "-self_ns";
   const selected = selectedTracks.value;
-  const chosenTracks = useMemo(() => tracksOf(tracks, selected), [tracks, selected, step.value]);
-  const filters = [name.value, moduleName.value, step.value];
-  const rows = useMemo(() => rowsOf(spans, tracks, by, stretch, chosenTracks), [spans, by, stretch[0], stretch[1], chosenTracks, ...filters]);
+  const filters = { name: name.value, moduleName: moduleName.value, step: step.value };
+  const filter = useMemo(() => filterOf(spans, tracks, filters, selected), [spans, tracks, selected, ...Object.values(filters)]);
+  const now = useMemo(() => rowsOf(spans, tracks, by, stretch, filter), [spans, by, stretch[0], stretch[1], filter, spans.answers.value]);
+  const rows = useLatest(now) ?? NO_ROWS;
   const order = useMemo(() => sorted(rows, Int32Array.from({ length: rows.count }, (_, at) => at), sort.replace("-", ""), sort.startsWith("-")), [rows, sort]);
   const lead = leadOf(rows, by);
-  const chosenRow = name.value && (by === "name" || by === "primitive") ? rows.values[0].indexOf(name.value) : -1;
+  const chosenRow = name.value && (by === "name" || by === "primitive") ? (rows.values[0]?.indexOf(name.value) ?? -1) : -1;
   const where = selected ? ` on ${plural(selected.length, "thread")}` : "";
-  const missing = rows.count ? "" : missingStep(props);
+  const missing = rows.count || !now ? "" : missingStep(props);
   return (
-    <section aria-labelledby="tl-selection" class="tl-selection">
+    <section aria-labelledby="tl-selection" class="tl-selection" aria-busy={!now}>
       <h2 id="tl-selection">{`Statistics of ${words}${where}`}</h2>
       <div class="controls">
         <label>
@@ -114,9 +111,9 @@ export function SelectionPanel(props: Props) {
       {rows.count ? (
         <Table label="statistics of the selection" rows={rows} order={order} originNs={0} sort={sort} onSort={next => set("sort", next)} tall={340} chosen={chosenRow} {...(lead ? { onRow: lead } : {})} />
       ) : (
-        <p>{missing ? `${missing[0].toUpperCase()}${missing.slice(1)} is not in this page: the report holds a part of the run.` : by === "primitive" ? "No primitives start in it." : "No spans start in it."}</p>
+        <p>{!now ? "Reading \u2026" : missing ? `${missing[0].toUpperCase()}${missing.slice(1)} is not in this page: the report holds a part of the run.` : by === "primitive" ? "No primitives start in it." : "No spans start in it."}</p>
       )}
-      {waits && !missing && <WaitTable waits={waits} stretch={stretch} tracks={chosenTracks} of={tracks} />}
+      {waits && !missing && <WaitTable waits={waits} stretch={stretch} tracks={filter.tracks} of={tracks} />}
     </section>
   );
 }
@@ -127,13 +124,14 @@ function sumOf(rows: Rows): string {
   return rows.count ? plural(at("count"), "span") : "";
 }
 
-function rowsOf(spans: Spans, tracks: Tracks, by: string, [from, to]: Stretch, chosenTracks: readonly number[] | null): Rows {
+const NO_ROWS: Rows = { columns: [], values: [], count: 0 };
+
+// Undefined: they are on their way.
+function rowsOf(spans: SpanStore, tracks: Tracks, by: string, [from, to]: Stretch, filter: Filter): Rows | undefined {
   const group: GroupBy = by === "primitive" ? "name" : (by as GroupBy);
   const primitives = spans.about.layers.indexOf("primitives");
-  const classes = classesOf(spans, tracks, name.value, moduleName.value);
-  const filter = parsedStep(step.value);
-  const selection = { from, to, tracks: chosenTracks, classes, steps: filter && ([filter.from, filter.to] as const) };
-  const found = statistics(spans, selection, group).filter(row => by !== "primitive" || row.layer === primitives);
+  const found = spans.statistics(filter, from, to, group)?.filter(row => by !== "primitive" || row.layer === primitives);
+  if (!found) return undefined;
   const keys = found.map(row => labelOf(spans, tracks, group, row.key));
   const layers = group === "name" ? [found.map(row => spans.about.layers[row.layer] ?? "")] : [];
   const heads = [column(by === "track" ? "thread" : by, "string", "", ""), ...(layers.length ? [column("layer", "string", "", "")] : [])];
@@ -141,7 +139,7 @@ function rowsOf(spans: Spans, tracks: Tracks, by: string, [from, to]: Stretch, c
   return { columns: [...heads, ...TIMES], values: [keys, ...layers, ...values], count: found.length };
 }
 
-function labelOf(spans: Spans, tracks: Tracks, by: GroupBy, key: number): string {
+function labelOf(spans: SpanStore, tracks: Tracks, by: GroupBy, key: number): string {
   if (by === "name") return spans.about.names[key];
   if (by === "module") return tracks.modulePath.get(key) ?? "(no module)";
   if (by === "kind") return spans.about.kinds[key] ?? "";

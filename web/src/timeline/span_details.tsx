@@ -2,48 +2,50 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
-import type { Spans } from "../data/spans";
+import { MOST, nameOf, type NameSum, type OneSpan, type SpanStore, type Story } from "../data/span_store";
 import type { Tracks } from "../data/tracks";
 import { seconds } from "../state/address";
 import { moduleName, name, step } from "../state/state";
 import { count, duration, percent } from "../ui/format";
+import { useLatest } from "../ui/loading";
 import type { Actions } from "./actions";
+import { kindOf, lineOf, moduleOf } from "./arguments";
 import type { Later } from "./later";
-import type { Link } from "./links";
-import { ancestors, byName, children, type Details, kindOf, lineOf, moduleOf, type NameSum, sameName } from "./one_span";
 import { trackLabel } from "./selection_panel";
-
-const MOST = 12;
 
 interface Props {
   actions: Actions;
-  spans: Spans;
+  spans: SpanStore;
   tracks: Tracks;
   later: Later | null;
   row: number;
 }
 
-type Known = Omit<Props, "later"> & { details: Details | null };
+type Known = Omit<Props, "row"> & { story: Story };
 
-export function SpanDetails({ later, ...given }: Props) {
-  const details = later?.details ?? null;
-  const props = { ...given, details };
-  const { actions, spans, row } = given;
+export function SpanDetails({ row, ...given }: Props) {
+  const { actions, spans } = given;
+  void spans.answers.value; // asked again when something has come
+  const story = useLatest(spans.story(row));
+  if (!story) return <p class="quiet" role="status">Reading {"\u2026"}</p>;
+  const props = { ...given, story };
+  const { span } = story;
+  const called = nameOf(spans, span.cls);
   return (
     <section class="tl-span" aria-labelledby="tl-span">
       <h2 id="tl-span">
-        <span class={`tl-key tl-layer-${spans.about.layers[spans.classOf(row)[2]]}`} aria-hidden="true" /> <span class="tl-span-name">{short(spans.name(row))}</span>
+        <span class={`tl-key tl-layer-${spans.about.layers[spans.about.classes[span.cls][2]]}`} aria-hidden="true" /> <span class="tl-span-name">{short(called)}</span>
       </h2>
       <p>
-        <button type="button" onClick={() => actions.picture.show(row)}>Show</button>{" "}
-        <button type="button" onClick={() => (name.value = spans.name(row))}>Filter by this name</button>{" "}
-        <button type="button" onClick={() => actions.choose(null)}>Close</button>
+        <button type="button" onClick={() => actions.picture.show(span)}>Show</button>{" "}
+        <button type="button" onClick={() => (name.value = called)}>Filter by this name</button>{" "}
+        <button type="button" onClick={() => actions.chooseNone()}>Close</button>
       </p>
       <Facts {...props} />
       <Above {...props} />
       <Below {...props} />
-      {later && <Samples {...props} later={later} />}
-      {details && <Partners {...props} links={details.links.of(row)} />}
+      <Samples {...props} />
+      <Partners {...props} />
       <SameName {...props} />
     </section>
   );
@@ -51,21 +53,19 @@ export function SpanDetails({ later, ...given }: Props) {
 
 const short = (text: string) => (text.length > 2000 ? `${text.slice(0, 2000)}\u2026` : text || "(no name)");
 
-function Facts({ spans, tracks, details, row }: Known) {
-  const [path, className] = moduleOf(spans, tracks, row);
-  const self = spans.self[row];
-  const dur = spans.dur[row];
-  const process = tracks.track(spans.trackOf(row))?.process ?? -1;
-  const stepOf = spans.step[row] ? String(spans.step[row] - 1) : "";
-  const phase = details?.phase(spans, row);
-  const weight = details?.weight(row) ?? 1;
+function Facts({ spans, tracks, later, story }: Known) {
+  const { span, phase, weight } = story;
+  const { self, dur } = span;
+  const [path, className] = moduleOf(spans, tracks, span);
+  const process = tracks.track(span.track)?.process ?? -1;
+  const stepOf = span.step ? String(span.step - 1) : "";
   return (
     <dl class="facts">
-      <Fact label="layer, kind" text={kindOf(spans, row)} />
-      <Fact label="starts" text={`${seconds(spans.start[row])} s`} />
+      <Fact label="layer, kind" text={kindOf(spans, span)} />
+      <Fact label="starts" text={`${seconds(span.start)} s`} />
       <Fact label="duration" text={exact(dur)} />
       <Fact label="self time" text={dur ? `${exact(self)}, ${percent(self / dur)}` : exact(self)} />
-      <Fact label="thread" text={trackLabel(tracks, spans.trackOf(row))} />
+      <Fact label="thread" text={trackLabel(tracks, span.track)} />
       {path && (
         <Fact label="module">
           <button type="button" class="cell" onClick={() => (moduleName.value = path)}>{path}</button> {className}
@@ -77,10 +77,10 @@ function Facts({ spans, tracks, details, row }: Known) {
           {phase && `, ${phase}`}
         </Fact>
       )}
-      <Fact label="line" text={lineOf(spans, row)} />
-      {spans.unfinished.has(row) && <Fact label="unfinished" text="it had not ended when the recording did" />}
+      <Fact label="line" text={lineOf(spans, span)} />
+      {spans.isUnfinished(span.row) && <Fact label="unfinished" text="it had not ended when the recording did" />}
       {weight !== 1 && <Fact label="weight" text={`${count(weight)}: it stands for that many, because steps were left out`} />}
-      {details?.args(row).map(([key, value]) => <Fact key={key} label={key} text={short(value)} />)}
+      {later?.args.of(story.args).map(([key, value]) => <Fact key={key} label={key} text={short(value)} />)}
     </dl>
   );
 }
@@ -100,24 +100,23 @@ function Fact({ label, text, children }: { label: string; text?: string; childre
   );
 }
 
-function SpanButton({ actions, row, label }: { actions: Actions; row: number; label: string }) {
+function SpanButton({ actions, spans, span }: { actions: Actions; spans: SpanStore; span: OneSpan }) {
   return (
-    <button type="button" class="cell" onClick={() => actions.choose(row, true)}>{short(label)}</button>
+    <button type="button" class="cell" onClick={() => void actions.choose(span.row, true)}>{short(nameOf(spans, span.cls))}</button>
   );
 }
 
-function Above({ actions, spans, row }: Known) {
-  const chain = ancestors(spans, row);
-  if (!chain.length) return null;
-  const shown = chain.slice(-40);
+function Above({ actions, spans, story }: Known) {
+  const { around, aroundCount } = story;
+  if (!aroundCount) return null;
   return (
     <>
       <h3>Inside of</h3>
       <ol class="tl-chain">
-        {shown.length < chain.length && <li class="quiet">{`${count(chain.length - shown.length)} more`}</li>}
-        {shown.map(above => (
-          <li key={above}>
-            <SpanButton actions={actions} row={above} label={spans.name(above)} /> {duration(spans.dur[above])}
+        {around.length < aroundCount && <li class="quiet">{`${count(aroundCount - around.length)} more`}</li>}
+        {around.map(above => (
+          <li key={above.row}>
+            <SpanButton actions={actions} spans={spans} span={above} /> {duration(above.dur)}
           </li>
         ))}
       </ol>
@@ -125,35 +124,29 @@ function Above({ actions, spans, row }: Known) {
   );
 }
 
-function Below({ actions, spans, details, row }: Known) {
-  const below = useMemo(() => children(spans, row), [spans, row]);
-  const primitives = spans.about.layers.indexOf("primitives");
-  const isPrimitive = (one: number) => spans.classOf(one)[2] === primitives;
-  // Its primitives lie below it; those of another thread are linked.
-  const linked = details?.links.of(row).filter(link => link.kind === "operator_primitive" && link.from === row).map(link => link.to) ?? [];
-  const own = [...new Set([...below.filter(isPrimitive), ...linked])];
-  const sums = byName(spans, below.filter(one => !isPrimitive(one)));
+function Below({ actions, spans, later, story }: Known) {
+  const { below, belowCount, primitives, primitiveCount } = story;
   return (
     <>
-      {sums.length > 0 && <h3>Directly below it</h3>}
-      {sums.length > 0 && <NameSums actions={actions} sums={sums} />}
-      {own.length > 0 && <h3>Its primitives</h3>}
-      {own.length > 0 && (
+      {belowCount > 0 && <h3>Directly below it</h3>}
+      {belowCount > 0 && <NameSums actions={actions} spans={spans} sums={below} all={belowCount} />}
+      {primitiveCount > 0 && <h3>Its primitives</h3>}
+      {primitiveCount > 0 && (
         <ul class="tl-primitives">
-          {own.slice(0, MOST).map(one => (
-            <li key={one}>
-              <SpanButton actions={actions} row={one} label={spans.name(one)} /> {duration(spans.dur[one])}
-              {details?.args(one).map(([key, value]) => <small key={key}>{`${key}: ${short(value)}`}</small>)}
+          {primitives.map(({ span, args }) => (
+            <li key={span.row}>
+              <SpanButton actions={actions} spans={spans} span={span} /> {duration(span.dur)}
+              {later?.args.of(args).map(([key, value]) => <small key={key}>{`${key}: ${short(value)}`}</small>)}
             </li>
           ))}
-          {own.length > MOST && <li class="quiet">{`${count(own.length - MOST)} more`}</li>}
+          {primitiveCount > MOST && <li class="quiet">{`${count(primitiveCount - MOST)} more`}</li>}
         </ul>
       )}
     </>
   );
 }
 
-function NameSums({ actions, sums }: { actions: Actions; sums: NameSum[] }) {
+function NameSums({ actions, spans, sums, all }: { actions: Actions; spans: SpanStore; sums: readonly NameSum[]; all: number }) {
   return (
     <table class="tl-children">
       <thead>
@@ -164,32 +157,31 @@ function NameSums({ actions, sums }: { actions: Actions; sums: NameSum[] }) {
         </tr>
       </thead>
       <tbody>
-        {sums.slice(0, MOST).map(sum => (
+        {sums.map(sum => (
           <tr key={`${sum.name} ${sum.layer}`}>
-            <td><SpanButton actions={actions} row={sum.first} label={sum.name} /></td>
+            <td><SpanButton actions={actions} spans={spans} span={sum.first} /></td>
             <td class="number">{count(sum.count)}</td>
             <td class="number" title={count(sum.total_ns)}>{duration(sum.total_ns)}</td>
           </tr>
         ))}
-        {sums.length > MOST && <tr><td class="quiet">{`${count(sums.length - MOST)} more names`}</td></tr>}
+        {all > MOST && <tr><td class="quiet">{`${count(all - MOST)} more names`}</td></tr>}
       </tbody>
     </table>
   );
 }
 
 // Where its thread computed while it ran.
-function Samples({ spans, row, later }: Known & { later: Later }) {
-  const { cpu, places } = later;
+function Samples({ later, story: { span } }: Known) {
   const sums = useMemo(() => {
-    const start = spans.start[row];
-    return cpu && places ? cpu.sums(places, spans.trackOf(row), start, start + spans.dur[row]) : [];
-  }, [spans, row, cpu, places]);
+    const { cpu, places } = later ?? {};
+    return cpu && places ? cpu.sums(places, span.track, span.start, span.start + span.dur) : [];
+  }, [span, later]);
   if (!sums.length) return null;
   return (
     <>
       <h3>Samples of CPU time in it</h3>
       <ul class="tl-samples">
-        {sums.slice(0, MOST).map(sum => (
+        {sums.map(sum => (
           <li key={sum.place}>{`${duration(sum.ns)} in ${short(sum.place)}`}</li>
         ))}
         {sums.length > MOST && <li class="quiet">{`${count(sums.length - MOST)} more`}</li>}
@@ -206,35 +198,29 @@ const MEANINGS: Record<string, readonly [string, string]> = {
   submit_execute: ["what was submitted", "where it was submitted"],
 };
 
-function Partners({ actions, spans, tracks, row, links }: Known & { links: Link[] }) {
-  // Its primitives have their own list.
-  const shown = links.filter(link => !(link.kind === "operator_primitive" && link.from === row));
-  if (!shown.length) return null;
+// Its primitives have their own list.
+function Partners({ actions, spans, tracks, story: { partners, partnerCount } }: Known) {
+  if (!partnerCount) return null;
   return (
     <>
       <h3>Linked</h3>
       <ul class="tl-links">
-        {shown.slice(0, MOST).map(({ from, to, kind }) => {
-          const other = from === row ? to : from;
-          const meaning = MEANINGS[kind]?.[from === row ? 0 : 1] ?? kind;
+        {partners.map(({ isFrom, other, kind }) => {
+          const meaning = MEANINGS[kind]?.[isFrom ? 0 : 1] ?? kind;
           return (
-            <li key={`${kind} ${other}`}>
-              {meaning}: <SpanButton actions={actions} row={other} label={spans.name(other)} /> {duration(spans.dur[other])}, {trackLabel(tracks, spans.trackOf(other))}
+            <li key={`${kind} ${other.row}`}>
+              {meaning}: <SpanButton actions={actions} spans={spans} span={other} /> {duration(other.dur)}, {trackLabel(tracks, other.track)}
             </li>
           );
         })}
-        {shown.length > MOST && <li class="quiet">{`${count(shown.length - MOST)} more`}</li>}
+        {partnerCount > MOST && <li class="quiet">{`${count(partnerCount - MOST)} more`}</li>}
       </ul>
     </>
   );
 }
 
-function SameName({ actions, spans, row }: Known) {
-  const same = useMemo(() => sameName(spans, row), [spans, row]);
-  const go = (by: -1 | 1) => {
-    const found = actions.ofSameName(row, by);
-    if (found >= 0) actions.choose(found, true);
-  };
+function SameName({ actions, story: { span, same } }: Known) {
+  const go = (by: -1 | 1) => void actions.goToSameName(span.row, by);
   const times: [string, number][] = [
     ["total", same.total_ns],
     ["self", same.self_ns],

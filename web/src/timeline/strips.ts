@@ -4,14 +4,14 @@
 // on while the next one begins) is laid into strips of its own, so that nothing covers anything.
 
 import type { NumberColumn } from "../data/blocks";
-import type { Lane, Spans } from "../data/spans";
+import type { Spans } from "../data/spans";
 
 export interface Strip {
   rows: Uint32Array; // of the block that they are from
   start: Float64Array; // ascending
   end: Float64Array;
   reach: Float64Array; // the latest end up to here: `end` itself where nothing overlaps
-  codes: NumberColumn; // by row: what the palette gives a colour
+  codes: NumberColumn; // what the palette gives a colour
 }
 
 // More overlapping spans than this share the last strip.
@@ -80,29 +80,30 @@ export function kept(of: Strip, test: (row: number) => boolean): Strip | null {
   for (const row of of.rows) if (test(row)) count++;
   if (!count) return null;
   if (count === of.rows.length) return of;
-  const rows = new Uint32Array(count);
-  const start = new Float64Array(count);
-  const end = new Float64Array(count);
+  const places = new Uint32Array(count);
   let filled = 0;
-  of.rows.forEach((row, at) => {
-    if (!test(row)) return;
-    rows[filled] = row;
-    start[filled] = of.start[at]!;
-    end[filled++] = of.end[at]!;
-  });
-  return strip(rows, start, end, of.codes);
+  of.rows.forEach((row, at) => test(row) && (places[filled++] = at));
+  return taken(of, places);
+}
+
+// What stands at some places of a strip.
+function taken({ rows, start, end, codes }: Omit<Strip, "reach">, places: Uint32Array): Strip {
+  const of = <T extends NumberColumn | Uint32Array>(empty: T, values: T): T => {
+    for (let at = 0; at < places.length; at++) empty[at] = values[places[at]!]!;
+    return empty;
+  };
+  const [from, to] = [of(new Float64Array(places.length), start), of(new Float64Array(places.length), end)];
+  return strip(of(new Uint32Array(places.length), rows), from, to, of(codes.slice(0, places.length), codes));
 }
 
 // The strips of a lane: one, but for where spans overlap.
-export function stripsOf({ rows, start, end }: Pick<Lane, "rows" | "start" | "end">, codes: NumberColumn): Strip[] {
+export function stripsOf({ rows, start, end, codes }: Omit<Strip, "reach">): Strip[] {
   const whole = strip(rows, start, end, codes);
   if (!overlaps(whole)) return [whole];
   const ends: number[] = [];
   const levels = Uint8Array.from(start, (from, at) => levelOf(ends, from, end[at]!));
   return ends.map((_, level) => {
-    const places = Uint32Array.from(rows.keys()).filter(at => levels[at] === level);
-    const taken = (of: Float64Array) => Float64Array.from(places, at => of[at]!);
-    return strip(places.map(at => rows[at]!), taken(start), taken(end), codes);
+    return taken(whole, Uint32Array.from(rows.keys()).filter(at => levels[at] === level));
   });
 }
 
@@ -132,15 +133,18 @@ export function stripsByLayer(spans: Spans, track: number, depths: Uint16Array):
     for (let row = from; row < to; row++) {
       if (spans.about.classes[spans.cls[row]!]![2] === layer) (byDepth[depths[row]!] ??= []).push(row);
     }
-    const strips = byDepth.filter(Boolean).flatMap(rows => stripsOf(timesOf(spans, Uint32Array.from(rows)), spans.cls));
+    const strips = byDepth.filter(Boolean).flatMap(rows => stripsOf(stripOf(spans, Uint32Array.from(rows))));
     if (strips.length) found.push({ layer, strips });
   });
   return found;
 }
 
-function timesOf(spans: Spans, rows: Uint32Array): Pick<Lane, "rows" | "start" | "end"> {
+function stripOf(spans: Spans, rows: Uint32Array): Omit<Strip, "reach"> {
   const start = Float64Array.from(rows, row => spans.start[row]!);
-  return { rows, start, end: start.map((from, at) => from + spans.dur[rows[at]!]!) };
+  const end = start.map((from, at) => from + spans.dur[rows[at]!]!);
+  const codes = spans.cls.slice(0, rows.length);
+  for (let at = 0; at < rows.length; at++) codes[at] = spans.cls[rows[at]!]!;
+  return { rows, start, end, codes };
 }
 
 // How many spans of its own layer each span lies in.

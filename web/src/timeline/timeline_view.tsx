@@ -3,7 +3,7 @@
 import { effect } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
-import type { Spans } from "../data/spans";
+import type { SpanStore } from "../data/span_store";
 import { stretchOfSteps } from "../data/steps";
 import type { Tracks } from "../data/tracks";
 import { chosen, mark, moduleName, name, type Stretch, step, time, tracks as selectedTracks, view } from "../state/state";
@@ -11,7 +11,7 @@ import { theme } from "../ui/theme";
 import { Actions } from "./actions";
 import { Controls, Legend } from "./controls";
 import { describe } from "./describe";
-import { Emphasis } from "./emphasis";
+import { filterOf } from "./filter";
 import { onKey } from "./keyboard";
 import { Labels } from "./labels";
 import { type Later, readLater, stepsOfOne, wholeOf } from "./later";
@@ -20,7 +20,7 @@ import { Picture } from "./picture";
 import { RowModel } from "./rows";
 import { rulerHeight } from "./ruler";
 import { SearchBox } from "./search_box";
-import { countsOf, searched } from "./search";
+import { searched } from "./search";
 import { SelectionPanel } from "./selection_panel";
 import { arrangement, setting } from "./settings";
 import { SpanDetails } from "./span_details";
@@ -30,7 +30,7 @@ import "./timeline.css";
 
 interface Props {
   recording: Recording;
-  spans: Spans;
+  spans: SpanStore;
   tracks: Tracks;
 }
 
@@ -41,7 +41,7 @@ export function TimelineView(props: Props) {
   const [later, setLater] = useState<Later | null>(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    readLater(props.recording, props.tracks).then(setLater, (error: unknown) => setProblem(String(error)));
+    readLater(props.recording, props.spans, props.tracks).then(setLater, (error: unknown) => setProblem(String(error)));
   }, [props.recording]);
   return (
     <>
@@ -61,11 +61,10 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
   const [hover, setHover] = useState<Hover | null>(null);
   const [isTable, setTable] = useState(false);
   const [said, say] = useState("");
-  const counts = useMemo(() => countsOf(spans), [spans]);
   const actions = useMemo(() => new Actions(pictureOf(spans, tracks, recording.head.run.wall_ns, top => scroller.current && (scroller.current.scrollTop = top))), [spans]);
   const { picture } = actions;
   const words = setting("find");
-  const found = useMemo(() => searched(spans, counts, words), [spans, words]);
+  const found = useMemo(() => searched(spans, words), [spans, words]);
 
   useEffect(() => {
     picture.attach(canvas.current!, over.current!, ruler.current!);
@@ -83,15 +82,14 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
   }, [picture]);
   useEffect(() => {
     if (!later) return;
-    picture.links = later.details.links;
     picture.flags = later.flags;
     const model = new RowModel(spans, tracks, later.waits, later.series);
     picture.setLayout(model.layout(arrangement()), model);
     inner.current!.style.height = `${picture.layout.height + picture.layout.pinnedHeight}px`;
   }, [picture, later]);
   useEffect(() => {
-    picture.emphasis = new Emphasis(spans, tracks, { name: name.value, moduleName: moduleName.value, step: step.value }, found && !found.error ? found.classes : null);
-    picture.draw();
+    const filter = filterOf(spans, tracks, { name: name.value, moduleName: moduleName.value, step: step.value }, null);
+    picture.emphasise(filter, found && !found.error ? found.classes : null);
   }, [picture, found, name.value, moduleName.value, step.value]);
 
   const hands = useMemo<Hands>(() => ({ isSpaceHeld: false, hover: setHover, describe: () => [] }), []);
@@ -100,11 +98,21 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
   useWheel(picture, over);
   useAnnounced(actions, later, say);
 
+  const lastHover = useRef<MouseEvent | null>(null);
   const onHover = (event: MouseEvent) => {
+    lastHover.current = event;
     if (event.buttons) return;
     const box = over.current!.getBoundingClientRect();
     const lines = hands.describe(event.clientX - box.left, event.clientY - box.top);
     setHover(lines.length ? { x: event.clientX, y: event.clientY, lines } : null);
+  };
+  // What is under the mouse may have to come first.
+  useEffect(() => {
+    if (lastHover.current) onHover(lastHover.current);
+  }, [spans.answers.value]);
+  const onLeave = () => {
+    lastHover.current = null;
+    setHover(null);
   };
   const onRulerHover = (event: MouseEvent) => {
     const box = ruler.current!.getBoundingClientRect();
@@ -112,13 +120,14 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
     setHover(lines.length ? { x: event.clientX, y: event.clientY, lines } : null);
   };
   const row = chosen.value !== null && chosen.value < spans.count ? chosen.value : null;
+  const problem = spans.problem.value;
   return (
     <div class="timeline" data-ready={later ? "" : undefined}>
       <div class="tl-bar">
         <SearchBox actions={actions} found={found} field={field} />
         <Controls actions={actions} isTable={isTable} table={() => setTable(now => !now)} />
       </div>
-      <Legend spans={spans} waits={later?.waits ?? null} />
+      <Legend about={spans.about} waits={later?.waits ?? null} />
       <div class="tl-frame">
         <div class="tl-top">
           <div class="tl-corner">{picture.steps.length > 0 && <span class="tl-step-label">{picture.steps[0].rule === "forward" ? "requests" : "steps"}</span>}</div>
@@ -145,15 +154,16 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
                   role="application"
                   aria-label="timeline: up and down choose a row, Tab goes through its spans, Enter chooses one, t shows a table"
                   onPointerDown={event => onDown(actions, event.currentTarget, event, hands)}
-                  onDblClick={event => onDoubleClick(picture, event.currentTarget, event)}
+                  onDblClick={event => void onDoubleClick(picture, event.currentTarget, event)}
                   onMouseMove={onHover}
-                  onMouseLeave={() => setHover(null)}
+                  onMouseLeave={onLeave}
                 />
               </div>
             </div>
           </div>
         </div>
       </div>
+      {problem && <p role="alert">The timeline cannot be read: {problem}</p>}
       <p class="tl-said" role="status" aria-live="polite">{said}</p>
       {hover && <Tip hover={hover} />}
       <div class="tl-panel">
@@ -164,12 +174,11 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
   );
 }
 
-function pictureOf(spans: Spans, tracks: Tracks, wall_ns: number, scrollTo: (top: number) => void): Picture {
+function pictureOf(spans: SpanStore, tracks: Tracks, wall_ns: number, scrollTo: (top: number) => void): Picture {
   const whole = wholeOf(spans, tracks, wall_ns);
   const limits = [Math.min(0, whole[0]), Math.max(wall_ns, whole[1])] as const;
   const model = new RowModel(spans, tracks, null, []);
-  const emphasis = new Emphasis(spans, tracks, { name: "", moduleName: "", step: "" }, null);
-  const picture = new Picture(spans, tracks, model, model.layout(arrangement()), emphasis, { whole, limits }, scrollTo);
+  const picture = new Picture(spans, tracks, model, model.layout(arrangement()), { whole, limits }, scrollTo);
   picture.steps = stepsOfOne(tracks);
   // For measurements of frames.
   (window as unknown as { layerscopeTimeline: Picture }).layerscopeTimeline = picture;
@@ -182,7 +191,7 @@ function showWhatIsNew(picture: Picture): void {
   if (view.value && !isNew) return;
   const stretch = time.value ?? stretchOfSteps(picture.tracks.steps, step.value);
   if (stretch) picture.view.show(padded(stretch, 0.15));
-  else if (chosen.value !== null && chosen.value < picture.spans.count && !view.value) picture.show(chosen.value);
+  else if (chosen.value !== null && chosen.value < picture.spans.count && !view.value) void picture.spans.span(chosen.value).then(span => picture.show(span));
 }
 
 function followArrangement(picture: Picture, inner: HTMLElement): () => void {
@@ -275,10 +284,13 @@ function useKeys(actions: Actions, hands: Hands, use: KeyUse): void {
 function useAnnounced(actions: Actions, later: Later | null, say: (words: string) => void): void {
   const { picture } = actions;
   useEffect(() => {
-    if (chosen.value === null || chosen.value >= picture.spans.count) return;
-    const at = picture.placeOfSpan(chosen.value);
-    const row = picture.layout.rows[Math.max(at, 0)];
-    say(`chosen: ${describe(picture, later, { row, item: chosen.value, at: 0 }).join(", ")}`);
+    const row = chosen.value;
+    if (row === null || row >= picture.spans.count) return;
+    void picture.spans.span(row).then(span => {
+      if (chosen.peek() !== row) return;
+      const at = picture.placeOfSpan(span);
+      say(`chosen: ${describe(picture, later, { row: picture.layout.rows[Math.max(at, 0)], item: row, at: 0 }).join(", ")}`);
+    });
   }, [chosen.value]);
 }
 

@@ -51,7 +51,7 @@ export class Waits {
 
   usedStates(): string[] {
     const used = new Set<number>();
-    for (const of of this.byTrack.values()) for (const row of of.rows) used.add(of.codes[row]);
+    for (const of of this.byTrack.values()) for (const code of of.codes) used.add(code);
     return [...used].map(state => this.states[state]);
   }
 
@@ -61,7 +61,7 @@ export class Waits {
 
   strips(track: number): Strip[] {
     const of = this.byTrack.get(track);
-    return of ? stripsOf(of, of.codes) : [];
+    return of ? stripsOf(of) : [];
   }
 
   state(row: number): string {
@@ -97,7 +97,7 @@ export class Waits {
       for (let at = firstAtLeast(of.reach, stretch[0]); at < end; at++) {
         const ns = partInside(stretch, of.start[at]!, of.end[at]! - of.start[at]!);
         if (!ns && of.start[at]! < stretch[0]) continue;
-        const sum = sums[of.codes[of.rows[at]!]!]!;
+        const sum = sums[of.codes[at]!]!;
         sum.count++;
         sum.ns += ns;
       }
@@ -107,7 +107,7 @@ export class Waits {
   private stripOf(rows: Uint32Array): Strip {
     const start = Float64Array.from(rows, row => this.samples["at"]![row]!);
     const end = start.map((from, at) => from + this.samples["weight"]![rows[at]!]!);
-    return strip(rows, start, end, this.samples["state"]!);
+    return strip(rows, start, end, Uint8Array.from(rows, row => this.samples["state"]![row]!));
   }
 }
 

@@ -1,7 +1,7 @@
 // What is read from the page or the server first, and said when it cannot be.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 type State<T> = { value: T } | { error: string } | null;
 
@@ -20,6 +20,13 @@ export function useLoaded<T>(load: () => Promise<T>, of: readonly unknown[]): St
     };
   }, of);
   return state;
+}
+
+// What was there last, while what was asked for since then is on its way.
+export function useLatest<T>(value: T | undefined): T | undefined {
+  const last = useRef<T | undefined>(undefined);
+  if (value !== undefined) last.current = value;
+  return last.current;
 }
 
 export function sentence(error: unknown): string {

@@ -29,6 +29,8 @@ export interface Places {
   module: Map<string, string>;
 }
 
+export const NO_PLACES: Places = { line: new Map(), module: new Map() };
+
 export async function placesOf(recording: Recording): Promise<Places> {
   const [line, module] = await Promise.all([mostOf(recording, null, "line"), mostOf(recording, "module", "module")]);
   return { line, module };

@@ -50,7 +50,10 @@ class IntColumn:
     mode: str = PLAIN
 
 
-def json_block(name: str, value: Any) -> Block:
+def json_block(
+    name: str,
+    value: Any,
+) -> Block:
     """A block of anything that JSON can hold."""
     return Block(name, {"kind": JSON}, _packed(as_json(value)))
 
@@ -63,7 +66,10 @@ def as_json(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value)).encode("ascii")
 
 
-def column_block(name: str, columns: Iterable[IntColumn]) -> Block:
+def column_block(
+    name: str,
+    columns: Iterable[IntColumn],
+) -> Block:
     """A block of columns of one length, each packed before the next one is asked for."""
     packer = _packer()
     packed, abouts, rows = [], [], 0
@@ -75,6 +81,17 @@ def column_block(name: str, columns: Iterable[IntColumn]) -> Block:
     packed.append(packer.flush())
     about = {"kind": COLUMNS, "rows": rows, "columns": abouts}
     return Block(name, about, b"".join(packed))
+
+
+def plain_columns(columns: Iterable[IntColumn]) -> tuple[dict[str, Any], bytes]:
+    """Columns of one length that nobody packs, as the way is short, and how they are read."""
+    abouts, planes, rows = [], [], 0
+    for column in columns:
+        written = _Written(column)
+        rows = len(column.values)
+        abouts.append(written.about)
+        planes.append(written.planes)
+    return {"kind": COLUMNS, "rows": rows, "columns": abouts}, b"".join(planes)
 
 
 class _Written:
@@ -102,7 +119,10 @@ def _zigzag(values: np.ndarray) -> np.ndarray:
     return np.asarray((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
-def _planes(values: np.ndarray, width: int) -> bytes:
+def _planes(
+    values: np.ndarray,
+    width: int,
+) -> bytes:
     """All low bytes, then all next ones."""
     as_bytes = np.ascontiguousarray(values, "<u8").view(np.uint8).reshape(-1, 8)
     return np.ascontiguousarray(as_bytes[:, :width].T).tobytes()

@@ -6,10 +6,12 @@ Blocks that come of the same tables are made together, when the first of them is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from layerscope.analyse.kept_spans import PartReader
 from layerscope.analyse.losses import problems
@@ -17,6 +19,7 @@ from layerscope.analyse.thinned import what_was_kept
 from layerscope.model.units import duration
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import Block, BlockGroup, json_block
+from layerscope.show.report.live_timeline import is_large
 from layerscope.show.report.moments import (
     argument_block,
     counter_blocks,
@@ -33,6 +36,8 @@ from layerscope.show.terminal import problem_sentence
 FORMAT = 1
 # Before the names of the blocks of the recording that came before (web/src/data/recording.ts).
 _OTHER = "other "
+# How the names of blocks begin that are made of all spans.
+_LARGE = ("table ", "about ", "page ", "flame ", _OTHER)
 
 
 class ReportContents:
@@ -40,7 +45,7 @@ class ReportContents:
 
     `part`: what the page has of the spans and samples, where that is not all. `other`: the earlier
     recording that it is compared with. `is_live`: what takes long and may not be looked at is only
-    named in `head`.
+    named in `head`. `has_many_spans`: more than a page holds, so that it asks about them.
     """
 
     def __init__(
@@ -49,9 +54,12 @@ class ReportContents:
         part: PartReader | None = None,
         other: Reader | None = None,
         is_live: bool = False,
+        has_many_spans: bool = False,
     ) -> None:
         self._reader = reader
         self._is_live = is_live
+        # Of these the server answers questions; a page could not hold them.
+        self._has_many_spans = has_many_spans
         self._part = part or reader
         self._other = other
         self._pages = pages(is_compared=other is not None)
@@ -81,6 +89,7 @@ class ReportContents:
             "pages": [{"name": name, "title": page.TITLE} for name, page in self._pages.items()],
             "tables": [self._about_table(table) for table in self._tables],
             "notes": self.notes,
+            "has_many_spans": self._has_many_spans,
         }
 
     def blocks(self) -> Iterator[Block]:
@@ -100,7 +109,7 @@ class ReportContents:
                 (f"page {name}",), partial(_page_block, reader, self._other, name, page)
             )
             if hasattr(page, "groups"):
-                yield from page.groups(reader, part, lambda: self._span_blocks().keys, self._other)
+                yield from page.groups(reader, part, self._keys, self._other)
         for table in self._tables:
             if self._is_later(table):
                 names = (table.block_name, table.about_name)
@@ -108,27 +117,41 @@ class ReportContents:
             else:
                 yield BlockGroup((table.block_name,), partial(_table_block, table))
         yield BlockGroup(("tracks",), lambda: [track_block(reader, origin_ns)])
-        yield BlockGroup(
-            ("span_classes", "spans", "span_details"), lambda: self._span_blocks().blocks
-        )
-        yield BlockGroup(
-            ("link_kinds", "links"), lambda: link_blocks(part, self._span_blocks().keys)
-        )
+        if not self._has_many_spans:
+            yield from self._groups_of_spans()
         yield BlockGroup(("counter_names", "counters"), lambda: counter_blocks(reader, origin_ns))
         yield BlockGroup(("marks",), lambda: [mark_block(reader, origin_ns)])
         yield BlockGroup(("args",), lambda: [argument_block(reader)])
         yield BlockGroup(("sample_names", "samples"), lambda: sample_blocks(part, origin_ns))
         yield BlockGroup(("stacks", "frames"), lambda: stack_blocks(reader))
         if self._other is not None:
-            yield from _groups_of_other(self._other)
+            has_spans = not (self._is_live and is_large(self._other))
+            yield from _groups_of_other(self._other, has_spans)
+
+    def is_small(self, name: str) -> bool:
+        """Whether little has to be read for a block, however many spans there are."""
+        return name == "page overview" or not name.startswith(_LARGE)
+
+    def _groups_of_spans(self) -> Iterator[BlockGroup]:
+        yield BlockGroup(
+            ("span_classes", "spans", "span_details"), lambda: self._span_blocks().blocks
+        )
+        yield BlockGroup(
+            ("link_kinds", "links"), lambda: link_blocks(self._part, self._span_blocks().keys)
+        )
 
     def _is_later(self, table: ReportTable) -> bool:
-        return self._is_live and table.by is not None
+        return self._is_live and (table.by is not None or self._has_many_spans)
 
     def _about_table(self, table: ReportTable) -> dict[str, Any]:
         if self._is_later(table):
             return table.in_short()
         return table.about()
+
+    @property
+    def _keys(self) -> Callable[[], np.ndarray] | None:
+        """What gives the span of each row in the page; None: it has no spans."""
+        return None if self._has_many_spans else lambda: self._span_blocks().keys
 
     def _span_blocks(self) -> SpanBlocks:
         if self._spans is None:
@@ -161,10 +184,12 @@ def _page_block(
     return [json_block(f"page {name}", data)]
 
 
-def _groups_of_other(other: Reader) -> Iterator[BlockGroup]:
+def _groups_of_other(other: Reader, has_spans: bool) -> Iterator[BlockGroup]:
     """What the page has of the recording that came before, under names of its own."""
     origin_ns = other.run.info.start_ns
     yield BlockGroup((f"{_OTHER}tracks",), lambda: _of_other([track_block(other, origin_ns)]))
+    if not has_spans:
+        return
     names = ("span_classes", "spans", "span_details")
     yield BlockGroup(
         tuple(_OTHER + name for name in names),

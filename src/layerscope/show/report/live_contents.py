@@ -13,24 +13,39 @@ from typing import Any
 from layerscope.model.errors import ReadError
 from layerscope.recording.complete import COMPLETE
 from layerscope.recording.reader import Reader
+from layerscope.show.report.block_process import BlockMaker
 from layerscope.show.report.blocks import Block
 from layerscope.show.report.contents import ReportContents
+from layerscope.show.report.live_timeline import LiveTimeline, is_large
 
 # How long something that is being made is waited for at the end.
 _PATIENCE_S = 2
 
 
 class LiveContents:
-    """The report of the recording that `reader` has open. One thread at a time reads it."""
+    """The report of the recording that `reader` has open. One thread at a time reads it; what takes
+    long of a large recording is made by another process meanwhile.
+    """
 
-    def __init__(self, reader: Reader, other: Reader | None = None) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        other: Reader | None = None,
+    ) -> None:
         self._reader = reader
         self._other = other
         self._lock = threading.Lock()
+        self._making = threading.Lock()  # one process at a time
         self._contents: ReportContents | None = None
         self._kept: dict[str, Block] = {}
         self._state = _state_of(self._tables)
         self.title = reader.run.name
+        # Of a recording that a page cannot hold.
+        self.timeline: LiveTimeline | None = None
+        self._maker: BlockMaker | None = None
+        if is_large(reader):
+            self.timeline = LiveTimeline(reader)
+            self._maker = BlockMaker(reader.run, None if other is None else other.run)
 
     @property
     def _tables(self) -> Path:
@@ -43,6 +58,10 @@ class LiveContents:
         readers = [reader for reader in (self._reader, self._other) if reader is not None]
         for reader in readers:
             reader.interrupt()
+        if self.timeline is not None:
+            self.timeline.close()
+        if self._maker is not None:
+            self._maker.interrupt()
         if self._lock.acquire(timeout=_PATIENCE_S):
             for reader in readers:
                 reader.close()
@@ -61,16 +80,39 @@ class LiveContents:
     def block(self, name: str) -> Block:
         """The block of this name; ReadError where the recording is not there any more."""
         with self._lock:
+            if name in self._kept:
+                return self._kept[name]
+            self._check()
+            contents = self._made()
+            if self._maker is None or contents.is_small(name):
+                kept = self._keep(name, contents.made_with(name))
+                self._reader.let_go()
+                return kept
+        # What takes long does not hold up what does not, nor the timeline.
+        if self.timeline is not None:
+            self.timeline.wait()
+        with self._making:
             if name not in self._kept:
-                self._check()
-                blocks = self._made().made_with(name)
-                self._kept.update({block.name: block for block in blocks})
+                blocks = self._maker.made_with(name)
+                with self._lock:
+                    self._keep(name, blocks)
             return self._kept[name]
+
+    def _keep(
+        self,
+        name: str,
+        blocks: list[Block],
+    ) -> Block:
+        self._kept.update({block.name: block for block in blocks})
+        return self._kept[name]
 
     def _made(self) -> ReportContents:
         if self._contents is None:
             self._check()
-            self._contents = ReportContents(self._reader, other=self._other, is_live=True)
+            is_large_one = self.timeline is not None
+            self._contents = ReportContents(
+                self._reader, other=self._other, is_live=True, has_many_spans=is_large_one
+            )
         return self._contents
 
     def _check(self) -> None:

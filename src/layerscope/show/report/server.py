@@ -18,12 +18,13 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 from layerscope.model.errors import LayerscopeError, UsageError
 from layerscope.show.report import document
 from layerscope.show.report.blocks import as_json
 from layerscope.show.report.live_contents import LiveContents
+from layerscope.show.report.questions import ANSWERS, Told
 
 LOCAL = "127.0.0.1"
 # Under these names a browser reaches this machine; the second one after `ssh -L`.
@@ -31,6 +32,7 @@ _NAMES = (LOCAL, "localhost")
 _TOKEN_BYTES = 24
 # A connection that says nothing for so long is closed.
 _PATIENCE_S = 30
+_MOST_PARAMETERS = 20
 # The header that says how a block is to be read.
 ABOUT_HEADER = "Layerscope-Block"
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
@@ -53,7 +55,11 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, contents: LiveContents, port: int = 0) -> None:
+    def __init__(
+        self,
+        contents: LiveContents,
+        port: int = 0,
+    ) -> None:
         self.contents = contents
         self.page = document.served(contents.title)
         self._token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -84,7 +90,10 @@ class Server(ThreadingHTTPServer):
             self._once.add(token)
         return self._address_with(token)
 
-    def _address_with(self, token: str) -> str:
+    def _address_with(
+        self,
+        token: str,
+    ) -> str:
         return f"http://{LOCAL}:{self.server_port}/?token={token}"
 
     @property
@@ -119,13 +128,20 @@ class Server(ThreadingHTTPServer):
             return False
         return morsel is not None and _is_same(morsel.value, self._cookie)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(
+        self,
+        request: Any,
+        client_address: Any,
+    ) -> None:
         """A browser that left is no error; anything else is one of ours, and is not kept back."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
 
-def _is_same(given: str, known: str) -> bool:
+def _is_same(
+    given: str,
+    known: str,
+) -> bool:
     return secrets.compare_digest(given.encode("utf-8", "replace"), known.encode())
 
 
@@ -158,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._with_token(parse_qs(parts.query).get("token", [""])[-1])
         if not self._server.takes_cookie(self.headers.get("Cookie", "")):
             return _refused(_NO_TOKEN)
-        return self._of_path(parts.path)
+        return self._of_path(parts.path, parts.query)
 
     def _refusal(self) -> str:
         """Why the request is none of ours; empty: it is."""
@@ -170,14 +186,23 @@ class _Handler(BaseHTTPRequestHandler):
             return "this server answers its own page only"
         return ""
 
-    def _with_token(self, token: str) -> Answer:
+    def _with_token(
+        self,
+        token: str,
+    ) -> Answer:
         if not self._server.takes_token(token):
             return _refused(f"the token is wrong: {_NO_TOKEN}")
         headers = {"Location": "/", "Set-Cookie": self._server.cookie}
         return Answer(HTTPStatus.SEE_OTHER, _TEXT, b"", headers)
 
-    def _of_path(self, path: str) -> Answer:
-        """The page, what it knows from the start, or a block of those that there are."""
+    def _of_path(
+        self,
+        path: str,
+        query: str,
+    ) -> Answer:
+        """The page, what it knows from the start, a block of those that there are, or the answer
+        to a question about the spans of a large recording.
+        """
         contents = self._server.contents
         if path == "/":
             return Answer(HTTPStatus.OK, _HTML, self._server.page, {})
@@ -189,11 +214,18 @@ class _Handler(BaseHTTPRequestHandler):
                 block = contents.block(name)
                 about = as_json(block.about).decode("ascii")
                 return Answer(HTTPStatus.OK, _BYTES, block.packed, {ABOUT_HEADER: about})
+            if path in ANSWERS and contents.timeline is not None:
+                return _told(contents.timeline.answer(path, _parameters(query)))
+        except UsageError as error:
+            return _sentence(HTTPStatus.BAD_REQUEST, str(error))
         except LayerscopeError as error:
             return _sentence(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         return _sentence(HTTPStatus.NOT_FOUND, "there is nothing here")
 
-    def _send(self, answer: Answer) -> None:
+    def _send(
+        self,
+        answer: Answer,
+    ) -> None:
         self.send_response_only(answer.status)
         body = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
         for name, value in {**_headers(), **body, **answer.headers}.items():
@@ -202,7 +234,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(answer.body)
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+    def send_error(
+        self,
+        code: int,
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
         """Say in a sentence why a request is not answered, also one with another method."""
         self.close_connection = True
         if code == HTTPStatus.NOT_IMPLEMENTED:
@@ -215,11 +252,35 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: what was asked is nobody's business, and tokens do not belong in logs."""
 
 
+def _parameters(query: str) -> dict[str, str]:
+    """The parameters of a question. UsageError: they cannot be told apart."""
+    found: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+    except ValueError as error:
+        raise UsageError("these are too many parameters") from error
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"the parameter {name[:40]!r} is given twice")
+        found[name] = value
+    return found
+
+
+def _told(told: Told) -> Answer:
+    if told.data is None:
+        return Answer(HTTPStatus.OK, _JSON, as_json(told.value), {})
+    about = as_json(told.value).decode("ascii")
+    return Answer(HTTPStatus.OK, _BYTES, told.data, {ABOUT_HEADER: about})
+
+
 def _refused(why: str) -> Answer:
     return _sentence(HTTPStatus.FORBIDDEN, why)
 
 
-def _sentence(status: HTTPStatus, sentence: str) -> Answer:
+def _sentence(
+    status: HTTPStatus,
+    sentence: str,
+) -> Answer:
     return Answer(status, _TEXT, sentence.encode("utf-8", "backslashreplace"), {})
 
 

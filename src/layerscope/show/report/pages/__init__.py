@@ -44,7 +44,7 @@ class PageModule(Protocol):
         self,
         reader: Reader,
         part: Reader,
-        keys: Callable[[], np.ndarray],
+        keys: Callable[[], np.ndarray] | None,
         other: Reader | None,
     ) -> list[BlockGroup]:
         """The blocks that only this page reads."""

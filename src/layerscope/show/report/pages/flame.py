@@ -47,7 +47,7 @@ def _about(kind: str) -> dict[str, str]:
 def groups(
     reader: Reader,
     part: Reader,
-    keys: Callable[[], np.ndarray],
+    keys: Callable[[], np.ndarray] | None,
     other: Reader | None,
 ) -> list[BlockGroup]:
     """The graphs of the whole recording, and the rules for those of a part of it."""
@@ -62,5 +62,5 @@ def groups(
         *differential,
         BlockGroup(RULES, lambda: rule_blocks(reader)),
         BlockGroup((STEPS,), lambda: [step_block(part)]),
-        BlockGroup((ASKED,), lambda: [asked_block(reader, keys())]),
+        *([] if keys is None else [BlockGroup((ASKED,), lambda: [asked_block(reader, keys())])]),
     ]

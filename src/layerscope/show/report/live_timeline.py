@@ -1,0 +1,63 @@
+"""The timeline of a recording that is too large for a page to hold: prepared beside the server,
+then asked by the page.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from layerscope.analyse.timeline.columns import TimelineColumns
+from layerscope.analyse.timeline.kept import KeptColumns
+from layerscope.model.errors import LayerscopeError, ReadError
+from layerscope.recording.reader import Reader
+from layerscope.show.report.questions import Parameters, Questions, Told
+
+# Up to so many spans a page holds all of them: it then needs a server for nothing that it draws.
+MOST_IN_PAGE = 2_000_000
+# So many questions are answered at once: each may look at all spans.
+_AT_ONCE = 2
+
+
+def is_large(reader: Reader) -> bool:
+    """Whether a recording has more spans than a page holds."""
+    return reader.rows("spans") > MOST_IN_PAGE
+
+
+class LiveTimeline:
+    """The timeline of the recording that `reader` has open. It is prepared from now on."""
+
+    def __init__(self, reader: Reader) -> None:
+        files = [*reader.files("spans"), *reader.files("links")]
+        self._kept = KeptColumns(reader.run, files)
+        self._made = threading.Event()
+        self._questions: Questions | None = None
+        self._problem: LayerscopeError | None = None
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
+        threading.Thread(target=self._make, daemon=True).start()
+
+    def _make(self) -> None:
+        try:
+            folder = self._kept.folder()
+            self._questions = Questions(TimelineColumns(folder))
+        except LayerscopeError as error:
+            self._problem = error
+        except OSError as error:
+            self._problem = ReadError(f"the timeline cannot be prepared: {error}")
+        finally:
+            self._made.set()
+
+    def wait(self) -> None:
+        """Return when it is prepared, or cannot be."""
+        self._made.wait()
+
+    def answer(self, path: str, parameters: Parameters) -> Told:
+        """The answer to a question. LayerscopeError: there is none."""
+        self.wait()
+        if self._questions is None:
+            raise self._problem or ReadError("the timeline cannot be prepared")
+        with self._turns:
+            return self._questions.answer(path, parameters)
+
+    def close(self) -> None:
+        """Let go of it; what is not kept for the next time is removed."""
+        self._kept.close()
