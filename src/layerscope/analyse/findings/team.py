@@ -23,14 +23,14 @@ TEAM = """
 # The kernel counts exactly how long a thread ran and how long it had no CPU, over all of its life;
 # after the last step it is taken to do nothing.
 RUNNABLE = f"""
-    SELECT count(*) + 1 AS threads, coalesce(sum(part), 0) AS runnable
+    SELECT count(*) + 1 AS threads, coalesce(sum(part), 0) + (
+            SELECT coalesce(sum(weight_ns), 0) / (SELECT sum(dur_ns) FROM measured_steps)
+            FROM step_samples WHERE is_critical AND (kind = 'cpu' OR state = 'preempted')
+        ) AS runnable
     FROM (SELECT least(1, (cpu_ns + delay_ns) / greatest(1, until_ns - start_ns)) AS part
         FROM (SELECT cpu_ns, delay_ns, start_ns,
                 (SELECT max(start_ns + dur_ns) FROM measured_steps) AS until_ns
             FROM tracks WHERE track IN ({TEAM})))"""
-_CRITICAL = """
-    SELECT coalesce(sum(weight_ns), 0)::DOUBLE AS ns FROM step_samples
-    WHERE is_critical AND (kind = 'cpu' OR state = 'preempted')"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,6 @@ class Runnable:
 def runnable_threads(workload: Workload) -> Runnable:
     """Those of the team of the thread that makes the steps, with that thread."""
     row = workload.rows(RUNNABLE)[0]
-    critical_ns = float(workload.rows(_CRITICAL)[0]["ns"])
-    of_critical = critical_ns / max(float(workload.dur_ns.sum()), 1.0)
-    return Runnable(int(row["threads"]), float(row["runnable"] or 0) + of_critical)
+    threads = row["threads"]
+    number = float(row["runnable"])
+    return Runnable(threads, number)

@@ -36,10 +36,16 @@ THRESHOLDS = (
 _LOST = f"""
     is_critical AND ((kind = 'offcpu' AND state IN ('barrier', 'preempted'))
         OR (kind = 'cpu' AND {IN_OPENMP}))"""
+# The part of what is lost that goes if all CPUs work all the time.
 _WORK = f"""
-    SELECT coalesce(sum(weight_ns) FILTER (kind = 'cpu' AND NOT {IN_OPENMP}), 0)::DOUBLE AS work_ns,
-        coalesce(sum(weight_ns) FILTER ({_LOST}), 0)::DOUBLE AS lost_ns
-    FROM step_samples"""
+    WITH sums AS (
+        SELECT coalesce(sum(weight_ns) FILTER (kind = 'cpu' AND NOT {IN_OPENMP}), 0) AS work_ns,
+            coalesce(sum(weight_ns) FILTER ({_LOST}), 0) AS lost_ns
+        FROM step_samples)
+    SELECT work_ns::BIGINT AS work_ns, lost_ns::BIGINT AS lost_ns, greatest(0, least(1,
+        ((SELECT sum(dur_ns) FROM measured_steps) - work_ns / {{cpus}}) / greatest(1, lost_ns)
+        ))::DOUBLE AS removable_part
+    FROM sums"""
 _PRICE = f"""
     SELECT step, sum(weight_ns) * {{part}} AS ns FROM step_samples WHERE {_LOST} GROUP BY step"""
 
@@ -48,31 +54,27 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The time that a step waits for a team that is too large."""
     cpus = workload.granted_cpus
     team = runnable_threads(workload)
-    if team.threads <= cpus or team.number < limits["runnable"] * cpus:
+    least = limits["runnable"] * cpus
+    if team.number < least:
         return
-    price = workload.price(_PRICE.format(part=_removable_part(workload)))
+    work = workload.evidence(_WORK.format(cpus=cpus))
+    part = work.rows["removable_part"][0]
+    price = workload.price(_PRICE.format(part=part))
     yield Finding(
         rule="oversubscribed_threads",
         title=f"{team.threads} threads of OpenMP work on {cpus:g} CPUs",
         price=price,
         where=place_of_samples(workload, _LOST),
-        remedies=_remedies(max(1, int(cpus))),
-        evidence=(workload.evidence(RUNNABLE), workload.evidence(_WORK)),
+        remedies=_remedies(cpus),
+        evidence=(workload.evidence(RUNNABLE), work),
         notes=(f"{team.number:.1f} of them could run on average",),
     )
 
 
-def _removable_part(workload: Workload) -> float:
-    """The part of what is lost that goes if all CPUs work all the time."""
-    row = workload.rows(_WORK)[0]
-    least_ns = float(row["work_ns"]) / workload.granted_cpus
-    most_saved_ns = max(0.0, float(workload.dur_ns.sum()) - least_ns)
-    return min(1.0, most_saved_ns / max(float(row["lost_ns"]), 1.0))
-
-
-def _remedies(cpus: int) -> tuple[Remedy, ...]:
-    variables = {"OMP_NUM_THREADS": str(cpus)}
+def _remedies(cpus: float) -> tuple[Remedy, ...]:
+    threads = max(1, int(cpus))
+    variables = {"OMP_NUM_THREADS": str(threads)}
     return (
         Remedy("as many threads as CPUs", ENVIRONMENT, variables),
-        Remedy(f"torch.set_num_threads({cpus}), where the program sets it itself"),
+        Remedy(f"torch.set_num_threads({threads}), where the program sets it itself"),
     )
