@@ -81,7 +81,11 @@ def _grows(thirds: list[float], limits: Limits) -> bool:
         return False
     first, middle, last = thirds
     growth = last - first
-    if growth < max(limits["bytes"], limits["share"] * first):
+    most_uneven = limits["evenness"] * growth
+    if growth < limits["bytes"]:
+        return False
+    if growth < limits["share"] * first:
         return False
     halfway = (first + last) / 2
-    return abs(middle - halfway) <= limits["evenness"] * growth
+    uneven = abs(middle - halfway)
+    return uneven <= most_uneven

@@ -63,14 +63,21 @@ EVIDENCE = """
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The rank that the others wait for."""
-    times = [one for one in rank_times(workload.reader) if one.wait_ns is not None]
+    times = [
+        one
+        for one in rank_times(workload.reader)
+        if one.wait_ns is not None
+    ]  # fmt: skip
     slowest = slowest_rank(times)
-    if slowest is None or slowest.over < limits["slower"]:
+    if slowest is None:
+        return
+    if slowest.over < limits["slower"]:
         return
     waiting = max(times, key=_waits_ns)
     part = 1.0
     if workload.is_busy:
-        part = _part_of_work(workload, slowest, waiting, limits["sampled"])
+        least = limits["sampled"]
+        part = _part_of_work(workload, slowest, waiting, least)
     if part:
         yield _finding(workload, slowest, waiting, times, part)
 
@@ -80,10 +87,13 @@ def _part_of_work(
 ) -> float:
     """The part of the wait in which the slow rank has more CPU time: all else may be others'."""
     cpu_ns = {row["rank"]: float(row["ns"]) for row in workload.rows(_CPU)}
-    excess_ns = cpu_ns.get(slowest.rank, 0.0) - cpu_ns.get(waiting.rank, 0.0)
-    if excess_ns < least * cpu_ns.get(waiting.rank, 0.0):
+    of_slow_ns = cpu_ns.get(slowest.rank, 0.0)
+    of_other_ns = cpu_ns.get(waiting.rank, 0.0)
+    excess_ns = of_slow_ns - of_other_ns
+    if excess_ns < least * of_other_ns:
         return 0.0
-    return min(1.0, excess_ns / max(_waits_ns(waiting), 1.0))
+    waits_ns = max(_waits_ns(waiting), 1.0)
+    return min(1.0, excess_ns / waits_ns)
 
 
 def _finding(
