@@ -13,15 +13,14 @@ ALSO = ()
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-for threshold in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
+# M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
+for threshold in (-1, -3):
     ctypes.CDLL(None).mallopt(threshold, 1 << 25)
 net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 values, labels = torch.randn(512, 256), torch.randint(256, (512,))
 script = "while :; do :; done" if SICK else "exec sleep 60"
-others = [
-    subprocess.Popen(["/bin/sh", "-c", script], env={}) for _ in range(2 * os.cpu_count())
-]
+others = [subprocess.Popen(["/bin/sh", "-c", script], env={}) for _ in range(2 * os.cpu_count())]
 begin, cpu = time.perf_counter(), time.process_time()
 try:
     for _ in range(STEPS):

@@ -12,7 +12,8 @@ ALSO = ()
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-for threshold in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
+# M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
+for threshold in (-1, -3):
     ctypes.CDLL(None).mallopt(threshold, 1 << 25)
 net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
@@ -29,7 +30,7 @@ def write_checkpoint():
 
 
 begin = time.perf_counter()
-for step in range(STEPS):
+for _ in range(STEPS):
     optimizer.zero_grad()
     torch.nn.functional.cross_entropy(net(values), labels).backward()
     optimizer.step()

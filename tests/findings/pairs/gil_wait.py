@@ -17,7 +17,8 @@ ALSO = ()
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-for threshold in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
+# M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
+for threshold in (-1, -3):
     ctypes.CDLL(None).mallopt(threshold, 1 << 25)
 is_done = threading.Event()
 VALUES = list(range(200_000))

@@ -8,7 +8,7 @@ import time
 SICK = os.environ["SICK"] == "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "active" if SICK else "passive")
 
-import torch
+import torch  # noqa: E402
 
 STEPS = 30
 ALSO = ("oversubscribed_threads",)

@@ -5,7 +5,7 @@ import time
 
 os.environ["OMP_WAIT_POLICY"] = "passive"  # that they spin is another fault
 
-import torch
+import torch  # noqa: E402
 
 SICK = os.environ["SICK"] == "1"
 STEPS = 30
@@ -13,7 +13,7 @@ ALSO = ()
 
 torch.manual_seed(0)
 torch.set_num_threads(8 if SICK else 2)
-net = torch.nn.Sequential(*[torch.nn.Linear(256,256) for _ in range(8)])
+net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 values, labels = torch.randn(256, 256), torch.randint(256, (256,))
 begin = time.perf_counter()

@@ -14,16 +14,18 @@ if "RANK" not in os.environ:
     common = {"WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo", "STORE": os.path.abspath("store")}
     command = [sys.executable, __file__]
     ranks = [
-        subprocess.Popen(command, env={**os.environ, **common, "RANK": str(rank)}) for rank in range(2)
+        subprocess.Popen(command, env={**os.environ, **common, "RANK": str(rank)})
+        for rank in range(2)
     ]
     codes = [rank.wait() for rank in ranks]
     sys.exit(max(codes))
 
-import torch
+import torch  # noqa: E402
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-for threshold in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
+# M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
+for threshold in (-1, -3):
     ctypes.CDLL(None).mallopt(threshold, 1 << 25)
 rank = int(os.environ["RANK"])
 torch.distributed.init_process_group(
@@ -51,5 +53,7 @@ for _ in range(STEPS):
     waited += time.perf_counter() - before
     optimizer.step()
 taken = time.perf_counter() - begin
-print(f"rank {rank} was in all_reduce for {waited / taken:.0%} of {taken / STEPS * 1e3:.1f} ms a step")
+print(
+    f"rank {rank} was in all_reduce for {waited / taken:.0%} of {taken / STEPS * 1e3:.1f} ms a step"
+)
 torch.distributed.destroy_process_group()
