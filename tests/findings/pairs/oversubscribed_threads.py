@@ -5,7 +5,7 @@ import time
 
 os.environ["OMP_WAIT_POLICY"] = "passive"  # that they spin is another fault
 
-import torch  # noqa: E402
+import torch
 
 SICK = os.environ["SICK"] == "1"
 STEPS = 30
