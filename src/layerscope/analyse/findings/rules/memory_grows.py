@@ -1,8 +1,8 @@
 """Resident memory grows from step to step, and first touches of new memory take time.
 
 **What it looks for.** The memory of the process in the first, the middle and the last third of the
-measured steps: it grows by the same amount from each to the next. The line is the one with most
-page faults.
+measured steps: it grows by the same amount from each to the next, and most page faults are first
+touches of what it grows by. The line is the one with most page faults.
 
 **Why it matters.** Memory that is used for the first time costs a page fault for each 4 KiB, where
 memory that was given back is used again for nothing. At last the program is killed for it.
@@ -37,6 +37,12 @@ THRESHOLDS = (
         "of the growth",
         "the middle third may be so far from halfway: a single step up is no leak",
     ),
+    Threshold(
+        "explained",
+        0.6,
+        "of the page faults",
+        "are first touches of what it grows by: else most of their time is an allocator's",
+    ),
 )
 REMEDIES = (
     Remedy("keep numbers instead of tensors with all that they were computed from: loss.item()"),
@@ -50,6 +56,10 @@ _THIRDS = """
     thirds AS (SELECT value, ntile(3) OVER (ORDER BY at_ns) AS third FROM readings)
     SELECT third, median(value) AS rss_bytes, count(*) AS readings
     FROM thirds GROUP BY third ORDER BY third"""
+_PAGE_BYTES = 4096
+_FAULTS = """
+    SELECT coalesce(sum(count), 0)::BIGINT AS n FROM step_samples
+    WHERE is_critical AND kind = 'fault'"""
 _PRICE = f"""
     SELECT step, sum(weight_ns) AS ns, count(*) AS samples FROM step_samples
     WHERE is_critical AND kind = 'cpu' AND {PAGING} GROUP BY step"""
@@ -61,9 +71,11 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     thirds = [float(row["rss_bytes"]) for row in workload.rows(question)]
     if not _grows(thirds, limits):
         return
-    price = workload.price(_PRICE)
     # The medians of the first and the last third are two thirds of the steps apart.
     megabytes = (thirds[2] - thirds[0]) * 1.5 / len(workload.step) / 1e6
+    if megabytes < limits["explained"] * _megabytes_touched(workload):
+        return
+    price = workload.price(_PRICE)
     yield Finding(
         rule="memory_grows",
         title=f"memory grows by {megabytes:,.1f} MB a step, which takes {price.share:.0%} of it",
@@ -73,6 +85,13 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
         evidence=(workload.evidence(question), workload.evidence(EVIDENCE)),
         certainty=LIKELY,
     )
+
+
+def _megabytes_touched(workload: Workload) -> float:
+    """How much memory the page faults of a step bring, as far as samples tell."""
+    faults = float(workload.rows(_FAULTS)[0]["n"])
+    pages = faults / len(workload.step)
+    return pages * _PAGE_BYTES / 1e6
 
 
 def _grows(thirds: list[float], limits: Limits) -> bool:
