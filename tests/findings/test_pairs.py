@@ -18,12 +18,20 @@ from layerscope.recording.reader import Reader
 PAIRS = Path(__file__).resolve().parent / "pairs"
 RECORDINGS = PAIRS.parents[1] / "golden" / "findings"
 RULES = sorted(file.stem for file in PAIRS.glob("*.py"))
+# What recordings rightly have that were made beside other work.
+OF_THE_MACHINE = "cpu_taken_by_others"
 
 
 @cache
 def found_in(rule: str, twin: str) -> RunFindings:
     with Reader(open_run(RECORDINGS / rule / f"{twin}.layerscope.zip")) as reader:
         return findings.find(reader)
+
+
+def rules_in(rule: str, twin: str) -> list[str]:
+    """What was found in a twin, in order; of other programs only in the pair that is about them."""
+    found = [one.rule for one in found_in(rule, twin).found]
+    return [one for one in found if one != OF_THE_MACHINE or rule == OF_THE_MACHINE]
 
 
 def also(rule: str) -> tuple[str, ...]:
@@ -47,17 +55,15 @@ def test_every_rule_has_a_pair() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_fault_is_the_first_finding(rule: str) -> None:
-    found = found_in(rule, "sick")
+    found = rules_in(rule, "sick")
 
-    assert [one.rule for one in found.found][:1] == [rule], found
-    assert {one.rule for one in found.found} <= {rule, *also(rule)}
+    assert found[:1] == [rule]
+    assert set(found) <= {rule, *also(rule)}
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_healthy_twin_has_no_finding(rule: str) -> None:
-    found = found_in(rule, "healthy")
-
-    assert [one.rule for one in found.found] == []
+    assert rules_in(rule, "healthy") == []
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -23,7 +23,7 @@ COMPUTES, READS, WAITS = "computes", "reads", "waits"
 _CONDITIONS = {
     COMPUTES: "kind = 'cpu'",
     READS: "kind = 'offcpu' AND state IN ('file', 'page_fault')",
-    WAITS: "kind = 'offcpu' AND state NOT IN ('file', 'page_fault', 'preempted')",
+    WAITS: "kind = 'offcpu' AND state NOT IN ('file', 'page_fault', 'preempted', 'unknown')",
 }
 _IN_LOADER = "is_critical AND phase = 'loading'"
 _SPLIT = f"""
