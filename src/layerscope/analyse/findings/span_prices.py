@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,11 +11,17 @@ if TYPE_CHECKING:
 
 
 def price_of_spans(workload: Workload, sql: str) -> Price:
-    """The price of what costs `ns` in each `step` by `sql`; on a busy machine without the share of
-    it in which others had the CPU.
+    """The price of what costs `ns` in each `step` by `sql`. On a busy machine only the part counts
+    in which the thread had a CPU; the share stays, since the steps too are longer by the rest.
     """
+    price = workload.price(sql)
     contention = workload.contention
     if contention is None or not workload.is_busy:
-        return workload.price(sql)
+        return price
     part = 1 - contention.preempted_share
-    return workload.price(f"SELECT step, ns * {part} AS ns FROM ({sql})")
+    return replace(
+        price,
+        value_ns=price.value_ns * part,
+        low_ns=price.low_ns * part,
+        high_ns=price.high_ns * part,
+    )
