@@ -12,7 +12,8 @@ thinned the steps are those that were kept.
                       is_critical, at_ns, phase, kind, state, idle, exact, weight_ns, count, stack,
                       line, function, symbol, object, operator, module, waker
     step_operators    operators of the critical threads in measured steps, added up: step, kind,
-                      name, module (a path), phase, count, self_ns, dur_ns
+                      name, module (a path), phase, count, self_ns, dur_ns, first_sequence and
+                      last_sequence (of autograd)
     step_primitives   primitives of these operators: step, span, start_ns, dur_ns, kind,
                       primitive_kind, implementation, dtype, formats, problem, threads, cache_hit,
                       share_of, operator, module, is_critical
@@ -62,7 +63,8 @@ _Z = 1.959964
 _OPERATORS = """
     SELECT spans.step, spans.kind, spans.name, coalesce(modules.path, '') AS module, spans.phase,
         count(*) AS count, sum(spans.self_ns)::BIGINT AS self_ns,
-        sum(spans.dur_ns)::BIGINT AS dur_ns
+        sum(spans.dur_ns)::BIGINT AS dur_ns, min(spans.sequence) AS first_sequence,
+        max(spans.sequence) AS last_sequence
     FROM spans LEFT JOIN modules USING (module)
     WHERE spans.layer = 'operators' AND {in_steps}
         AND spans.track IN (SELECT track FROM critical_tracks)

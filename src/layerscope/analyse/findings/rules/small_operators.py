@@ -1,0 +1,73 @@
+"""Many short operators of one kind follow each other, where one on all of the data would do.
+
+**What it looks for.** One operator that one module calls many times in a step, each time for some
+µs. The price is their time, and the CPU time in Python on the lines that call them.
+
+**Why it matters.** A short operator is mostly its way there: Python, the dispatcher, the memory for
+its result. A vectorised one takes this way once.
+
+**What to do.** Put the small tensors into a large one (`torch.stack`, a batch dimension) and call
+the operator once; or compile the function with `torch.compile`, which joins operators.
+
+**When it is wrong.** Where each result decides what is computed next. For loops that take elements
+out of a tensor see `tensor_indexed_in_loop`, for optimizers `optimizer_without_foreach`.
+
+Source: the chains of small operators that compilers of networks look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerscope.analyse.findings.finding import Finding, Limits, Remedy, Threshold, Where
+from layerscope.analyse.findings.repeated import (
+    OUTSIDE,
+    line_of_repeated,
+    price_of_repeated,
+)
+from layerscope.analyse.findings.rules.tensor_indexed_in_loop import ELEMENTS
+from layerscope.analyse.findings.workload import Workload
+
+NEEDS = ("steps", "operators")
+THRESHOLDS = (
+    Threshold("calls", 100.0, "calls in a step", "fewer take less than a millisecond"),
+    Threshold("short", 10000.0, "ns", "a longer operator is mostly its own work"),
+)
+REMEDIES = (Remedy("put the small tensors into one and call the operator once, or torch.compile"),)
+# Counts are of all steps.
+_REPEATED = f"""
+    SELECT name, module, phase FROM step_operators
+    WHERE {OUTSIDE} AND kind IN ('function', 'backward') AND name NOT IN ({ELEMENTS})
+    GROUP BY name, module, phase
+    HAVING sum(count) >= {{calls}} AND sum(self_ns) < {{short}} * sum(count)"""
+_SPANS = f"""
+    SELECT step, name, self_ns, count
+    FROM step_operators SEMI JOIN ({{repeated}}) USING (name, module, phase)
+    WHERE {OUTSIDE}"""
+_EVIDENCE = """
+    SELECT name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns
+    FROM ({spans}) GROUP BY ALL ORDER BY self_ns DESC LIMIT 10"""
+
+
+def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
+    """The time of short operators, and of Python between them."""
+    steps = len(workload.step)
+    calls = limits["calls"] * steps
+    repeated = _REPEATED.format(calls=calls, short=limits["short"])
+    spans = _SPANS.format(repeated=repeated)
+    evidence = workload.evidence(_EVIDENCE.format(spans=spans))
+    rows = evidence.rows.to_pylist()
+    if not rows:
+        return
+    names = f"SELECT name FROM ({repeated})"
+    called = sum(row["calls"] for row in rows)
+    a_step = called / steps
+    line = line_of_repeated(workload, names)
+    yield Finding(
+        rule="small_operators",
+        title=f"{a_step:,.0f} short operators of a step repeat each other",
+        price=price_of_repeated(workload, spans, names),
+        where=Where(line=line, operator=rows[0]["name"]),
+        remedies=REMEDIES,
+        evidence=(evidence,),
+    )

@@ -1,0 +1,27 @@
+"""Prices by the durations of spans, which hold the time too in which the thread had no CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from layerscope.analyse.findings.finding import Price
+    from layerscope.analyse.findings.workload import Workload
+
+
+def price_of_spans(workload: Workload, sql: str) -> Price:
+    """The price of what costs `ns` in each `step` by `sql`. On a busy machine only the part counts
+    in which the thread had a CPU; the share stays, since the steps too are longer by the rest.
+    """
+    price = workload.price(sql)
+    contention = workload.contention
+    if contention is None or not workload.is_busy:
+        return price
+    part = 1 - contention.preempted_share
+    return replace(
+        price,
+        value_ns=price.value_ns * part,
+        low_ns=price.low_ns * part,
+        high_ns=price.high_ns * part,
+    )
