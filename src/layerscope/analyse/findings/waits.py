@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from layerscope.analyse.findings.finding import Finding, Limits, Remedy, Threshold
 from layerscope.analyse.findings.places import place_of_samples
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 THRESHOLDS = (Threshold("waits", 5.0, "waits", "fewer, in all measured steps, may be chance"),)
 # Waits in the loader are of `loader_wait` and `loader_reads_files`. Of waits that nobody saw the
@@ -49,7 +50,7 @@ def waits_for(
     price = workload.price(_PRICE.format(waits=waits))
     yield Finding(
         rule=rule,
-        title=title.format(share=f"{price.share:.0%}", per=workload.per),
+        title=title.format(share=f"{percent(price.share)}", per=workload.per),
         price=price,
         where=place_of_samples(workload, waits),
         remedies=remedies,

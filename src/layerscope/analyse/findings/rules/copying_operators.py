@@ -23,11 +23,13 @@ from layerscope.analyse.findings.finding import LIKELY, Finding, Limits, Remedy,
 from layerscope.analyse.findings.places import largest
 from layerscope.analyse.findings.span_prices import price_of_spans
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("steps", "operators")
 THRESHOLDS = (
     Threshold("share", 0.08, "of a step", "the copies of an ordinary network take 1 or 2 %"),
 )
+
 REMEDIES = (Remedy("copy once before the loop, or let the operators work on the tensor as it is"),)
 _COPIES = """kind = 'function' AND name = 'aten::clone'
         AND coalesce(phase, '') NOT IN ('loading', 'optimizer')"""
@@ -48,7 +50,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     module = largest(workload, "step_operators", "module", _COPIES, "dur_ns")
     yield Finding(
         rule="copying_operators",
-        title=f"{price.share:.0%} of a step copies tensors into another order",
+        title=f"{percent(price.share)} of a step copies tensors into another order",
         price=price,
         where=Where(module=module, line=line_of_copies(workload)),
         remedies=REMEDIES,

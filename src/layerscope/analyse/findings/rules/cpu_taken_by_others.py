@@ -26,6 +26,7 @@ from layerscope.analyse.findings.contention import BUSY_SHARE, OWN_SHARE
 from layerscope.analyse.findings.finding import Finding, Limits, Remedy, Threshold
 from layerscope.analyse.findings.team import runnable_threads
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("steps", "samples")
 THRESHOLDS = (
@@ -42,6 +43,7 @@ THRESHOLDS = (
         "a program that uses nearly all that it may waits for its own threads",
     ),
 )
+
 REMEDIES = (Remedy("run it while nothing else runs, or on CPUs that nothing else uses"),)
 _PREEMPTED = "is_critical AND state = 'preempted' AND NOT idle"
 _PRICE = f"""
@@ -79,7 +81,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     price = workload.price(_PRICE)
     yield Finding(
         rule="cpu_taken_by_others",
-        title=f"{price.share:.0%} of a step waits for a CPU that another program has",
+        title=f"{percent(price.share)} of a step waits for a CPU that another program has",
         price=price,
         remedies=REMEDIES,
         evidence=(workload.evidence(EVIDENCE),),

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from layerscope.analyse.findings.finding import LIKELY, Finding, Limits, Remedy, Threshold
 from layerscope.analyse.findings.places import place_of_samples
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("samples",)
 THRESHOLDS = (
@@ -33,6 +34,7 @@ THRESHOLDS = (
     ),
     Threshold("saved", 0.5, "of the operators' time", "float32 takes half the width of a vector"),
 )
+
 REMEDIES = (Remedy("compute in float32: convert the data where it enters the program"),)
 # A scalar argument is a double in all kernels.
 _NAMES = r"_d(gemm|gemv|syrk|trsm|axpy)|vml_kernel_d[A-Z]|Vectorized<double>|<double[,>]"
@@ -63,7 +65,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     in_double = price.share / limits["saved"]
     yield Finding(
         rule="double_precision",
-        title=f"{in_double:.0%} of a {workload.per} computes in double precision",
+        title=f"{percent(in_double)} of a {workload.per} computes in double precision",
         price=price,
         where=place_of_samples(workload, condition),
         remedies=REMEDIES,

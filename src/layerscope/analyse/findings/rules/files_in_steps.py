@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from layerscope.analyse.findings.finding import Finding, Limits, Remedy, Threshold
 from layerscope.analyse.findings.places import place_of_samples
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("steps", "samples")
 THRESHOLDS = (
@@ -35,6 +36,7 @@ _NAMES = (
     r"^(generic_perform_write|iomap_file_buffered_write|filemap_read|vfs_fsync(_range)?|"
     r"__x64_sys_(fsync|fdatasync|sync_file_range))$|_file_(write|read)_iter$"
 )
+
 FILES = f"""
     is_critical AND NOT idle AND phase IS DISTINCT FROM 'loading'
     AND ((kind = 'offcpu' AND state = 'file') OR (kind = 'cpu' AND state = 'kernel'
@@ -57,7 +59,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     price = workload.price(_PRICE)
     yield Finding(
         rule="files_in_steps",
-        title=f"{price.share:.0%} of a step reads or writes files",
+        title=f"{percent(price.share)} of a step reads or writes files",
         price=price,
         where=place_of_samples(workload, FILES),
         remedies=REMEDIES,

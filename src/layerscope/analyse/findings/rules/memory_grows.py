@@ -26,6 +26,7 @@ from layerscope.analyse.findings.places import place_of_samples
 from layerscope.analyse.findings.rules.page_fault_time import EVIDENCE, PAGING
 from layerscope.analyse.findings.workload import Workload
 from layerscope.analyse.resources import GROWTH, GROWTH_BYTES
+from layerscope.model.units import percent
 
 NEEDS = ("steps", "samples", "counters")
 THRESHOLDS = (
@@ -47,6 +48,7 @@ THRESHOLDS = (
 REMEDIES = (
     Remedy("keep numbers instead of tensors with all that they were computed from: loss.item()"),
 )
+
 _THIRDS = """
     WITH readings AS (
         SELECT at_ns, value FROM counters JOIN tracks USING (track)
@@ -76,9 +78,10 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if megabytes < limits["explained"] * _megabytes_touched(workload):
         return
     price = workload.price(_PRICE)
+    share = percent(price.share)
     yield Finding(
         rule="memory_grows",
-        title=f"memory grows by {megabytes:,.1f} MB a step, which takes {price.share:.0%} of it",
+        title=f"memory grows by {megabytes:,.1f} MB a step, which takes {share} of it",
         price=price,
         where=place_of_samples(workload, "is_critical AND kind = 'fault'", "count"),
         remedies=REMEDIES,

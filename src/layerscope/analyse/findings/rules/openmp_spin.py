@@ -27,6 +27,7 @@ from layerscope.analyse.findings.finding import ENVIRONMENT, Finding, Limits, Re
 from layerscope.analyse.findings.places import place_of_samples
 from layerscope.analyse.findings.team import IN_OPENMP
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("samples",)
 THRESHOLDS = (
@@ -48,6 +49,7 @@ REMEDIES = (
         "have OpenMP's threads sleep while they wait", ENVIRONMENT, {"OMP_WAIT_POLICY": "passive"}
     ),
 )
+
 SPINNING = f"is_critical AND (kind = 'cpu' OR state = 'preempted') AND {IN_OPENMP}"
 _SHARE = f"""
     SELECT coalesce(sum(weight_ns) FILTER ({IN_OPENMP}), 0)
@@ -74,12 +76,13 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if spinning < limits["spinning"]:
         return
     price = workload.price(_PRICE)
+    share = f"{percent(price.share)} of a {workload.per}"
     yield Finding(
         rule="openmp_spin",
-        title=f"{price.share:.0%} of a {workload.per} waits on its CPU for OpenMP's other threads",
+        title=f"{share} waits on its CPU for OpenMP's other threads",
         price=price,
         where=place_of_samples(workload, SPINNING),
         remedies=REMEDIES,
         evidence=(workload.evidence(EVIDENCE), workload.evidence(WITHOUT_CPU)),
-        notes=(f"threads had no CPU for {without_cpu:.0%} of their time",),
+        notes=(f"threads had no CPU for {percent(without_cpu)} of their time",),
     )

@@ -24,12 +24,14 @@ from layerscope.analyse.findings.finding import LIKELY, Finding, Limits, Remedy,
 from layerscope.analyse.findings.places import largest
 from layerscope.analyse.findings.span_prices import price_of_spans
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("primitives",)
 THRESHOLDS: tuple[Threshold, ...] = ()
 REMEDIES = (
     Remedy("use shapes and types that the library has fast code for, or the framework's own code"),
 )
+
 _REFERENCE = """kind = 'execute' AND share_of IS NULL AND is_critical
         AND primitive_kind NOT IN ('rnn', 'reorder', 'sum')
         AND regexp_matches(implementation, '^(ref|simple)|gemm:ref|[+]ref')"""
@@ -52,7 +54,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     }
     yield Finding(
         rule="reference_primitives",
-        title=f"{price.share:.0%} of a {workload.per} runs the reference code of oneDNN",
+        title=f"{percent(price.share)} of a {workload.per} runs the reference code of oneDNN",
         price=price,
         where=Where(operator=place["operator"], module=place["module"]),
         remedies=REMEDIES,

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from layerscope.analyse.findings.finding import LIKELY, Finding, Limits, Remedy, Threshold, Where
 from layerscope.analyse.findings.workload import Workload
 from layerscope.analyse.ranks import SLOWER, RankTimes, SlowestRank, rank_times, slowest_rank
+from layerscope.model.units import percent
 
 NEEDS = ("steps", "several_ranks")
 THRESHOLDS = (
@@ -34,6 +35,7 @@ THRESHOLDS = (
         "on a busy machine: equal ranks differ by as much in few samples",
     ),
 )
+
 REMEDIES = (Remedy("look at what this rank does and the others do not: layerscope table ranks"),)
 # Collectives that nobody leaves before all have arrived; the k-th on one rank is the k-th on all.
 _WAITS = """
@@ -108,13 +110,13 @@ def _finding(
     evidence = workload.evidence(EVIDENCE.format(rows=rows))
     return Finding(
         rule="uneven_ranks",
-        title=f"rank {slowest.rank} works {slowest.over:.0%} longer in a step than the others",
+        title=f"rank {slowest.rank} works {percent(slowest.over)} longer in a step than the others",
         price=price,
         where=Where(thread=f"rank {slowest.rank}"),
         remedies=REMEDIES,
         evidence=(evidence,),
         certainty=LIKELY,
-        notes=(f"rank {waiting.rank} waits for it for {price.share:.0%} of a step",),
+        notes=(f"rank {waiting.rank} waits for it for {percent(price.share)} of a step",),
     )
 
 

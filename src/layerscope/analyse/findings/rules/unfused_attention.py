@@ -22,11 +22,13 @@ from layerscope.analyse.findings.finding import LIKELY, Finding, Limits, Remedy,
 from layerscope.analyse.findings.places import largest
 from layerscope.analyse.findings.span_prices import price_of_spans
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("steps", "operators", "modules")
 THRESHOLDS = (
     Threshold("products", 2.0, "products a softmax", "attention has one before and one after it"),
 )
+
 REMEDIES = (Remedy("call torch.nn.functional.scaled_dot_product_attention instead"),)
 _MODULES = """
     SELECT module FROM step_operators WHERE module <> '' AND coalesce(phase, '') <> 'backward'
@@ -50,9 +52,10 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if not price.value_ns:
         return
     module = largest(workload, "step_operators", "module", beside, "self_ns")
+    share = percent(price.share)
     yield Finding(
         rule="unfused_attention",
-        title=f"attention in single operators takes {price.share:.0%} of a step beside products",
+        title=f"attention in single operators takes {share} of a step beside products",
         price=price,
         where=Where(module=module, operator="aten::_softmax"),
         remedies=REMEDIES,

@@ -25,6 +25,7 @@ from layerscope.analyse.findings.finding import Finding, Limits, Remedy, Thresho
 from layerscope.analyse.findings.places import largest
 from layerscope.analyse.findings.span_prices import price_of_spans
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.units import percent
 
 NEEDS = ("steps", "primitives")
 THRESHOLDS = (
@@ -35,6 +36,7 @@ REMEDIES = (
         "bring the weights into the layout once: torch.ops.mkldnn_prepacked, with the input's shape"
     ),
 )
+
 _LEARNS = """
     SELECT count(*) AS n FROM totals
     WHERE layer = 'operators' AND kind IN ('backward', 'optimizer')"""
@@ -63,9 +65,10 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if not price.value_ns:
         return
     module = largest(workload, "step_primitives", "module", _INTO_WEIGHTS, "dur_ns")
+    share = percent(price.share)
     yield Finding(
         rule="weights_reordered_every_call",
-        title=f"{price.share:.0%} of a request brings the same weights into oneDNN's layout again",
+        title=f"{share} of a request brings the same weights into oneDNN's layout again",
         price=price,
         where=Where(module=module),
         remedies=REMEDIES,
