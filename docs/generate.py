@@ -34,8 +34,8 @@ those that came or went.
   blocks of steps, as `diff` has it, or of few samples from their number (Wilson). Only time of the
   thread that makes the steps counts: what another thread hides costs nothing. Prices overlap and do
   not add up. Of several ranks the slowest is judged.
-- What saves less than 2 % of a step is not shown but listed as looked at. "Nothing worth changing
-  here" is an answer.
+- What saves less than 2 % of a step, or may save nothing by its interval, or was seen in fewer than
+  5 samples, is not shown but listed as looked at. "Nothing worth changing here" is an answer.
 - **On a busy machine** (for more than 20 % of a step its thread could run and had no CPU, and the
   program used less than 90 % of its CPUs) nothing is certain, prices count CPU time, and
   `--fail-on` does not fail.

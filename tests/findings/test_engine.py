@@ -124,6 +124,18 @@ def test_less_than_2_percent_of_a_step_is_looked_at_only(
     ]
 
 
+def test_what_may_cost_nothing_or_was_hardly_seen_is_looked_at_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = slow_loader(HALF)
+    use(monkeypatch, {"unsure": rule("unsure", 5, 0), "seldom": seldom(4), "often": seldom(5)})
+
+    every = found(made, tmp_path)
+
+    assert [one.rule for one in every.found] == ["often"]
+    assert {one.rule for one in every.looked_at} == {"unsure", "seldom"}
+
+
 def test_a_rule_that_fails_is_a_problem_and_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +334,18 @@ def rule(name: str, value_ms: float, low_ms: float) -> SimpleNamespace:
         yield Finding(name, name, replace(price, low_ns=low_ms * MS))
 
     return SimpleNamespace(NEEDS=(), THRESHOLDS=(Threshold("x", 1.0, "", ""),), find=find)
+
+
+def seldom(samples: int) -> SimpleNamespace:
+    """A rule whose price is made of so few samples."""
+
+    def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
+        price = workload.price(f"SELECT step, {5 * MS} AS ns, 1 AS samples FROM measured_steps")
+        yield Finding(
+            "often" if samples > 4 else "seldom", "", replace(price, samples=samples, low_ns=MS)
+        )
+
+    return SimpleNamespace(NEEDS=(), THRESHOLDS=(), find=find)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, rules: dict[str, SimpleNamespace]) -> None:

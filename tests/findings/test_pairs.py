@@ -18,8 +18,6 @@ from layerscope.recording.reader import Reader
 PAIRS = Path(__file__).resolve().parent / "pairs"
 RECORDINGS = PAIRS.parents[1] / "golden" / "findings"
 RULES = sorted(file.stem for file in PAIRS.glob("*.py"))
-# What recordings rightly have that were made beside other work.
-OF_THE_MACHINE = "cpu_taken_by_others"
 
 
 @cache
@@ -29,9 +27,8 @@ def found_in(rule: str, twin: str) -> RunFindings:
 
 
 def rules_in(rule: str, twin: str) -> list[str]:
-    """What was found in a twin, in order; of other programs only in the pair that is about them."""
-    found = [one.rule for one in found_in(rule, twin).found]
-    return [one for one in found if one != OF_THE_MACHINE or rule == OF_THE_MACHINE]
+    """What was found in a twin, in order."""
+    return [one.rule for one in found_in(rule, twin).found]
 
 
 def also(rule: str) -> tuple[str, ...]:

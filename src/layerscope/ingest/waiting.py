@@ -251,6 +251,10 @@ def states(
     is_plain_pool = evidence_of_stack & (MAIN | PLAIN | WORK) == MAIN | PLAIN
     can_be_pool = np.isin(system_call, (*_FUTEX, *_POLL))
     in_pool = can_be_pool & (evidence_of_stack & POOL > 0)
+    # Who begins a parallel region waits there for its team, below the code that began it.
+    of_a_region = in_pool & (evidence_of_stack & REGION > 0)
+    found[of_a_region] = _CODES["barrier"]
+    in_pool &= ~of_a_region
     is_backward = in_pool & (evidence_of_stack & EXECUTES > 0)
     found[is_backward] = _CODES["backward"]
     in_driver = can_be_pool & (evidence_of_stack & (DRIVER | WORK) == DRIVER)

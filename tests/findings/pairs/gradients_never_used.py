@@ -18,4 +18,6 @@ with torch.inference_mode(not SICK):
     for _ in range(REQUESTS):
         answer = net(values)
 took = time.process_time() - begin
-print(f"{took / REQUESTS * 1000:.2f} ms a request, an answer that requires gradients: {answer.requires_grad}")
+print(
+    f"{took / REQUESTS * 1000:.2f} ms a request, an answer that requires gradients: {answer.requires_grad}"
+)

@@ -14,8 +14,8 @@ ALSO = ("page_fault_time",)
 torch.manual_seed(0)
 torch.set_num_threads(1)
 # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD: not to keep memory is another fault
-for threshold in (-1, -3):
-    ctypes.CDLL(None).mallopt(threshold, 1 << 25)
+for threshold, size in ((-1, 1 << 30), (-3, 1 << 25)):
+    ctypes.CDLL(None).mallopt(threshold, size)
 net = torch.nn.Sequential(torch.nn.Linear(64, 64), *[torch.nn.Tanh() for _ in range(6)])
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 values = torch.randn(16384, 64)

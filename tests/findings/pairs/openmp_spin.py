@@ -10,8 +10,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "active" if SICK else "passive")
 
 import torch  # noqa: E402
 
-STEPS = 30
-ALSO = ("oversubscribed_threads",)
+STEPS = 100
+ALSO = ()
 CONTENT = bytes(1 << 22)
 
 torch.manual_seed(0)

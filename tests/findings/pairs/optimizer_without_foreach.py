@@ -22,4 +22,6 @@ for _ in range(STEPS):
     before = time.process_time()
     optimizer.step()
     updated += time.process_time() - before
-print(f"updated for {updated / STEPS * 1000:.2f} ms of a step of {(time.process_time() - begin) / STEPS * 1000:.2f} ms")
+print(
+    f"updated for {updated / STEPS * 1000:.2f} ms of a step of {(time.process_time() - begin) / STEPS * 1000:.2f} ms"
+)

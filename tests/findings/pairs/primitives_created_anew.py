@@ -12,7 +12,11 @@ ALSO = ("page_fault_time",)
 torch.manual_seed(0)
 torch.set_num_threads(1)
 net = torch.nn.Sequential(
-    torch.nn.Conv1d(16, 32, 3), torch.nn.ReLU(), torch.nn.Conv1d(32, 32, 3), torch.nn.ReLU(), torch.nn.Conv1d(32, 16, 3)
+    torch.nn.Conv1d(16, 32, 3),
+    torch.nn.ReLU(),
+    torch.nn.Conv1d(32, 32, 3),
+    torch.nn.ReLU(),
+    torch.nn.Conv1d(32, 16, 3),
 )
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 longest = 40 + STEPS

@@ -21,7 +21,14 @@ class Layer(torch.nn.Conv2d):
 
     def pack(self):
         self.packed = torch.ops.mkldnn_prepacked.conv2d_prepack(
-            self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups, SHAPE, "none"
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+            SHAPE,
+            "none",
         )
 
 

@@ -25,6 +25,7 @@ TWINS = {"sick": "1", "healthy": "0"}
 # A recording made beside other work says little.
 MOST_PREEMPTED = 0.1
 ATTEMPTS = 3
+CACHE = Path(tempfile.gettempdir()) / "layerscope-golden-cache"
 
 
 def record(rule: str, twin: str, python: str) -> None:
@@ -57,7 +58,9 @@ def run(work: str, twin: str, python: str) -> None:
         "NAME": f"python{ask(python, 'sysconfig.get_python_version()')}",
         "WORK": work,
     }
-    script = SCRIPT.replace("OPENBLAS_NUM_THREADS=1", f"OPENBLAS_NUM_THREADS=1 SICK={TWINS[twin]}")
+    # With names and unwinding tables of earlier recordings: to make them disturbs the program.
+    more = f"OPENBLAS_NUM_THREADS=1 SICK={TWINS[twin]} XDG_CACHE_HOME={CACHE}"
+    script = SCRIPT.replace("OPENBLAS_NUM_THREADS=1", more)
     tool = [sys.executable, "-m", "layerscope", "run", "-q", "-o", "recording"]
     command = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh", *tool]
     subprocess.run(command, env={**os.environ, **variables}, check=True)
@@ -79,6 +82,7 @@ def pack(recording: Path, target: Path) -> None:
 def main() -> None:
     """Record them all, or those that are named."""
     python = os.environ["LAYERSCOPE_TEST_PYTHON"]
+    CACHE.mkdir(exist_ok=True)
     for rule in sys.argv[1:] or sorted(file.stem for file in PAIRS.glob("*.py")):
         for twin in TWINS:
             record(rule, twin, python)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # Less of a step than this is not worth a change.
 LEAST_SHARE = 0.02
+# So few may be chance.
+FEWEST_SAMPLES = 5
 
 
 class Rule(Protocol):
@@ -135,7 +137,7 @@ def _add(every: RunFindings, found: list[Finding], name: str, proof: Proof | Non
     """Sort what one rule found into what is shown and what was looked at. What was refuted is not
     shown again.
     """
-    shown = [one for one in found if one.price.share >= LEAST_SHARE and not one.is_below]
+    shown = [one for one in found if _is_worth_showing(one)]
     if proof is not None and shown:
         if proof.verdict == REFUTED:
             every.refuted.append(proof)
@@ -150,6 +152,16 @@ def _add(every: RunFindings, found: list[Finding], name: str, proof: Proof | Non
         every.looked_at.append(
             LookedAt(name, most.price.share, most.title) if most else LookedAt(name)
         )
+
+
+def _is_worth_showing(one: Finding) -> bool:
+    """Whether it costs enough, by enough samples, and surely something."""
+    price = one.price
+    if one.is_below or price.share < LEAST_SHARE:
+        return False
+    if price.samples is not None and price.samples < FEWEST_SAMPLES:
+        return False
+    return price.low_ns > 0
 
 
 def _failed(name: str, error: Exception) -> Problem:

@@ -35,7 +35,8 @@ class Threshold:
 @dataclass(frozen=True, slots=True)
 class Price:
     """The most that removing the cause can save, in ns of a step (or of the run, `per`), with a
-    95 % interval; `share`: of the step (or run). Prices of several findings overlap.
+    95 % interval; `share`: of the step (or run). Prices of several findings overlap. `samples`: of
+    how many samples of CPU time it is made, None where it was measured.
     """
 
     value_ns: float
@@ -43,6 +44,7 @@ class Price:
     high_ns: float
     share: float
     per: str = STEP
+    samples: int | None = None
 
     @property
     def low_share(self) -> float:

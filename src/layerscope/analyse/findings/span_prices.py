@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def price_of_spans(workload: Workload, sql: str) -> Price:
     """The price of what costs `ns` in each `step` by `sql`. On a busy machine only the part counts
-    in which the thread had a CPU; the share stays, since the steps too are longer by the rest.
+    in which the thread had a CPU.
     """
     price = workload.price(sql)
     contention = workload.contention
@@ -24,4 +24,5 @@ def price_of_spans(workload: Workload, sql: str) -> Price:
         value_ns=price.value_ns * part,
         low_ns=price.low_ns * part,
         high_ns=price.high_ns * part,
+        share=price.share * part,
     )

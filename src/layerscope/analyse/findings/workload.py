@@ -182,7 +182,8 @@ class Workload:
             low_ns = min(low_ns, value_ns * low / share)
             high_ns = max(high_ns, value_ns * high / share)
         share = value_ns / self.mean_ns if self.mean_ns else 0.0
-        return Price(value_ns, low_ns, min(high_ns, self.mean_ns), share, self.per)
+        high_ns = min(high_ns, self.mean_ns)
+        return Price(value_ns, low_ns, high_ns, share, self.per, samples)
 
     def _critical_samples(self) -> int:
         sql = "SELECT count(*) AS n FROM step_samples WHERE is_critical AND kind = 'cpu'"

@@ -1,8 +1,8 @@
 """Other programs had the CPUs that this one could have used.
 
 **What it looks for.** The time in which the thread that makes the steps could run and had no CPU,
-while all processes of the program that run operators used less than they were granted. Where its
-own teams of threads are larger than that, see `oversubscribed_threads`.
+while all processes of the program that run operators used less than they were granted. Where more
+of its own threads could run than it has CPUs, they wait for each other, and this is not said.
 
 **Why it matters.** The step is as much longer as it had to wait for a CPU; and one thread of a team
 without a CPU holds up all others of it.

@@ -12,7 +12,7 @@ the answer once.
 
 **When it is wrong.** Where the layer in between knows ordinary tensors only. The reorders that a
 convolution of ordinary tensors makes by itself are no finding: `channels_last` removes them, but
-its own code took as much longer in four of six networks that we measured.
+its own code may take as much longer. Whether it does is measured by `--prove N --with COMMAND`.
 
 Source: oneDNN's guide on memory formats; PyTorch's documentation of `torch.utils.mkldnn`.
 """
