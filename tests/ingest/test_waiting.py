@@ -51,8 +51,14 @@ def state(
         (("main", "GOMP_parallel", "work", "GOMP_barrier"), "barrier"),
         (("take_gil", "callback", "pthread_mutex_lock"), "lock"),
         (("gomp_thread_start", "gomp_barrier_wait_end"), "pool"),
-        (("main", "at::add", "GOMP_parallel", "gomp_team_start", "gomp_barrier_wait_end"), "barrier"),
-        (("main", "Engine::execute", "at::mm", "GOMP_parallel", "gomp_barrier_wait_end"), "barrier"),
+        (
+            ("main", "at::add", "GOMP_parallel", "gomp_team_start", "gomp_barrier_wait_end"),
+            "barrier",
+        ),
+        (
+            ("main", "Engine::execute", "at::mm", "GOMP_parallel", "gomp_barrier_wait_end"),
+            "barrier",
+        ),
         (("c10::ThreadPool::main_loop(unsigned long)", "pthread_cond_wait"), "pool"),
         (("torch::autograd::ReadyQueue::pop()",), "pool"),
         (("start_thread", "Engine::thread_init", "Engine::thread_main", "ReadyQueue::pop"), "pool"),

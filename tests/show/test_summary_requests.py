@@ -1,0 +1,153 @@
+"""The summary of programs that serve requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.recordings import MS, Recording, S
+from tests.show.test_summary import text_of
+
+
+def served(rule: str = "request", backward_ns: int = 0) -> Recording:
+    """Twelve requests of two threads, in a network with a loss beside it."""
+    recording = Recording()
+    worker = recording.add_thread(0, 101, "worker")
+    recording.rows["modules"] = [
+        {"module": 0, "parent": None, "path": "Net", "class": "Net"},
+        {"module": 1, "parent": 0, "path": "Net.0", "class": "Linear"},
+        {"module": 2, "parent": None, "path": "MSELoss", "class": "MSELoss"},
+    ]
+    for number in range(12):
+        start_ns = S + number * 10 * MS
+        phases = (0, 11 * MS - backward_ns, backward_ns, 0, MS)
+        recording.add_step(number, start_ns, phases, rule=rule, warmup=number == 0)
+        about = {"step": number, "track": worker if number % 2 else recording.thread}
+        recording.add_span("Net", start_ns, 8 * MS, layer="modules", kind="module", **about)
+        for module, dur_ns in enumerate((2 * MS, 3 * MS, 20_000)):
+            recording.add_span("aten::addmm", start_ns, dur_ns, module=module, **about)
+        recording.add_span("aten::topk", start_ns + 9 * MS, 2000, **about)
+    recording.add_counter(0, "cpu_ns", [(0, 0), (2 * S, 4 * S)], "ns")
+    return recording
+
+
+def test_requests_that_an_exception_ended_are_not_measured_and_say_what_failed() -> None:
+    recording = served()
+    recording.rows["args"] = [{"args": 0, "json": '{"operator": "aten::addmm"}'}]
+    said = "RuntimeError: mat1 and mat2 shapes cannot be multiplied"
+    for number in (3, 4, 8):
+        step = recording.rows["steps"][number]
+        step["dur_ns"] += 500 * MS
+        step["other_ns"] += 500 * MS
+        mark = {
+            "kind": "raised",
+            "name": said if number < 5 else "ValueError",
+            "args": 0 if number < 5 else None,
+        }
+        at_ns = step["start_ns"] + step["dur_ns"]
+        recording.rows.setdefault("marks", []).append(
+            {"track": recording.thread, "at_ns": at_ns, **mark}
+        )
+    caught = {
+        "track": recording.thread,
+        "at_ns": S + MS,
+        "kind": "raised",
+        "name": "KeyError",
+        "args": None,
+    }
+    recording.rows["marks"].append(caught)
+
+    text = text_of(recording)
+
+    assert "12 requests, the first excluded (warm-up); 3 failed and excluded." in text
+    assert "A request takes 12.0 ms (p95 12.0, p99 12.0)" in text
+    assert f"Failed: 2 requests in aten::addmm: {said}\n" in text
+    assert "Failed: 1 request, in no operator: ValueError\n" in text
+    assert "Failed: 1 forward pass, in no operator: KeyError\n" in text
+
+
+def test_if_every_request_fails_they_are_measured() -> None:
+    recording = served()
+    recording.rows["marks"] = [
+        {
+            "track": 0,
+            "at_ns": step["start_ns"] + step["dur_ns"],
+            "kind": "raised",
+            "name": "ValueError",
+            "args": None,
+        }
+        for step in recording.rows["steps"]
+    ]
+
+    assert "12 requests, the first excluded (warm-up); 11 failed." in text_of(recording)
+
+
+def test_a_request_that_generates_says_how_fast_its_tokens_come() -> None:
+    recording = Recording()
+    recording.rows["modules"] = [
+        {"module": 0, "parent": None, "path": "GPT", "class": "GPT"},
+        {"module": 1, "parent": 0, "path": "GPT.generate", "class": "GPT"},
+    ]
+    for number in range(4):
+        start_ns = S + number * 100 * MS
+        recording.add_step(
+            number, start_ns, (0, 50 * MS, 0, 0, 0), rule="request", warmup=number == 0
+        )
+        of_modules: dict[str, Any] = {"layer": "modules", "kind": "module", "step": number}
+        whole = recording.add_span("GPT.generate", start_ns, 50 * MS, module=1, **of_modules)
+        for token in range(9):  # 8 ms to the end of the first one, then one every 5 ms
+            at_ns = start_ns + (MS if token == 0 else 4 * MS + 5 * token * MS)
+            recording.add_span(
+                "GPT", at_ns, 7 * MS if token == 0 else 4 * MS, parent=whole, module=0, **of_modules
+            )
+    lines = text_of(recording).splitlines()
+
+    told = [line for line in lines if "GPT.generate" in line or "token" in line]
+    assert told[0].endswith("a request is one call of GPT.generate")
+    assert told[1].endswith("9 tokens a request, 180 a second")
+    assert told[2].endswith("the first token takes 8.00 ms, each further one 5.00 ms")
+
+
+def test_requests_are_called_requests() -> None:
+    lines = text_of(served()).splitlines()
+
+    assert lines[0].endswith("12 requests, the first excluded (warm-up).")
+    assert lines[3:10] == [
+        "A request takes 12.0 ms (p95 12.0, p99 12.0)   a request is one pass through the modules",
+        "  forward     11.0 ms   92 %  ###########      98.2 requests a second, up to 2 at a time",
+        "  other       1.00 ms    8 %  #                requests are steady: no drift, no outliers",
+        "                                               CPU 20.4 ms a request: 2.0 of 4 CPUs busy",
+        "                                               memory at most 300 MB",
+        "By module: 0 (Linear) 3.00 ms, functional ops in Net.forward 2.00, MSELoss 0.02",
+        "",
+    ]
+    assert lines[10].split() == ["Operator", "(self", "time)", "ms/request", "share", "calls"]
+    assert lines[-1] == "Next: layerscope report"
+
+
+def test_a_request_of_one_network_names_it() -> None:
+    recording = served()
+    recording.rows["spans"] = [span for span in recording.rows["spans"] if span.get("module") != 2]
+
+    assert "a request is one call of Net\n" in text_of(recording)
+
+
+def test_who_trains_by_hand_makes_steps() -> None:
+    printed = text_of(served(backward_ns=2 * MS))
+
+    assert "12 steps, the first excluded (warm-up)." in printed
+    assert "A step takes 12.0 ms (p95 12.0)" in printed
+    assert "a step is one pass through the modules" in printed
+    assert "requests" not in printed
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("mark", "a step is what was marked as one"),
+        ("loader", "a step is one batch of the data loader"),
+    ],
+)
+def test_the_rule_is_said(rule: str, expected: str) -> None:
+    assert expected in text_of(served(rule=rule))
