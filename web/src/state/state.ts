@@ -83,9 +83,12 @@ let isMinor = false;
 export function followAddress(pages: readonly string[]): void {
   readAddress(pages);
   if (!hasAddress) return;
-  addEventListener("hashchange", () => {
+  const follow = () => {
     if (location.hash !== address.value) readAddress(pages);
-  });
+  };
+  // "popstate" comes with the new address itself, before anything that is late can write the old state over it.
+  addEventListener("popstate", follow);
+  addEventListener("hashchange", follow);
   effect(() => {
     const now = address.value;
     if (now === location.hash) return;
