@@ -39,6 +39,8 @@ def test_a_training_step_by_kind_of_work_and_what_is_below_its_operators() -> No
         "aten::max_pool2d                 0.50    5 %      1  ATen (oneDNN not used)",
         "no operator running: Python      2.50   25 %",
         "",
+        "Nothing worth changing here. What was looked at: layerscope findings",
+        "",
         "Overhead: 1.0 % in the program (estimated), 2.7 % in layerscope's processes (drainer 1.5 %, converter 1.0 %,",
         "  session 0.2 %); 6.40 MB in x.layerscope",
         "Next: layerscope report",

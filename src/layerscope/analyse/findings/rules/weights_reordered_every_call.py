@@ -38,8 +38,9 @@ REMEDIES = (
 )
 
 _LEARNS = """
-    SELECT count(*) AS n FROM totals
-    WHERE layer = 'operators' AND kind IN ('backward', 'optimizer')"""
+    SELECT count(*) + (SELECT count(*) FROM measured_steps WHERE backward_ns + optimizer_ns > 0)
+        AS n
+    FROM totals WHERE layer = 'operators' AND kind IN ('backward', 'optimizer')"""
 # Only of weights the first dimension, their output, is in blocks.
 _INTO_WEIGHTS = """primitive_kind = 'reorder' AND kind = 'execute' AND share_of IS NULL
         AND is_critical AND regexp_matches(formats, '> B?A')"""
