@@ -50,31 +50,39 @@ export function columnsOf(about: BlockAbout, data: Uint8Array): Columns {
 
 const isPlain = (column: ColumnAbout) => column.mode === "plain" && !column.signed;
 
-function emptyColumn(bytes: number, rows: number): NumberColumn {
-  if (bytes <= 1) return new Uint8Array(rows);
-  if (bytes <= 2) return new Uint16Array(rows);
-  if (bytes <= 4) return new Uint32Array(rows);
-  return new Float64Array(rows);
+function plainColumn(planes: Uint8Array, bytes: number, rows: number): NumberColumn {
+  if (bytes === 0) return new Uint8Array(rows);
+  if (bytes === 1) return planes.slice(0, rows);
+  if (bytes === 2) return new Uint16Array(sideBySide(planes, bytes, rows, 2).buffer);
+  return bytes <= 4 ? uint32s(planes, bytes, rows) : wideColumn(planes, bytes, rows);
 }
 
-function plainColumn(planes: Uint8Array, bytes: number, rows: number): NumberColumn {
-  const column = emptyColumn(bytes, rows);
-  addPlanes(column, planes, bytes, rows);
+function uint32s(planes: Uint8Array, bytes: number, rows: number): Uint32Array {
+  return new Uint32Array(sideBySide(planes, bytes, rows, 4).buffer);
+}
+
+function wideColumn(planes: Uint8Array, bytes: number, rows: number): Float64Array {
+  const low = uint32s(planes, 4, rows);
+  const high = uint32s(planes.subarray(4 * rows), bytes - 4, rows);
+  const column = new Float64Array(rows);
+  for (let row = 0; row < rows; row++) column[row] = high[row]! * 2 ** 32 + low[row]!;
   return column;
 }
 
-function addPlanes(column: NumberColumn, planes: Uint8Array, bytes: number, rows: number): void {
-  let factor = 1;
-  for (let plane = 0; plane < bytes; plane++, factor *= 256) {
+// The bytes of each number next to each other, as memory has them (all machines with a browser store the lowest
+// first): to add planes up as numbers takes three times as long.
+function sideBySide(planes: Uint8Array, bytes: number, rows: number, width: number): Uint8Array<ArrayBuffer> {
+  const found = new Uint8Array(rows * width);
+  for (let plane = 0; plane < bytes; plane++) {
     const from = plane * rows;
-    for (let row = 0; row < rows; row++) column[row]! += planes[from + row]! * factor;
+    for (let row = 0, at = plane; row < rows; row++, at += width) found[at] = planes[from + row]!;
   }
+  return found;
 }
 
 // Differences of neighbours added up, and 0, 1, 2, 3 as 0, -1, 1, -2 where there are signs.
 function signedColumn(planes: Uint8Array, about: ColumnAbout, rows: number): Float64Array {
-  const column = new Float64Array(rows);
-  addPlanes(column, planes, about.bytes, rows);
+  const column = new Float64Array(plainColumn(planes, about.bytes, rows));
   if (about.signed) {
     for (let row = 0; row < rows; row++) {
       const value = column[row]!;

@@ -40,11 +40,10 @@ export class Spans {
   readonly cls: NumberColumn;
   readonly depth: NumberColumn;
   readonly step: NumberColumn; // 1 + the step; 0: none
-  readonly parent: Int32Array; // a row; -1: none
-  readonly self: Float64Array;
   readonly unfinished: ReadonlySet<number>;
   readonly end_ns: number;
   private readonly placeOfTrack: ReadonlyMap<number, number>;
+  private nested: Nested | null = null; // made when it is asked for: the first picture needs none of it
 
   constructor(
     readonly about: About,
@@ -57,13 +56,17 @@ export class Spans {
     this.step = columns["step"]!;
     this.count = this.dur.length;
     this.start = this.starts(columns["start"]!);
-    this.parent = new Int32Array(this.count).fill(-1);
-    this.self = Float64Array.from(this.dur);
     this.unfinished = new Set(about.unfinished);
-    this.nest();
-    let end = 0;
-    for (let row = 0; row < this.count; row++) end = Math.max(end, this.start[row]! + this.dur[row]!);
-    this.end_ns = end;
+    this.end_ns = lastEnd(this.start, this.dur);
+  }
+
+  // The row of the span around each; -1: none.
+  get parent(): Int32Array {
+    return this.nest().parent;
+  }
+
+  get self(): Float64Array {
+    return this.nest().self;
   }
 
   // The first row of a track, and the one behind its last.
@@ -96,18 +99,20 @@ export class Spans {
   // The lanes of a track, from the outermost in.
   lanes(track: number): Lane[] {
     const [from, to] = this.range(track);
+    const { start, dur, cls, depth } = this;
     const counts: number[] = [];
-    for (let row = from; row < to; row++) counts[this.depth[row]!] = (counts[this.depth[row]!] ?? 0) + 1;
-    const lanes = counts.map(count => emptyLane(count, this.cls.slice(0, count)));
+    for (let row = from; row < to; row++) counts[depth[row]!] = (counts[depth[row]!] ?? 0) + 1;
+    const lanes = counts.map(count => emptyLane(count, cls.slice(0, count)));
     const filled = counts.map(() => 0);
     for (let row = from; row < to; row++) {
-      const depth = this.depth[row]!;
-      const lane = lanes[depth]!;
-      const at = filled[depth]!++;
+      const level = depth[row]!;
+      const lane = lanes[level]!;
+      const at = filled[level]!++;
+      const begin = start[row]!;
       lane.rows[at] = row;
-      lane.codes[at] = this.cls[row]!;
-      lane.start[at] = this.start[row]!;
-      lane.end[at] = this.start[row]! + this.dur[row]!;
+      lane.codes[at] = cls[row]!;
+      lane.start[at] = begin;
+      lane.end[at] = begin + dur[row]!;
     }
     return lanes.filter(Boolean);
   }
@@ -123,25 +128,42 @@ export class Spans {
     return start;
   }
 
-  private nest(): void {
+  private nest(): Nested {
+    if (this.nested) return this.nested;
     const { begins, classes, self_exceptions } = this.about;
-    begins.forEach((from, at) => this.nestTrack(from, begins[at + 1] ?? this.count, classes));
-    for (const [row, self] of self_exceptions) this.self[row] = self;
+    const nested = { parent: new Int32Array(this.count).fill(-1), self: new Float64Array(this.dur) };
+    const layers = Int32Array.from(classes, one => one[2]);
+    begins.forEach((from, at) => this.nestTrack(nested, from, begins[at + 1] ?? this.count, layers));
+    for (const [row, self] of self_exceptions) nested.self[row] = self;
+    this.nested = nested;
+    return nested;
   }
 
-  private nestTrack(from: number, to: number, classes: SpanClass[]): void {
+  private nestTrack({ parent, self }: Nested, from: number, to: number, layers: Int32Array): void {
+    const { start, dur, cls, depth } = this;
     const open: number[] = []; // by depth, the last row there
     for (let row = from; row < to; row++) {
-      const depth = this.depth[row]!;
-      const last = depth ? open[depth - 1] : undefined;
-      if (last !== undefined && this.start[last]! + this.dur[last]! >= this.start[row]!) this.parent[row] = last;
-      open[depth] = row;
-      const layer = classes[this.cls[row]!]![2];
-      let around = this.parent[row]!;
-      while (around >= 0 && classes[this.cls[around]!]![2] !== layer) around = this.parent[around]!;
-      if (around >= 0) this.self[around]! -= this.dur[row]!;
+      const level = depth[row]!;
+      const last = level ? open[level - 1] : undefined;
+      if (last !== undefined && start[last]! + dur[last]! >= start[row]!) parent[row] = last;
+      open[level] = row;
+      const layer = layers[cls[row]!];
+      let around = parent[row]!;
+      while (around >= 0 && layers[cls[around]!] !== layer) around = parent[around]!;
+      if (around >= 0) self[around]! -= dur[row]!;
     }
   }
+}
+
+interface Nested {
+  parent: Int32Array;
+  self: Float64Array;
+}
+
+function lastEnd(start: Float64Array, dur: NumberColumn): number {
+  let end = 0;
+  for (let row = 0; row < start.length; row++) end = Math.max(end, start[row]! + dur[row]!);
+  return end;
 }
 
 function emptyLane(count: number, codes: NumberColumn): Lane {

@@ -105,6 +105,7 @@ class Sums {
   private readonly count: Uint32Array;
   private readonly total: Float64Array;
   private readonly self: Float64Array;
+  private readonly selfOf: Float64Array; // of each span
   private readonly p50: Float64Array;
   private readonly p99: Float64Array;
   private readonly min: Float64Array;
@@ -117,6 +118,7 @@ class Sums {
     this.count = new Uint32Array(groups);
     this.total = new Float64Array(groups);
     this.self = new Float64Array(groups);
+    this.selfOf = spans.self;
     this.p50 = new Float64Array(groups);
     this.p99 = new Float64Array(groups);
     this.min = new Float64Array(groups).fill(Infinity);
@@ -127,7 +129,7 @@ class Sums {
     const dur = this.spans.dur[row]!;
     this.count[group]!++;
     this.total[group]! += dur;
-    this.self[group]! += this.spans.self[row]!;
+    this.self[group]! += this.selfOf[row]!;
     if (dur < this.min[group]!) this.min[group] = dur;
     if (dur > this.max[group]!) this.max[group] = dur;
   }

@@ -11,6 +11,8 @@ import { firstAtLeast, type Strip } from "./strips";
 import { padded } from "./view";
 
 export class Actions {
+  private moving: Promise<void> = Promise.resolve(); // to the span that a key leads to
+
   constructor(readonly picture: Picture) {}
 
   // `row`: of a span whose thread may be closed, or far away where it is to be shown.
@@ -104,6 +106,11 @@ export class Actions {
     return (focus && this.picture.layout.rows.find(row => row.key === focus.key)) ?? null;
   }
 
+  // Whoever presses Enter means the span that the keys before it lead to.
+  async settled(): Promise<void> {
+    await this.moving;
+  }
+
   // The next span of the row that keys go through. False: there is none, and the focus may leave.
   // `then` is called when it has the focus.
   moveSpan(by: -1 | 1, then: () => void): boolean {
@@ -136,7 +143,7 @@ export class Actions {
     const place = now ? spans.placeIn(lane, now) + by : 0;
     if (place < 0 || place >= lane.count) return false;
     const next = now ? spans.at(lane, place) : by > 0 ? spans.reaching(lane, view.aim[0]) : spans.before(lane, view.aim[1]);
-    void next.then(span => this.moved(row, span, then));
+    this.moving = next.then(span => this.moved(row, span, then));
     return true;
   }
 

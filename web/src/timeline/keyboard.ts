@@ -65,6 +65,12 @@ function onPicture(actions: Actions, event: KeyboardEvent, hands: KeyHands): boo
 function enter(actions: Actions): boolean {
   const focus = actions.picture.focus.value;
   if (!focus || focus.row < 0 || actions.focusedRow()?.waits) return false;
-  void actions.choose(focus.row);
+  void chooseFocused(actions);
   return true;
+}
+
+async function chooseFocused(actions: Actions): Promise<void> {
+  await actions.settled();
+  const focus = actions.picture.focus.value;
+  if (focus && focus.row >= 0) await actions.choose(focus.row);
 }

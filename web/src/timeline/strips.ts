@@ -140,20 +140,26 @@ export function stripsByLayer(spans: Spans, track: number, depths: Uint16Array):
 }
 
 function stripOf(spans: Spans, rows: Uint32Array): Omit<Strip, "reach"> {
-  const start = Float64Array.from(rows, row => spans.start[row]!);
-  const end = start.map((from, at) => from + spans.dur[rows[at]!]!);
+  const start = new Float64Array(rows.length);
+  const end = new Float64Array(rows.length);
   const codes = spans.cls.slice(0, rows.length);
-  for (let at = 0; at < rows.length; at++) codes[at] = spans.cls[rows[at]!]!;
+  for (let at = 0; at < rows.length; at++) {
+    const row = rows[at]!;
+    start[at] = spans.start[row]!;
+    end[at] = spans.start[row]! + spans.dur[row]!;
+    codes[at] = spans.cls[row]!;
+  }
   return { rows, start, end, codes };
 }
 
 // How many spans of its own layer each span lies in.
 export function depthsInLayer(spans: Spans): Uint16Array {
   const depths = new Uint16Array(spans.count);
+  const { parent } = spans;
   for (let row = 0; row < spans.count; row++) {
     const layer = spans.classOf(row)[2];
-    let around = spans.parent[row]!;
-    while (around >= 0 && spans.classOf(around)[2] !== layer) around = spans.parent[around]!;
+    let around = parent[row]!;
+    while (around >= 0 && spans.classOf(around)[2] !== layer) around = parent[around]!;
     if (around >= 0) depths[row] = depths[around]! + 1;
   }
   return depths;
