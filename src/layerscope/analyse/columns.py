@@ -5,10 +5,13 @@ number of its name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -29,3 +32,13 @@ def has_name(columns: Columns, column: str, name: str) -> NDArray[np.bool_]:
     code = code_of(columns[f"{column}.names"], name)
     found: NDArray[np.bool_] = columns[column] == code
     return found
+
+
+def dictionary_of(codes: NDArray[Any], texts: list[str]) -> pa.DictionaryArray:
+    """The text of each code, none where it is below zero."""
+    import pyarrow as pa
+
+    places = np.asarray(codes, np.int32)
+    indices = pa.array(places, mask=places < 0)
+    values = pa.array(texts, pa.string())
+    return pa.DictionaryArray.from_arrays(indices, values)

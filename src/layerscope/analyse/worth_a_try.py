@@ -1,4 +1,6 @@
-"""The findings that the summary names, where the prompt need not wait long for them."""
+"""The findings that the summary names, where the prompt need not wait long for them. `diff`
+does not wait longer either.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RunFindings as people read them: what, where, what it costs at most, and what to try."""
+"""Findings as people read them: what, where, what it costs at most, and what to try."""
 
 from __future__ import annotations
 
@@ -72,18 +72,20 @@ def _short(findings: RunFindings, one: Finding) -> Iterator[str]:
 
 def _interval(price: Price) -> str:
     value = units.duration(price.value_ns)
+    return f"{value} {_limits(price)}"
+
+
+def _limits(price: Price) -> str:
     low = units.duration(price.low_ns)
     high = units.duration(price.high_ns)
-    return f"{value} [{low}, {high}]"
+    return f"[{low}, {high}]"
 
 
 def price_words(price: Price) -> str:
     """What it can save, with its interval."""
     value = units.duration(price.value_ns)
-    low = units.duration(price.low_ns)
-    high = units.duration(price.high_ns)
     share = percent(price.share)
-    return f"at most {value} of a {price.per} [{low}, {high}], {share}"
+    return f"at most {value} of a {price.per} {_limits(price)}, {share}"
 
 
 def remedy_words(remedy: Remedy) -> str:

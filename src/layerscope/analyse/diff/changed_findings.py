@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from layerscope.analyse import findings
+from layerscope.analyse.worth_a_try import MOST_SPANS
 
 if TYPE_CHECKING:
     from layerscope.analyse.findings import RunFindings
     from layerscope.recording.reader import Reader
-
-# A comparison does not wait for those of larger recordings.
-MOST_SPANS = 5_000_000
 
 
 def sentences(sides: Sequence[Reader]) -> list[str]:

@@ -1,4 +1,4 @@
-"""RunFindings: what a program has that costs it time, what removing that can save at most, and the
+"""Findings: what a program has that costs it time, what removing that can save at most, and the
 evidence.
 
 A rule is a file in `rules/`, found by its folder. Its name says what the program has, never the
@@ -11,7 +11,7 @@ cure. It has a docstring, which is its page in `docs/findings/`, and
                 but listed as looked at
 
 A price counts only time of the thread that makes the steps, so what another thread hides costs
-nothing. RunFindings are in the order of the lower ends of their prices.
+nothing. Findings are in the order of the lower ends of their prices.
 """
 
 from __future__ import annotations

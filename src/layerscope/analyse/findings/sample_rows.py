@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from layerscope.analyse.columns import dictionary_of
 from layerscope.analyse.stacks.frames import FrameTable, StackFrame
 from layerscope.analyse.stacks.innermost import innermost, labelled, named
 from layerscope.analyse.stacks.sample_reader import places_of, read_stacks
@@ -31,7 +32,7 @@ def sample_rows(workload: Workload) -> pa.Table:
     if not workload.has_steps:
         columns["step"] = np.full(len(columns["at_ns"]), workload.step[0], np.int64)
     for name in _NAMES:
-        columns[name] = _dictionary(samples[name][mine], list(map(str, samples[f"{name}.names"])))
+        columns[name] = dictionary_of(samples[name][mine], list(map(str, samples[f"{name}.names"])))
     columns["is_critical"] = np.isin(columns["track"], workload.tracks)
     frames = FrameTable()
     stacks = read_stacks(reader, frames)
@@ -88,11 +89,4 @@ def _objects(frames: list[StackFrame], numbers: Ints, none: str) -> list[str]:
 def _texts(frames: list[StackFrame], numbers: Ints, write: Any) -> pa.DictionaryArray:
     """What `write` makes of each frame; empty for none."""
     found, at = np.unique(numbers, return_inverse=True)
-    return _dictionary(at, write(frames, found, ""))
-
-
-def _dictionary(codes: Ints, texts: list[str]) -> pa.DictionaryArray:
-    places = np.asarray(codes, np.int32)
-    indices = pa.array(places, mask=places < 0)
-    values = pa.array(texts, pa.string())
-    return pa.DictionaryArray.from_arrays(indices, values)
+    return dictionary_of(at, write(frames, found, ""))

@@ -1,4 +1,4 @@
-"""RunFindings as a table, for machines, and their evidence as another."""
+"""Findings as a table, for machines, and their evidence as another."""
 
 from __future__ import annotations
 

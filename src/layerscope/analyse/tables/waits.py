@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from layerscope.analyse.columns import has_name
+from layerscope.analyse.columns import dictionary_of, has_name
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.stacks import sample_reader
 from layerscope.analyse.stacks.by_frame import BY_COLUMNS, NO_OPERATOR, UNKNOWN, thread_names
@@ -211,14 +211,16 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
     inner = innermost(stacks, frames)
     every = frames.all()
     table: dict[str, Any] = {name: rows[name] for name in ("weight_ns", "count", "exact", "idle")}
-    table["state"] = _dictionary(rows["state"], [str(name) for name in columns["state.names"]])
+    table["state"] = dictionary_of(rows["state"], [str(name) for name in columns["state.names"]])
     known = thread_names(reader)
     table["thread"] = _threads(known, rows["track"])
     table["waker"] = _threads(known, rows["waker"])
     table["ended_by"] = table["waker"]
     table["ended_at"] = _wheres(inner, every, of_waker)
     if "phase" in names:
-        table["phase"] = _dictionary(rows["phase"], [str(name) for name in columns["phase.names"]])
+        table["phase"] = dictionary_of(
+            rows["phase"], [str(name) for name in columns["phase.names"]]
+        )
     if "step" in names:
         table["step"] = pa.array(rows["step"].astype(np.int64), mask=rows["step"] < 0)
     for name in names:
@@ -238,7 +240,7 @@ def _frames(
     call = labelled if name == "function" else named
     texts = call(every, found, _NONE[name])
     texts = [UNKNOWN if n == _NOT_SEEN else text for n, text in zip(found, texts, strict=True)]
-    return _dictionary(at, texts)
+    return dictionary_of(at, texts)
 
 
 def _threads(known: dict[int, str], tracks: Ints) -> pa.DictionaryArray:
@@ -246,7 +248,7 @@ def _threads(known: dict[int, str], tracks: Ints) -> pa.DictionaryArray:
     at[tracks < 0] = -1
     numbers = found.tolist()
     names = [known.get(track, f"#{track}") for track in numbers]
-    return _dictionary(at, names)
+    return dictionary_of(at, names)
 
 
 def _wheres(inner: Innermost, every: list[StackFrame], stack: Ints) -> pa.DictionaryArray:
@@ -256,11 +258,4 @@ def _wheres(inner: Innermost, every: list[StackFrame], stack: Ints) -> pa.Dictio
     numbers = inner.of("line", stack)
     numbers = np.where(numbers < 0, inner.of("symbol", stack), numbers)
     found, at = np.unique(numbers, return_inverse=True)
-    return _dictionary(np.where(numbers < 0, -1, at), named(every, found, UNKNOWN))
-
-
-def _dictionary(codes: Ints, texts: list[str]) -> pa.DictionaryArray:
-    codes = np.asarray(codes)
-    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
-    dictionary = pa.array(texts, pa.string())
-    return pa.DictionaryArray.from_arrays(indices, dictionary)
+    return dictionary_of(np.where(numbers < 0, -1, at), named(every, found, UNKNOWN))

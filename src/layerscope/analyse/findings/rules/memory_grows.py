@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from layerscope.analyse.findings.finding import LIKELY, Finding, Limits, Remedy, Threshold
 from layerscope.analyse.findings.places import place_of_samples
-from layerscope.analyse.findings.rules.page_fault_time import EVIDENCE, PAGING
+from layerscope.analyse.findings.rules.page_fault_time import EVIDENCE, FAULTS, PRICE
 from layerscope.analyse.findings.workload import Workload
 from layerscope.analyse.resources import GROWTH, GROWTH_BYTES
 from layerscope.model.units import percent
@@ -59,12 +59,6 @@ _THIRDS = """
     SELECT third, median(value) AS rss_bytes, count(*) AS readings
     FROM thirds GROUP BY third ORDER BY third"""
 _PAGE_BYTES = 4096
-_FAULTS = """
-    SELECT coalesce(sum(count), 0)::BIGINT AS n FROM step_samples
-    WHERE is_critical AND kind = 'fault'"""
-_PRICE = f"""
-    SELECT step, sum(weight_ns) AS ns, count(*) AS samples FROM step_samples
-    WHERE is_critical AND kind = 'cpu' AND {PAGING} GROUP BY step"""
 
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
@@ -77,7 +71,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     megabytes = (thirds[2] - thirds[0]) * 1.5 / len(workload.step) / 1e6
     if megabytes < limits["explained"] * _megabytes_touched(workload):
         return
-    price = workload.price(_PRICE)
+    price = workload.price(PRICE)
     share = percent(price.share)
     yield Finding(
         rule="memory_grows",
@@ -92,7 +86,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
 
 def _megabytes_touched(workload: Workload) -> float:
     """How much memory the page faults of a step bring, as far as samples tell."""
-    faults = float(workload.rows(_FAULTS)[0]["n"])
+    faults = float(workload.rows(FAULTS)[0]["n"])
     pages = faults / len(workload.step)
     return pages * _PAGE_BYTES / 1e6
 

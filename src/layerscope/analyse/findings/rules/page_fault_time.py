@@ -47,7 +47,7 @@ _PAGING = """
         WHERE layer = 'kernel' AND regexp_matches(name, '{names}'))"""
 _NAMES = r"page_fault|^(__x64_)?sys_(munmap|mmap|brk|madvise|mremap)$|^zap_pte_range$"
 PAGING = _PAGING.format(names=_NAMES)
-_PRICE = f"""
+PRICE = f"""
     SELECT step, sum(weight_ns) AS ns, count(*) AS samples FROM step_samples
     WHERE is_critical AND kind = 'cpu' AND {PAGING} GROUP BY step"""
 EVIDENCE = f"""
@@ -55,17 +55,17 @@ EVIDENCE = f"""
         coalesce(sum(weight_ns) FILTER (kind = 'cpu'), 0)::BIGINT AS kernel_ns
     FROM step_samples WHERE is_critical AND (kind = 'fault' OR (kind = 'cpu' AND {PAGING}))
     GROUP BY ALL ORDER BY kernel_ns DESC, faults DESC LIMIT 10"""
-_FAULTS = (
+FAULTS = (
     "SELECT coalesce(sum(count), 0) AS n FROM step_samples WHERE is_critical AND kind = 'fault'"
 )
 
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The time in the kernel's handler of page faults."""
-    faults = float(workload.rows(_FAULTS)[0]["n"]) / len(workload.step)
+    faults = float(workload.rows(FAULTS)[0]["n"]) / len(workload.step)
     if faults < limits["faults"]:
         return
-    price = workload.price(_PRICE)
+    price = workload.price(PRICE)
     share = f"{percent(price.share)} of a {workload.per}"
     yield Finding(
         rule="page_fault_time",
