@@ -3,9 +3,13 @@
  * taken from a stack that has the same function in the same C frame, counted from the outermost; at the same instruction
  * if there is one. What was there when the tick was read, mostly soon, is asked first, then what other looks have found, the
  * newest first. Stacks of samples are those of time outside of the kernel, in which the same function may have other
- * callers, and of which the instruction says nothing: they are asked last, and the newest is taken. */
+ * callers, and of which the instruction says nothing: they are asked after those that looks have found lately, and the
+ * newest is taken. What looks have found long ago comes last: the thread may have gone elsewhere since, and looks at very
+ * deep stacks seldom succeed. */
 #define _GNU_SOURCE
 #include "recent_stacks.h"
+
+#include "recording.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +17,7 @@
 #define STACKS_MOST 32u
 /* Of a place, in bytes: the two ways to tell it differ by the length of an instruction. */
 #define NEAR_BYTES 24u
+#define LATELY_NS 250000000ull
 
 enum { NOT_FOUND = 0, SAME_CODE = 1, SAME_PLACE = 2 };
 
@@ -20,6 +25,7 @@ typedef struct {
     sm_python_frame *frames;
     int count;
     uint64_t hash; /* of its codes */
+    uint64_t at_ns;
 } recent;
 
 typedef struct {
@@ -44,7 +50,7 @@ static recent *first_of(stacks *r, uint64_t hash) {
     while (at < r->count && r->stacks[at].hash != hash)
         at++;
     if (at == r->count && r->count < STACKS_MOST)
-        r->stacks[r->count++] = (recent){NULL, 0, 0};
+        r->stacks[r->count++] = (recent){NULL, 0, 0, 0};
     else if (at == r->count)
         at--;
     recent moved = r->stacks[at];
@@ -68,6 +74,7 @@ void sm_recent_add(sm_thread *t, int kind, const sm_python_frame *frames, int co
     }
     into->hash = into->frames ? hash : 0;
     into->count = into->frames ? count : 0;
+    into->at_ns = sm.now_ns;
     if (into->frames)
         memcpy(into->frames, frames, (size_t)count * sizeof *frames);
 }
@@ -81,6 +88,27 @@ void sm_recent_free(sm_thread *t) {
 }
 
 /* --- Looking for functions in them --- */
+
+/* What is asked one after the other. */
+typedef struct {
+    int kind;
+    uint64_t from_ns, to_ns; /* added then */
+} turn;
+
+#define TURNS 3
+
+static turn turn_of(int number) {
+    uint64_t lately_ns = sm.now_ns > LATELY_NS ? sm.now_ns - LATELY_NS : 0;
+    if (number == 0)
+        return (turn){SM_RECENT_LOOK, lately_ns, UINT64_MAX};
+    if (number == 1)
+        return (turn){SM_RECENT_SAMPLE, 0, UINT64_MAX};
+    return (turn){SM_RECENT_LOOK, 0, lately_ns};
+}
+
+static int is_asked(const turn *now, const recent *r) {
+    return r->at_ns >= now->from_ns && r->at_ns < now->to_ns;
+}
 
 int sm_python_group_begin(const sm_python_frame *frames, int end) {
     int begin = end - 1;
@@ -119,13 +147,15 @@ static void around_one(const recent *r, const sm_python_frame *inner, int evals,
     }
 }
 
-static void around_in(const stacks *from, int kind, const sm_python_frame *inner, int evals, sm_python_group *into) {
+static void around_in(const stacks *from, const turn *now, const sm_python_frame *inner, int evals, sm_python_group *into) {
     static sm_python_frame missing[SM_RECENT_EVALS_MOST];
     memcpy(missing, inner, (size_t)evals * sizeof *inner);
     for (uint32_t s = 0; s < from->count; s++) {
+        if (!is_asked(now, &from->stacks[s]))
+            continue;
         around_one(&from->stacks[s], missing, evals, into);
         for (int i = 0; i < evals; i++)
-            if (kind == SM_RECENT_SAMPLE && into[i].frames)
+            if (now->kind == SM_RECENT_SAMPLE && into[i].frames)
                 missing[i].code = LT_NONE;
     }
 }
@@ -133,13 +163,14 @@ static void around_in(const stacks *from, int kind, const sm_python_frame *inner
 void sm_recent_around(const sm_thread *t, const sm_python_frame *look, int look_count, const sm_python_frame *inner,
                       int evals, sm_python_group *into) {
     static sm_python_group found[SM_RECENT_EVALS_MOST];
-    const recent own = {(sm_python_frame *)look, look_count, 0};
+    const recent own = {(sm_python_frame *)look, look_count, 0, 0};
     for (int i = 0; i < evals; i++)
         into[i] = (sm_python_group){NULL, 0, NOT_FOUND};
     around_one(&own, inner, evals, into);
-    for (int kind = 0; t->kernel.recent && kind < SM_RECENT_KINDS; kind++) {
+    for (int number = 0; t->kernel.recent && number < TURNS; number++) {
+        const turn now = turn_of(number);
         memset(found, 0, (size_t)evals * sizeof *found);
-        around_in(&t->kernel.recent->of[kind], kind, inner, evals, found);
+        around_in(&t->kernel.recent->of[now.kind], &now, inner, evals, found);
         for (int i = 0; i < evals; i++)
             if (!into[i].frames)
                 into[i] = found[i];
@@ -163,12 +194,12 @@ static int likeness_at(const recent *r, int begin, const sm_python_frame *inner,
     return likeness;
 }
 
-static int outwards_in(const stacks *from, const sm_python_frame *inner, int evals, sm_python_frame *into) {
+static int outwards_in(const stacks *from, const turn *now, const sm_python_frame *inner, int evals, sm_python_frame *into) {
     const recent *best = NULL;
     int begin = 0, most = 0;
     for (uint32_t s = 0; s < from->count; s++) {
         const recent *r = &from->stacks[s];
-        for (int i = 0; i < r->count; i++) {
+        for (int i = 0; i < r->count && is_asked(now, r); i++) {
             int likeness = r->frames[i].code == inner[0].code ? likeness_at(r, i, inner, evals) : 0;
             if (likeness > most)
                 best = r, begin = i, most = likeness;
@@ -185,9 +216,13 @@ int sm_recent_outwards(const sm_thread *t, const sm_python_frame *look, int look
                        int evals, sm_python_frame *into) {
     static stacks own;
     own.count = 1;
-    own.stacks[0] = (recent){(sm_python_frame *)look, look_count, 0};
-    int found = inner[0].code == LT_NONE ? 0 : outwards_in(&own, inner, evals, into);
-    for (int kind = 0; t->kernel.recent && !found && kind < SM_RECENT_KINDS; kind++)
-        found = inner[0].code == LT_NONE ? 0 : outwards_in(&t->kernel.recent->of[kind], inner, evals, into);
+    own.stacks[0] = (recent){(sm_python_frame *)look, look_count, 0, 0};
+    if (inner[0].code == LT_NONE)
+        return 0;
+    int found = outwards_in(&own, &(turn){SM_RECENT_LOOK, 0, UINT64_MAX}, inner, evals, into);
+    for (int number = 0; t->kernel.recent && !found && number < TURNS; number++) {
+        const turn now = turn_of(number);
+        found = outwards_in(&t->kernel.recent->of[now.kind], &now, inner, evals, into);
+    }
     return found;
 }
