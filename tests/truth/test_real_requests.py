@@ -4,6 +4,7 @@ them.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from tests.recorded import Recorded, record
 
 pytestmark = pytest.mark.slow
+
+# How long a request took decides how many are warm-up, and the machine may have been busy.
+WARM_UP = r"the first( \d)? excluded \(warm-up\)"
 
 MODEL = """
 import torch
@@ -151,7 +155,7 @@ def test_each_pass_of_an_inference_loop_is_a_request(
     ] * 12
     phases = recorded.rows("select distinct phase from spans where name = 'aten::addmm'")
     assert phases == [{"phase": "forward"}]
-    assert "12 requests, the first excluded (warm-up)." in recorded.stderr
+    assert re.search(rf"12 requests, {WARM_UP}\.", recorded.stderr)
     assert "A request takes " in recorded.stderr
     assert "functional ops in Net.forward" in recorded.stderr
 
@@ -169,7 +173,7 @@ def test_a_forward_that_raises_is_a_failed_request_and_names_the_operator(
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x31 and 32x64)"
     )
     assert raised[2]["name"] == "ValueError: never"
-    assert "8 requests, the first excluded (warm-up); 2 failed and excluded." in recorded.stderr
+    assert re.search(rf"8 requests, {WARM_UP}; [12] failed and excluded\.", recorded.stderr)
     assert (
         "Failed: 2 requests in aten::addmm: RuntimeError: mat1 and mat2 shapes cannot be"
         in recorded.stderr
@@ -236,4 +240,4 @@ def test_modules_that_prepare_data_in_the_workers_of_a_loader_are_no_requests(
     assert recorded.rows("select rule, count(*) n from steps group by rule") == [
         {"rule": "optimizer", "n": 4}
     ]
-    assert "4 steps, the first excluded (warm-up)." in recorded.stderr
+    assert re.search(rf"4 steps, {WARM_UP}\.", recorded.stderr)
