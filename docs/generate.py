@@ -32,8 +32,10 @@ those that came or went.
 
 - A **price** is an upper bound for a step (without steps: for the run), with a 95 % interval: from
   blocks of steps, as `diff` has it, or of few samples from their number (Wilson). Only time of the
-  thread that makes the steps counts: what another thread hides costs nothing. Prices overlap and do
-  not add up. Of several ranks the slowest is judged.
+  thread that makes the steps counts: what another thread hides costs nothing. It is what was
+  measured and a tenth more, for what goes away with it: after a wait or a copy caches are cold and
+  the operators that follow are slower. Prices overlap and do not add up. Of several ranks the
+  slowest is judged.
 - What saves less than 2 % of a step, or may save nothing by its interval, or was seen in fewer than
   5 samples, is not shown but listed as looked at. "Nothing worth changing here" is an answer.
 - **On a busy machine** (for more than 20 % of a step its thread could run and had no CPU, and the

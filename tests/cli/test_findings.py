@@ -41,7 +41,7 @@ def test_a_finding_says_what_where_how_much_and_what_to_try(
     assert lines[:3] == [
         "1  50 % of a step waits for the data loader",
         "   loader_wait at data.py:7",
-        "   saves at most 10.0 ms of a step [10.0 ms, 10.0 ms], 50 %",
+        "   saves at most 11.0 ms of a step [10.0 ms, 11.0 ms], 55 %",
     ]
     assert lines[3].startswith("   try: ")
     assert printed.err == "Next: layerscope findings --explain loader_wait\n"
@@ -61,8 +61,8 @@ def test_json_has_documented_columns(capsys: pytest.CaptureFixture[str]) -> None
     names = [column["name"] for column in made["columns"]]
     (row,) = (dict(zip(names, values, strict=True)) for values in made["rows"])
     assert {name: row[name] for name in ("number", "rule", "where", "price_ns", "low_ns", "high_ns", "share", "per")} == {
-        "number": 1, "rule": "loader_wait", "where": "data.py:7", "price_ns": 10_000_000, "low_ns": 10_000_000,
-        "high_ns": 10_000_000, "share": 0.5, "per": "step",
+        "number": 1, "rule": "loader_wait", "where": "data.py:7", "price_ns": 11_000_000, "low_ns": 10_000_000,
+        "high_ns": 11_000_000, "share": 0.55, "per": "step",
     }  # fmt: skip
     assert (row["certainty"], row["proven"]) == ("certain", "")
 

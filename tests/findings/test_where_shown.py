@@ -31,7 +31,7 @@ def test_the_summary_names_what_is_worth_a_try(
     at = next(number for number, line in enumerate(lines) if line.startswith("Worth a try"))
     assert lines[at].endswith("saves at most, of a step")
     assert lines[at + 1].split("  ")[1] == "50 % of a step waits for the data loader"
-    assert lines[at + 1].endswith("10.0 ms [10.0 ms, 10.0 ms]")
+    assert lines[at + 1].endswith("11.0 ms [10.0 ms, 11.0 ms]")
     assert lines[at + 2].startswith("    data.py:7: load in the background")
 
 

@@ -6,14 +6,15 @@ import time
 import torch
 
 SICK = os.environ["SICK"] == "1"
-STEPS = 120
+LENGTH = int(os.environ.get("LENGTH", "1"))
+STEPS = 120 * LENGTH
 ALSO = ()
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
 net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64 * 64, 4))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
-images = torch.rand(8, 64, 64, 3)
+images = torch.rand(32, 64, 64, 3)
 ready = images.permute(0, 3, 1, 2).contiguous()
 copied = 0.0
 begin = time.process_time()

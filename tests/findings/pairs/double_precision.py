@@ -6,7 +6,8 @@ import time
 import torch
 
 SICK = os.environ["SICK"] == "1"
-STEPS = 150
+LENGTH = int(os.environ.get("LENGTH", "1"))
+STEPS = 150 * LENGTH
 ALSO = ()
 
 torch.manual_seed(0)

@@ -6,7 +6,8 @@ import time
 import torch
 
 SICK = os.environ["SICK"] == "1"
-REQUESTS, LAYERS = 100, 40
+LENGTH = int(os.environ.get("LENGTH", "1"))
+REQUESTS, LAYERS = 100 * LENGTH, 40
 ALSO = ()
 
 torch.manual_seed(0)

@@ -9,7 +9,8 @@ import torch
 import torch.utils.mkldnn
 
 SICK = os.environ["SICK"] == "1"
-REQUESTS, LAYERS = 100, 6
+LENGTH = int(os.environ.get("LENGTH", "1"))
+REQUESTS, LAYERS = 100 * LENGTH, 6
 ALSO = ("weights_reordered_every_call",)
 
 torch.manual_seed(0)

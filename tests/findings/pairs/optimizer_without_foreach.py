@@ -6,7 +6,8 @@ import time
 import torch
 
 SICK = os.environ["SICK"] == "1"
-STEPS, LAYERS = 25, 15
+LENGTH = int(os.environ.get("LENGTH", "1"))
+STEPS, LAYERS = 25 * LENGTH, 15
 ALSO = ()
 
 torch.manual_seed(0)

@@ -8,7 +8,8 @@ import time
 import torch
 
 SICK = os.environ["SICK"] == "1"
-REQUESTS = 120
+LENGTH = int(os.environ.get("LENGTH", "1"))
+REQUESTS = 120 * LENGTH
 ALSO = ()
 
 torch.manual_seed(0)

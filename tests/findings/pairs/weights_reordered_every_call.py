@@ -6,7 +6,8 @@ import time
 import torch
 
 SICK = os.environ["SICK"] == "1"
-REQUESTS, LAYERS, SHAPE = 80, 3, (2, 384, 4, 4)
+LENGTH = int(os.environ.get("LENGTH", "1"))
+REQUESTS, LAYERS, SHAPE = 80 * LENGTH, 3, (2, 384, 4, 4)
 ALSO = ()
 
 torch.manual_seed(0)

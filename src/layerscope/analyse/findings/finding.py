@@ -35,7 +35,8 @@ class Threshold:
 @dataclass(frozen=True, slots=True)
 class Price:
     """The most that removing the cause can save, in ns of a step (or of the run, `per`), with a
-    95 % interval; `share`: of the step (or run). Prices of several findings overlap. `samples`: of
+    95 % interval; `share`: of the step (or run). Prices of several findings overlap. `cost_share`:
+    what was measured, the price without its allowance for after-effects, as a share. `samples`: of
     how many samples of CPU time it is made, None where it was measured.
     """
 
@@ -43,6 +44,7 @@ class Price:
     low_ns: float
     high_ns: float
     share: float
+    cost_share: float
     per: str = STEP
     samples: int | None = None
 

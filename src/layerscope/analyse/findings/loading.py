@@ -58,12 +58,12 @@ def loading_that(
     condition = f"{_IN_LOADER} AND {_CONDITIONS[cause]}"
     yield Finding(
         rule=rule,
-        title=title.format(share=percent(price.share)),
+        title=title.format(share=percent(price.cost_share)),
         price=price,
         where=replace(place_of_samples(workload, condition), operator="", module=""),
         remedies=remedies,
         evidence=(workload.evidence(_EVIDENCE),),
-        is_below=price.share < limits["share"],
+        is_below=price.cost_share < limits["share"],
     )
 
 

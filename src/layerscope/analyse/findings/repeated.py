@@ -1,5 +1,5 @@
-"""What many short operators of a kind cost, that one operator on all of the data could do: their
-own time, and that in Python on the lines that call them.
+"""What many short operators of a kind cost that follow each other, where one operator on all of
+the data would do: the stretches of time from the first to the last of them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,31 @@ if TYPE_CHECKING:
 
 # The loader and the optimizer have rules of their own.
 OUTSIDE = "coalesce(phase, '') NOT IN ('loading', 'optimizer')"
-_PYTHON = f"""
-    SELECT step, weight_ns AS ns FROM step_samples
-    WHERE is_critical AND kind = 'cpu' AND {OUTSIDE} AND phase <> 'backward' AND operator = ''
-        AND line IN ({{lines}})"""
-_LINES = f"""
-    SELECT line FROM step_samples
-    WHERE is_critical AND {OUTSIDE} AND line <> '' AND operator IN ({{names}})"""
-_SUM = "SELECT step, sum(ns) AS ns FROM ({cost}) GROUP BY step"
+# Python between two calls in a loop takes less; what takes longer is no part of the loop's cost.
+BETWEEN_NS = 20_000
+# Operators lie inside of others, so the end before is the latest of all that began before.
+_STRETCHES = """
+    SELECT step, sum(
+        CASE WHEN start_ns - before_ns BETWEEN 0 AND {between} THEN start_ns - before_ns ELSE 0 END
+        + greatest(0, end_ns - greatest(start_ns, coalesce(before_ns, start_ns)))) AS ns
+    FROM (
+        SELECT step, start_ns, start_ns + dur_ns AS end_ns, max(start_ns + dur_ns) OVER (
+            PARTITION BY track, step ORDER BY start_ns, dur_ns DESC
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
+        FROM (SELECT spans.* EXCLUDE (module), coalesce(path, '') AS module
+            FROM spans LEFT JOIN modules USING (module)) AS spans
+        WHERE layer = 'operators' AND {in_steps} AND {condition}
+            AND track IN (SELECT track FROM critical_tracks))
+    GROUP BY step"""
 
 
-def price_of_repeated(workload: Workload, spans: str, names: str) -> Price:
-    """The price of the operators that `spans` selects (step, self_ns); `names`: their names."""
-    cost = f"SELECT step, self_ns AS ns FROM ({spans})"
-    if not workload.missing(("samples",)):
-        python = _PYTHON.format(lines=_LINES.format(names=names))
-        cost = f"{cost} UNION ALL {python}"
-    return price_of_spans(workload, _SUM.format(cost=cost))
+def price_of_repeated(workload: Workload, condition: str) -> Price:
+    """The price of the operators whose rows in `spans` fulfil `condition`, and of what Python does
+    between one and the next.
+    """
+    in_steps = workload.in_steps("spans")
+    sql = _STRETCHES.format(between=BETWEEN_NS, in_steps=in_steps, condition=condition)
+    return price_of_spans(workload, sql)
 
 
 def line_of_repeated(workload: Workload, names: str) -> str:

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from layerscope.analyse.findings.workload import Workload
 
 
-def price_of_spans(workload: Workload, sql: str) -> Price:
+def price_of_spans(workload: Workload, sql: str, least: float = 1.0) -> Price:
     """The price of what costs `ns` in each `step` by `sql`. On a busy machine only the part counts
-    in which the thread had a CPU.
+    in which the thread had a CPU. `least`: as in `Workload.price`.
     """
-    price = workload.price(sql)
+    price = workload.price(sql, least)
     contention = workload.contention
     if contention is None or not workload.is_busy:
         return price
@@ -25,4 +25,5 @@ def price_of_spans(workload: Workload, sql: str) -> Price:
         low_ns=price.low_ns * part,
         high_ns=price.high_ns * part,
         share=price.share * part,
+        cost_share=price.cost_share * part,
     )

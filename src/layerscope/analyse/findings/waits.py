@@ -50,7 +50,7 @@ def waits_for(
     price = workload.price(_PRICE.format(waits=waits))
     yield Finding(
         rule=rule,
-        title=title.format(share=f"{percent(price.share)}", per=workload.per),
+        title=title.format(share=f"{percent(price.cost_share)}", per=workload.per),
         price=price,
         where=place_of_samples(workload, waits),
         remedies=remedies,

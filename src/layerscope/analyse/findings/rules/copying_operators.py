@@ -50,13 +50,13 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     module = largest(workload, "step_operators", "module", _COPIES, "dur_ns")
     yield Finding(
         rule="copying_operators",
-        title=f"{percent(price.share)} of a step copies tensors into another order",
+        title=f"{percent(price.cost_share)} of a step copies tensors into another order",
         price=price,
         where=Where(module=module, line=line_of_copies(workload)),
         remedies=REMEDIES,
         evidence=(workload.evidence(EVIDENCE),),
         certainty=LIKELY,
-        is_below=price.share < limits["share"],
+        is_below=price.cost_share < limits["share"],
     )
 
 

@@ -81,7 +81,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     price = workload.price(_PRICE)
     yield Finding(
         rule="cpu_taken_by_others",
-        title=f"{percent(price.share)} of a step waits for a CPU that another program has",
+        title=f"{percent(price.cost_share)} of a step waits for a CPU that another program has",
         price=price,
         remedies=REMEDIES,
         evidence=(workload.evidence(EVIDENCE),),

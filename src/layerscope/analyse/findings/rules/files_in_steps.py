@@ -1,7 +1,8 @@
 """Steps read or write files on the thread that makes them: checkpoints, logs, results.
 
 **What it looks for.** Waits of that thread for a file, and its CPU time in the kernel's code of
-files, outside of the data loader (that is `loader_reads_files`).
+files, outside of the data loader (that is `loader_reads_files`). The price has all CPU time of the
+lines that do this.
 
 **Why it matters.** A disk works by itself: the step could go on meanwhile.
 
@@ -42,8 +43,12 @@ FILES = f"""
     AND ((kind = 'offcpu' AND state = 'file') OR (kind = 'cpu' AND state = 'kernel'
         AND stack IN (SELECT stack FROM stack_frames JOIN frames USING (frame)
             WHERE layer = 'kernel' AND regexp_matches(name, '{_NAMES}'))))"""
+_ON_THEIR_LINES = f"""
+    is_critical AND kind = 'cpu' AND phase IS DISTINCT FROM 'loading' AND line <> ''
+    AND line IN (SELECT line FROM step_samples WHERE {FILES})"""
 _PRICE = f"""
-    SELECT step, sum(weight_ns)::BIGINT AS ns FROM step_samples WHERE {FILES} GROUP BY step"""
+    SELECT step, sum(weight_ns)::BIGINT AS ns
+    FROM step_samples WHERE ({FILES}) OR ({_ON_THEIR_LINES}) GROUP BY step"""
 EVIDENCE = f"""
     SELECT line, CASE WHEN kind = 'cpu' THEN 'on a CPU' ELSE state END AS doing,
         sum(weight_ns)::BIGINT AS total_ns, count(*) AS samples, count(DISTINCT step) AS steps
@@ -59,7 +64,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     price = workload.price(_PRICE)
     yield Finding(
         rule="files_in_steps",
-        title=f"{percent(price.share)} of a step reads or writes files",
+        title=f"{percent(price.cost_share)} of a step reads or writes files",
         price=price,
         where=place_of_samples(workload, FILES),
         remedies=REMEDIES,

@@ -72,7 +72,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if megabytes < limits["explained"] * _megabytes_touched(workload):
         return
     price = workload.price(PRICE)
-    share = percent(price.share)
+    share = percent(price.cost_share)
     yield Finding(
         rule="memory_grows",
         title=f"memory grows by {megabytes:,.1f} MB a step, which takes {share} of it",

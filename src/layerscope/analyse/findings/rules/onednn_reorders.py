@@ -2,8 +2,7 @@
 
 **What it looks for.** In a forward pass a reorder out of oneDNN's own layout in a conversion to an
 ordinary tensor, after which the next reorder of that shape goes back into it. The price is all
-reorders of these shapes in the step but one of each: a tensor may have to be brought into a layout
-once.
+reorders of these shapes in the step, those of conversions with the whole operator that converts.
 
 **Why it matters.** A reorder reads and writes the whole tensor and computes nothing.
 
@@ -49,11 +48,10 @@ _RETURNS = f"""
         AND regexp_matches(formats, '^[a-h]+ -> ')"""
 _COUNT = f"SELECT count(*) AS n FROM ({_RETURNS})"
 _PRICE = f"""
-    SELECT step, sum(ns) AS ns FROM (
-        SELECT step, problem, sum(dur_ns) * (1 - 1 / count(*)) AS ns
-        FROM step_primitives SEMI JOIN ({_RETURNS}) USING (step, problem)
-        WHERE {_ACTIVATIONS} GROUP BY ALL)
-    GROUP BY step"""
+    SELECT step, sum(CASE WHEN regexp_matches(operator, 'dense|to_mkldnn')
+        THEN operator_ns ELSE dur_ns END) AS ns
+    FROM step_primitives SEMI JOIN ({_RETURNS}) USING (step, problem)
+    WHERE {_ACTIVATIONS} GROUP BY step"""
 EVIDENCE = f"""
     SELECT operator, module, problem, formats, count(*) AS reorders, sum(dur_ns)::BIGINT AS total_ns
     FROM step_primitives WHERE {_ACTIVATIONS}

@@ -76,7 +76,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if spinning < limits["spinning"]:
         return
     price = workload.price(_PRICE)
-    share = f"{percent(price.share)} of a {workload.per}"
+    share = f"{percent(price.cost_share)} of a {workload.per}"
     yield Finding(
         rule="openmp_spin",
         title=f"{share} waits on its CPU for OpenMP's other threads",

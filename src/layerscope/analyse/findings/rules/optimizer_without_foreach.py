@@ -26,6 +26,7 @@ from layerscope.analyse.findings.workload import Workload
 
 NEEDS = ("steps", "operators")
 THRESHOLDS = (
+    Threshold("saved", 0.5, "of the time, at least", "lists of tensors are made in Python too"),
     Threshold(
         "operators",
         50.0,
@@ -55,7 +56,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     operators = float(counts["operators"]) / len(workload.step)
     if counts["together"] or operators < limits["operators"]:
         return
-    price = price_of_spans(workload, _PRICE)
+    price = price_of_spans(workload, _PRICE, limits["saved"])
     yield Finding(
         rule="optimizer_without_foreach",
         title=f"the optimizer updates its parameters one by one, in {operators:,.0f} operators",

@@ -66,7 +66,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if faults < limits["faults"]:
         return
     price = workload.price(PRICE)
-    share = f"{percent(price.share)} of a {workload.per}"
+    share = f"{percent(price.cost_share)} of a {workload.per}"
     yield Finding(
         rule="page_fault_time",
         title=f"{share} goes into page faults, {faults:,.0f} of them",

@@ -1,10 +1,11 @@
 """oneDNN creates primitives for new problems all the time, since the shapes change.
 
 **What it looks for.** Creations in measured steps of problems that were not seen before. The price
-is what they take above the creation of a problem that the library has already.
+is the time of the operators that create them, without what primitives compute there and without the
+creation of problems that the library has already.
 
-**Why it matters.** For a new problem oneDNN compiles code, 0.1 to 1 ms; one that it knows takes
-some µs.
+**Why it matters.** For a new problem oneDNN chooses an implementation and compiles code, 0.1 to
+1 ms; one that it knows takes some µs.
 
 **What to do.** Let batches have few different shapes: pad them to multiples, or sort the samples by
 their length. If more problems come and go than the library keeps (1024), raise
@@ -38,12 +39,24 @@ THRESHOLDS = (
 REMEDIES = (Remedy("let batches have few different shapes: pad them to a multiple of a length"),)
 # The library says by itself only in its log whether it had the problem.
 _NEW = """
-    SELECT step, dur_ns, primitive_kind, operator, module FROM step_primitives
+    SELECT step, dur_ns, primitive_kind, operator, operator_span, operator_ns, module
+    FROM step_primitives
     WHERE kind = 'create' AND is_critical
     QUALIFY coalesce(NOT cache_hit, dur_ns > {known} AND 1 = row_number() OVER (
         PARTITION BY primitive_kind, operator, dtype, formats, problem ORDER BY start_ns))"""
 _COUNT = "SELECT count(DISTINCT step) AS steps, count(*) AS created FROM ({new})"
-_PRICE = "SELECT step, sum(dur_ns - {known}) AS ns FROM ({new}) GROUP BY step"
+# An operator may create several.
+_PRICE = """
+    SELECT step, sum(greatest(greatest(coalesce(operator_ns, 0) - executed_ns, created_ns)
+        - created * {known}, 0)) AS ns
+    FROM (
+        SELECT step, operator_span, any_value(operator_ns) AS operator_ns,
+            sum(dur_ns) AS created_ns, count(*) AS created
+        FROM ({new}) GROUP BY step, operator_span) anew
+    LEFT JOIN (
+        SELECT operator_span, sum(dur_ns) AS executed_ns FROM step_primitives
+        WHERE kind = 'execute' AND share_of IS NULL GROUP BY operator_span) USING (operator_span)
+    GROUP BY step"""
 _EVIDENCE = """
     SELECT primitive_kind, operator, module, count(*) AS created, count(DISTINCT step) AS steps,
         sum(dur_ns)::BIGINT AS total_ns, median(dur_ns)::BIGINT AS median_ns

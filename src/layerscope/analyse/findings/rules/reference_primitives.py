@@ -27,7 +27,7 @@ from layerscope.analyse.findings.workload import Workload
 from layerscope.model.units import percent
 
 NEEDS = ("primitives",)
-THRESHOLDS: tuple[Threshold, ...] = ()
+THRESHOLDS = (Threshold("saved", 0.5, "of their time, at least", "fast code takes time too"),)
 REMEDIES = (
     Remedy("use shapes and types that the library has fast code for, or the framework's own code"),
 )
@@ -45,7 +45,7 @@ EVIDENCE = f"""
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The time in reference code."""
-    price = price_of_spans(workload, _PRICE)
+    price = price_of_spans(workload, _PRICE, limits["saved"])
     if not price.value_ns:
         return
     names = ("operator", "module")
@@ -54,7 +54,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     }
     yield Finding(
         rule="reference_primitives",
-        title=f"{percent(price.share)} of a {workload.per} runs the reference code of oneDNN",
+        title=f"{percent(price.cost_share)} of a {workload.per} runs the reference code of oneDNN",
         price=price,
         where=Where(operator=place["operator"], module=place["module"]),
         remedies=REMEDIES,

@@ -96,7 +96,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     gap = row["gap"]
     price = workload.price(_PRICE.format(slower=slower, **row))
     evidence = workload.evidence(EVIDENCE.format(**row))
-    excess_ns = price.value_ns * row["steps"] / row["expected"]
+    excess_ns = price.cost_share * workload.mean_ns * row["steps"] / row["expected"]
     least_ns = limits["explained"] * excess_ns
     frames = evidence.rows.to_pylist()
     if not frames:

@@ -1,7 +1,7 @@
 """Many short operators of one kind follow each other, where one on all of the data would do.
 
 **What it looks for.** One operator that one module calls many times in a step, each time for some
-µs. The price is their time, and the CPU time in Python on the lines that call them.
+µs. The price is their time, and that of Python between one and the next.
 
 **Why it matters.** A short operator is mostly its way there: Python, the dispatcher, the memory for
 its result. A vectorised one takes this way once.
@@ -40,10 +40,10 @@ _REPEATED = f"""
     WHERE {OUTSIDE} AND kind IN ('function', 'backward') AND name NOT IN ({ELEMENTS})
     GROUP BY name, module, phase
     HAVING sum(count) >= {{calls}} AND sum(self_ns) < {{short}} * sum(count)"""
-_SPANS = f"""
+_SPANS = """
     SELECT step, name, self_ns, count
-    FROM step_operators SEMI JOIN ({{repeated}}) USING (name, module, phase)
-    WHERE {OUTSIDE}"""
+    FROM step_operators WHERE {condition}"""
+_CONDITION = f"{OUTSIDE} AND (name, module, phase) IN ({{repeated}})"
 _EVIDENCE = """
     SELECT name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns
     FROM ({spans}) GROUP BY ALL ORDER BY self_ns DESC LIMIT 10"""
@@ -54,7 +54,8 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     steps = len(workload.step)
     calls = limits["calls"] * steps
     repeated = _REPEATED.format(calls=calls, short=limits["short"])
-    spans = _SPANS.format(repeated=repeated)
+    condition = _CONDITION.format(repeated=repeated)
+    spans = _SPANS.format(condition=condition)
     evidence = workload.evidence(_EVIDENCE.format(spans=spans))
     rows = evidence.rows.to_pylist()
     if not rows:
@@ -66,7 +67,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     yield Finding(
         rule="small_operators",
         title=f"{a_step:,.0f} short operators of a step repeat each other",
-        price=price_of_repeated(workload, spans, names),
+        price=price_of_repeated(workload, condition),
         where=Where(line=line, operator=rows[0]["name"]),
         remedies=REMEDIES,
         evidence=(evidence,),

@@ -1,8 +1,7 @@
 """A loop reads a tensor number by number.
 
 **What it looks for.** Operators that take one element out of a tensor, many times in a step,
-outside of the data loader. The price is their time, and the CPU time in Python on the lines that
-call them.
+outside of the data loader. The price is their time, and that of Python between one and the next.
 
 **Why it matters.** Each number costs an operator and its way through the dispatcher, some µs; an
 operator on the whole tensor takes a few ns a number.
@@ -41,9 +40,8 @@ ELEMENTS = "'aten::select', 'aten::as_strided', 'aten::item', 'aten::_local_scal
 # What a network's own layers do not call.
 _CALLED = "'aten::select', 'aten::item', 'aten::_local_scalar_dense'"
 # The backward pass makes views by itself.
-_SPANS = f"""
-    SELECT step, name, self_ns, count FROM step_operators
-    WHERE name IN ({ELEMENTS}) AND {OUTSIDE} AND phase <> 'backward'"""
+_CONDITION = f"name IN ({ELEMENTS}) AND {OUTSIDE} AND phase <> 'backward'"
+_SPANS = f"SELECT step, name, self_ns, count FROM step_operators WHERE {_CONDITION}"
 _COUNT = f"SELECT coalesce(sum(count), 0) AS n FROM ({_SPANS}) WHERE name = 'aten::select'"
 EVIDENCE = f"""
     SELECT name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns
@@ -58,7 +56,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     yield Finding(
         rule="tensor_indexed_in_loop",
         title=f"a loop takes {calls:,.0f} single elements out of tensors in a step",
-        price=price_of_repeated(workload, _SPANS, _CALLED),
+        price=price_of_repeated(workload, _CONDITION),
         where=Where(line=line_of_repeated(workload, _CALLED)),
         remedies=REMEDIES,
         evidence=(workload.evidence(EVIDENCE),),

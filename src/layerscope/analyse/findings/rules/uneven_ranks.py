@@ -116,7 +116,7 @@ def _finding(
         remedies=REMEDIES,
         evidence=(evidence,),
         certainty=LIKELY,
-        notes=(f"rank {waiting.rank} waits for it for {percent(price.share)} of a step",),
+        notes=(f"rank {waiting.rank} waits for it for {percent(price.cost_share)} of a step",),
     )
 
 

@@ -52,7 +52,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if not price.value_ns:
         return
     module = largest(workload, "step_operators", "module", beside, "self_ns")
-    share = percent(price.share)
+    share = percent(price.cost_share)
     yield Finding(
         rule="unfused_attention",
         title=f"attention in single operators takes {share} of a step beside products",

@@ -29,6 +29,12 @@ from layerscope.model.units import percent
 
 NEEDS = ("steps", "primitives")
 THRESHOLDS = (
+    Threshold(
+        "saved",
+        0.3,
+        "of the reorders, at least",
+        "a reorder brings the weights into the caches, which the operator then does by itself",
+    ),
     Threshold("requests", 0.9, "of all requests", "a layer that only some have is another branch"),
 )
 REMEDIES = (
@@ -62,11 +68,11 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
         return
     least = limits["requests"] * len(workload.step)
     weights = _WEIGHTS.format(least=least)
-    price = price_of_spans(workload, _PRICE.format(weights=weights))
+    price = price_of_spans(workload, _PRICE.format(weights=weights), limits["saved"])
     if not price.value_ns:
         return
     module = largest(workload, "step_primitives", "module", _INTO_WEIGHTS, "dur_ns")
-    share = percent(price.share)
+    share = percent(price.cost_share)
     yield Finding(
         rule="weights_reordered_every_call",
         title=f"{share} of a request brings the same weights into oneDNN's layout again",
