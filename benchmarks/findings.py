@@ -2,7 +2,8 @@
 and does the twin without it save what the price says?
 
 The pairs are those of tests/findings/pairs. Both programs run under layerscope in turns; what is
-saved is the difference of their mean steps.
+saved is the difference of their mean steps. With `--busy N` only the healthy programs run, beside N
+processes that compute: none may get a finding that is certain.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from measuring.report import Report, Table, ms
-from measuring.runs import HERE, Setting, execute, interleave
+from measuring.runs import HERE, Setting, computing, execute, interleave
 
 from layerscope.analyse import findings
+from layerscope.analyse.findings.finding import CERTAIN
 from layerscope.analyse.findings.workload import Workload
 from layerscope.ingest.open import open_run
 from layerscope.recording.reader import Reader
@@ -48,10 +50,13 @@ class Seen:
     low_ns: float = 0.0
     high_ns: float = 0.0
     is_busy: bool = False
+    certain: int = 0
 
 
 def run(setting: Setting) -> Report:
     """Every pair, in turns."""
+    if setting.busy:
+        return beside_others(setting)
     report = Report("Findings: planted faults, and what the repaired twins save")
     table = report.table(
         "Pairs of programs (ms of a step; medians of the runs)",
@@ -72,6 +77,24 @@ def run(setting: Setting) -> Report:
     return report
 
 
+def beside_others(setting: Setting) -> Report:
+    """The healthy programs alone, on a machine that others use."""
+    report = Report(f"Findings of healthy programs beside {setting.busy} processes that compute")
+    table = report.table("Programs", "of the pair", "findings", "certain", "qualified as busy")
+    count = 1 if setting.quick else min(setting.pairs, MOST_PAIRS)
+    with computing(setting.busy):
+        for rule in chosen(setting):
+            runs = [seen(setting, rule, "healthy") for _ in range(count)]
+            found = sorted({name for one in runs for name in one.rules})
+            certain = sum(one.certain for one in runs)
+            busy = sum(one.is_busy for one in runs)
+            table.add(rule, ", ".join(found) or "-", str(certain), f"{busy} of {count}")
+            report.data[rule] = {"found": found, "certain": certain, "busy": busy, "runs": count}
+    total = sum(row["certain"] for row in report.data.values() if isinstance(row, dict))
+    report.remarks.append(f"Findings that are certain: {total} (target: 0).")
+    return report
+
+
 def chosen(setting: Setting) -> list[str]:
     """The rules that are asked for."""
     rules = sorted(file.stem for file in PAIRS.glob("*.py"))
@@ -89,7 +112,9 @@ def seen(setting: Setting, rule: str, twin: str) -> Seen:
     with Reader(open_run(path)) as reader:
         every = findings.find(reader)
         workload = Workload(reader)
-        made = Seen(workload.mean_ns, tuple(one.rule for one in every.found))
+        certain = sum(one.certainty == CERTAIN for one in every.found)
+        rules = tuple(one.rule for one in every.found)
+        made = Seen(workload.mean_ns, rules, certain=certain)
         planted = next((one for one in every.found if one.rule == rule), None)
         if planted is not None:
             price = planted.price

@@ -69,7 +69,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--programs", default="", metavar="NAME,...", help="truth: only these, such as 'wait_*'"
     )
     parser.add_argument(
-        "--busy", type=int, default=0, metavar="N", help="truth: processes that compute beside them"
+        "--busy",
+        type=int,
+        default=0,
+        metavar="N",
+        help="truth, findings: processes that compute beside them",
     )
     parser.add_argument(
         "--quick",
@@ -139,7 +143,7 @@ def run_one(name: str, setting: Setting, about: dict[str, str], command: str, wr
     }
     print(f"\n{report.text()}  ({name}: {about['took']}, load {about['load']})", flush=True)
     if write:
-        report.write(RESULTS, name, about, command)
+        report.write(RESULTS, f"{name}_busy" if setting.busy else name, about, command)
     return True
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import fnmatch
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from measuring import judge, planted
 from measuring.judge import OURS, Claim
 from measuring.planted import PlantedProgram
 from measuring.report import Report
-from measuring.runs import BenchmarkError, Setting, execute
+from measuring.runs import BenchmarkError, Setting, computing, execute
 from measuring.shown import TABLES, ShownTimes, read_layerscope, read_perf, read_py_spy
 
 # 80 programs, 3 tools, 20 runs: hours.
@@ -85,19 +83,6 @@ def chosen(wanted: tuple[str, ...]) -> list[str]:
         for name in everything
         if not wanted or any(fnmatch.fnmatch(name, pattern) for pattern in wanted)
     ]
-
-
-@contextmanager
-def computing(count: int) -> Iterator[None]:
-    """With so many processes that compute."""
-    code = "while True: pass"
-    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in others:
-            process.kill()
-            process.wait()
 
 
 def measure(judged: Judge, name: str, runs: int) -> list[Claim]:

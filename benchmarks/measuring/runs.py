@@ -107,6 +107,19 @@ class Recorded:
         return next((state.rows for state in self.run.info.tables if state.name == table), 0)
 
 
+@contextmanager
+def computing(count: int) -> Iterator[None]:
+    """With so many processes that compute."""
+    code = "while True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in others:
+            process.kill()
+            process.wait()
+
+
 def execute(
     setting: Setting,
     command: list[str],
