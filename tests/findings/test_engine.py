@@ -264,7 +264,7 @@ def test_without_steps_a_price_is_of_the_run(tmp_path: Path) -> None:
     with Reader(made.write(tmp_path / "made.layerscope")) as reader:
         workload = Workload(reader)
         price = workload.price("SELECT step, sum(weight_ns) AS ns FROM step_samples GROUP BY step")
-        steps = workload.rows("SELECT step FROM step_operators")
+        steps = workload.rows("SELECT step FROM step_spans")
 
     assert (price.value_ns, price.per) == (pytest.approx(30 * MORE * MS), RUN)
     assert workload.mean_ns == 2e9  # as run.json says

@@ -26,19 +26,15 @@ _STRETCHES = """
         SELECT step, start_ns, start_ns + dur_ns AS end_ns, max(start_ns + dur_ns) OVER (
             PARTITION BY track, step ORDER BY start_ns, dur_ns DESC
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
-        FROM (SELECT spans.* EXCLUDE (module), coalesce(path, '') AS module
-            FROM spans LEFT JOIN modules USING (module)) AS spans
-        WHERE layer = 'operators' AND {in_steps} AND {condition}
-            AND track IN (SELECT track FROM critical_tracks))
+        FROM step_spans WHERE {condition})
     GROUP BY step"""
 
 
 def price_of_repeated(workload: Workload, condition: str) -> Price:
-    """The price of the operators whose rows in `spans` fulfil `condition`, and of what Python does
-    between one and the next.
+    """The price of the operators whose rows in `step_spans` fulfil `condition`, and of what Python
+    does between one and the next.
     """
-    in_steps = workload.in_steps("spans")
-    sql = _STRETCHES.format(between=BETWEEN_NS, in_steps=in_steps, condition=condition)
+    sql = _STRETCHES.format(between=BETWEEN_NS, condition=condition)
     return price_of_spans(workload, sql)
 
 

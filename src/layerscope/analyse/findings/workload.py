@@ -11,9 +11,10 @@ thinned the steps are those that were kept.
     step_samples      the samples in measured steps, of all threads of the process: step, track,
                       is_critical, at_ns, phase, kind, state, idle, exact, weight_ns, count, stack,
                       line, function, symbol, object, operator, module, waker
-    step_operators    operators of the critical threads in measured steps, added up: step, kind,
-                      name, module (a path), phase, count, self_ns, dur_ns, first_sequence and
-                      last_sequence (of autograd)
+    step_spans        operators of the critical threads in measured steps: step, track, start_ns,
+                      dur_ns, self_ns, kind, name, module (a path), phase, sequence (of autograd)
+    operator_totals   the same added up over these steps: kind, name, module, phase, count, self_ns,
+                      dur_ns. Ask it first: there are millions of spans and hundreds of these
     step_primitives   primitives of these operators: step, span, start_ns, dur_ns, kind,
                       primitive_kind, implementation, dtype, formats, problem, threads, cache_hit,
                       share_of, operator, operator_span, operator_ns, module, is_critical
@@ -64,22 +65,29 @@ _MAKERS = {"request": ("module",), "mark": ("submit",)}
 # The standard normal quantile of a two-sided interval of 95 %.
 _Z = 1.959964
 
-_OPERATORS = """
-    SELECT spans.step, spans.kind, spans.name, coalesce(modules.path, '') AS module, spans.phase,
-        count(*) AS count, sum(spans.self_ns)::BIGINT AS self_ns,
-        sum(spans.dur_ns)::BIGINT AS dur_ns, min(spans.sequence) AS first_sequence,
-        max(spans.sequence) AS last_sequence
+# Tracks are listed: the files skip what lies on others, which they do not for a question.
+_SPANS = """
+    SELECT {step} AS step, track, start_ns, dur_ns, self_ns, spans.kind, spans.name,
+        coalesce(modules.path, '') AS module, phase, sequence
     FROM spans LEFT JOIN modules USING (module)
-    WHERE spans.layer = 'operators' AND {in_steps}
-        AND spans.track IN (SELECT track FROM critical_tracks)
-    GROUP BY ALL"""
+    WHERE layer = 'operators' AND track IN ({tracks}) AND {in_steps}"""
+_TOTALS = """
+    SELECT kind, name, module, phase, count(*) AS count, sum(self_ns)::BIGINT AS self_ns,
+        sum(dur_ns)::BIGINT AS dur_ns
+    FROM step_spans GROUP BY ALL"""
+# Few spans are primitives or have some: the others are left out before the tables are joined.
 _PRIMITIVES = """
+    WITH executed AS (
+            SELECT * FROM spans SEMI JOIN primitives USING (span)),
+        above AS (
+            SELECT span, name, dur_ns, track FROM spans
+            SEMI JOIN (SELECT operator AS span FROM primitives) USING (span))
     SELECT {step} AS step, spans.span, spans.start_ns, spans.dur_ns, spans.kind, primitive_kind,
         implementation, dtype, formats, problem, threads, cache_hit, share_of,
         above.name AS operator, above.span AS operator_span, above.dur_ns AS operator_ns,
         coalesce(modules.path, '') AS module,
-        coalesce(above.track, spans.track) IN (SELECT track FROM critical_tracks) AS is_critical
-    FROM primitives JOIN spans USING (span) LEFT JOIN spans above ON above.span = operator
+        coalesce(above.track, spans.track) IN ({tracks}) AS is_critical
+    FROM primitives JOIN executed spans USING (span) LEFT JOIN above ON above.span = operator
         LEFT JOIN modules ON modules.module = spans.module
     WHERE spans.track IN (SELECT track FROM tracks WHERE process = {process}) AND {in_steps}"""
 
@@ -104,14 +112,16 @@ class Workload:
         self.step: NDArray[np.int64] = columns["step"].astype(np.int64)
         self.dur_ns: NDArray[np.int64] = columns["dur_ns"].astype(np.int64)
         self._columns = columns
-        self._makers: dict[str, Callable[[], Any]] = {
+        # What makes a view: its rows, or a question.
+        self._makers: dict[str, Callable[[], pa.Table | str]] = {
             "step_samples": lambda: sample_rows(self),
             "stack_frames": lambda: frames_of_stacks(self),
-            "step_operators": self._operators,
+            "operator_totals": lambda: _TOTALS,
             "step_primitives": self._primitives,
         }
         self._add_steps()
         self.tracks = self._critical_tracks()
+        self._add_spans()
         self.contention = contention(self)
 
     @property
@@ -213,8 +223,11 @@ class Workload:
         return f"{table}.step" if self.has_steps else f"{WHOLE_RUN}"
 
     def _make(self, view: str) -> None:
-        data = self._makers.pop(view)()
-        self._register(view, data)
+        made = self._makers.pop(view)()
+        if isinstance(made, str):
+            self.reader.connection().execute(f"CREATE OR REPLACE TEMP TABLE {view} AS {made}")
+        else:
+            self._register(view, made)
 
     def _register(self, view: str, data: pa.Table) -> None:
         connection = self.reader.connection()
@@ -240,17 +253,24 @@ class Workload:
         self._register("critical_tracks", pa.table({"track": pa.array(tracks, pa.int32())}))
         return tracks
 
-    def _operators(self) -> pa.Table:
-        sql = _OPERATORS.format(in_steps=self.in_steps("spans"))
-        if not self.has_steps:
-            sql = sql.replace("spans.step,", f"{WHOLE_RUN} AS step,", 1)
-        return self.reader.query(sql)
-
-    def _primitives(self) -> pa.Table:
-        sql = _PRIMITIVES.format(
-            step=self.step_of("spans"), in_steps=self.in_steps("spans"), process=self.process
+    def _add_spans(self) -> None:
+        spans = _SPANS.format(
+            step=self.step_of("spans"),
+            tracks=self._listed_tracks(),
+            in_steps=self.in_steps("spans"),
         )
-        return self.reader.query(sql)
+        self.reader.connection().execute(f"CREATE OR REPLACE TEMP VIEW step_spans AS {spans}")
+
+    def _primitives(self) -> str:
+        return _PRIMITIVES.format(
+            step=self.step_of("spans"),
+            tracks=self._listed_tracks(),
+            process=self.process,
+            in_steps=self.in_steps("spans"),
+        )
+
+    def _listed_tracks(self) -> str:
+        return ", ".join(map(str, self.tracks)) or "NULL"
 
     def _has(self, need: str) -> bool:
         if need == "steps":

@@ -33,10 +33,10 @@ THRESHOLDS = (
 REMEDIES = (Remedy("copy once before the loop, or let the operators work on the tensor as it is"),)
 _COPIES = """kind = 'function' AND name = 'aten::clone'
         AND coalesce(phase, '') NOT IN ('loading', 'optimizer')"""
-_PRICE = f"SELECT step, sum(dur_ns) AS ns FROM step_operators WHERE {_COPIES} GROUP BY step"
+_PRICE = f"SELECT step, sum(dur_ns) AS ns FROM step_spans WHERE {_COPIES} GROUP BY step"
 EVIDENCE = f"""
     SELECT module, phase, sum(count)::BIGINT AS copies, sum(dur_ns)::BIGINT AS total_ns
-    FROM step_operators WHERE {_COPIES}
+    FROM operator_totals WHERE {_COPIES}
     GROUP BY ALL ORDER BY total_ns DESC LIMIT 10"""
 _IN_COPY = """is_critical AND kind = 'cpu' AND operator IN ('aten::copy_', 'aten::clone')
         AND phase NOT IN ('loading', 'optimizer')"""
@@ -44,17 +44,18 @@ _IN_COPY = """is_critical AND kind = 'cpu' AND operator IN ('aten::copy_', 'aten
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The time in copies."""
-    price = price_of_spans(workload, _PRICE)
-    if not price.value_ns:
+    evidence = workload.evidence(EVIDENCE)
+    if not evidence.rows.num_rows:
         return
-    module = largest(workload, "step_operators", "module", _COPIES, "dur_ns")
+    price = price_of_spans(workload, _PRICE)
+    module = largest(workload, "operator_totals", "module", _COPIES, "dur_ns")
     yield Finding(
         rule="copying_operators",
         title=f"{percent(price.cost_share)} of a step copies tensors into another order",
         price=price,
         where=Where(module=module, line=line_of_copies(workload)),
         remedies=REMEDIES,
-        evidence=(workload.evidence(EVIDENCE),),
+        evidence=(evidence,),
         certainty=LIKELY,
         is_below=price.cost_share < limits["share"],
     )

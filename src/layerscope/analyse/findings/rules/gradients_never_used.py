@@ -35,13 +35,13 @@ THRESHOLDS = (
 REMEDIES = (Remedy("answer without gradients: `with torch.inference_mode():` around the requests"),)
 _BACKWARD = "SELECT count(*) AS n FROM totals WHERE layer = 'operators' AND kind = 'backward'"
 _NODES = """
-    SELECT step, max(last_sequence) - min(first_sequence) AS nodes
-    FROM step_operators WHERE kind = 'function' GROUP BY step"""
+    SELECT step, max(sequence) - min(sequence) AS nodes
+    FROM step_spans WHERE kind = 'function' GROUP BY step"""
 _MEAN = f"SELECT coalesce(avg(nodes), 0) AS nodes FROM ({_NODES})"
 EVIDENCE = """
-    SELECT name, module, sum(count)::BIGINT AS calls, min(first_sequence) AS first_sequence,
-        max(last_sequence) AS last_sequence
-    FROM step_operators WHERE kind = 'function' AND last_sequence IS NOT NULL
+    SELECT name, module, count(*) AS calls, min(sequence) AS first_sequence,
+        max(sequence) AS last_sequence
+    FROM step_spans WHERE kind = 'function' AND sequence IS NOT NULL
     GROUP BY ALL ORDER BY calls DESC LIMIT 10"""
 
 
@@ -54,7 +54,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
         return
     cost_ns = limits["node"]
     price = workload.price(f"SELECT step, nodes * {cost_ns} AS ns FROM ({_NODES})")
-    module = largest(workload, "step_operators", "module", "kind = 'function'", "count")
+    module = largest(workload, "operator_totals", "module", "kind = 'function'", "count")
     yield Finding(
         rule="gradients_never_used",
         title=f"{nodes:,.0f} operators of a request prepare gradients that nothing uses",

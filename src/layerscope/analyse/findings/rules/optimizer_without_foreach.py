@@ -41,12 +41,12 @@ _IN_OPTIMIZER = "phase = 'optimizer' AND kind = 'function'"
 _COUNTS = f"""
     SELECT coalesce(sum(count), 0) AS operators,
         coalesce(sum(count) FILTER (regexp_matches(name, '_foreach_|_fused_')), 0) AS together
-    FROM step_operators WHERE {_IN_OPTIMIZER} AND name NOT LIKE '%zero_'"""
+    FROM operator_totals WHERE {_IN_OPTIMIZER} AND name NOT LIKE '%zero_'"""
 _STEP = "phase = 'optimizer' AND kind = 'optimizer' AND name LIKE '%.step'"
-_PRICE = f"SELECT step, sum(self_ns) AS ns FROM step_operators WHERE {_STEP} GROUP BY step"
+_PRICE = f"SELECT step, sum(self_ns) AS ns FROM step_spans WHERE {_STEP} GROUP BY step"
 EVIDENCE = """
     SELECT kind, name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns
-    FROM step_operators WHERE phase = 'optimizer'
+    FROM operator_totals WHERE phase = 'optimizer'
     GROUP BY ALL ORDER BY self_ns DESC LIMIT 10"""
 
 
@@ -61,7 +61,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
         rule="optimizer_without_foreach",
         title=f"the optimizer updates its parameters one by one, in {operators:,.0f} operators",
         price=price,
-        where=Where(operator=largest(workload, "step_operators", "name", _STEP, "self_ns")),
+        where=Where(operator=largest(workload, "operator_totals", "name", _STEP, "self_ns")),
         remedies=REMEDIES,
         evidence=(workload.evidence(EVIDENCE),),
     )

@@ -36,13 +36,13 @@ THRESHOLDS = (
 REMEDIES = (Remedy("put the small tensors into one and call the operator once, or torch.compile"),)
 # Counts are of all steps.
 _REPEATED = f"""
-    SELECT name, module, phase FROM step_operators
+    SELECT name, module, phase FROM operator_totals
     WHERE {OUTSIDE} AND kind IN ('function', 'backward') AND name NOT IN ({ELEMENTS})
     GROUP BY name, module, phase
     HAVING sum(count) >= {{calls}} AND sum(self_ns) < {{short}} * sum(count)"""
 _SPANS = """
-    SELECT step, name, self_ns, count
-    FROM step_operators WHERE {condition}"""
+    SELECT name, self_ns, count
+    FROM operator_totals WHERE {condition}"""
 _CONDITION = f"{OUTSIDE} AND (name, module, phase) IN ({{repeated}})"
 _EVIDENCE = """
     SELECT name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns

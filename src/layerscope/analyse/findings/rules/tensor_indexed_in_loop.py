@@ -41,7 +41,7 @@ ELEMENTS = "'aten::select', 'aten::as_strided', 'aten::item', 'aten::_local_scal
 _CALLED = "'aten::select', 'aten::item', 'aten::_local_scalar_dense'"
 # The backward pass makes views by itself.
 _CONDITION = f"name IN ({ELEMENTS}) AND {OUTSIDE} AND phase <> 'backward'"
-_SPANS = f"SELECT step, name, self_ns, count FROM step_operators WHERE {_CONDITION}"
+_SPANS = f"SELECT name, self_ns, count FROM operator_totals WHERE {_CONDITION}"
 _COUNT = f"SELECT coalesce(sum(count), 0) AS n FROM ({_SPANS}) WHERE name = 'aten::select'"
 EVIDENCE = f"""
     SELECT name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns

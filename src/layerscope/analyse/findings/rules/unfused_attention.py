@@ -31,16 +31,16 @@ THRESHOLDS = (
 
 REMEDIES = (Remedy("call torch.nn.functional.scaled_dot_product_attention instead"),)
 _MODULES = """
-    SELECT module FROM step_operators WHERE module <> '' AND coalesce(phase, '') <> 'backward'
+    SELECT module FROM operator_totals WHERE module <> '' AND coalesce(phase, '') <> 'backward'
     GROUP BY module
     HAVING sum(count) FILTER (name = 'aten::_softmax') > 0 AND
         sum(count) FILTER (name = 'aten::bmm')
             >= {products} * sum(count) FILTER (name = 'aten::_softmax')"""
 _BESIDE = "module IN ({modules}) AND name NOT IN ('aten::bmm', 'aten::mm', 'aten::addmm')"
-_PRICE = "SELECT step, sum(self_ns) AS ns FROM step_operators WHERE {beside} GROUP BY step"
+_PRICE = "SELECT step, sum(self_ns) AS ns FROM step_spans WHERE {beside} GROUP BY step"
 _EVIDENCE = """
     SELECT module, phase, name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns
-    FROM step_operators WHERE module IN ({modules})
+    FROM operator_totals WHERE module IN ({modules})
     GROUP BY ALL ORDER BY self_ns DESC LIMIT 10"""
 
 
@@ -48,10 +48,10 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """What attention does beside its products."""
     modules = _MODULES.format(products=limits["products"])
     beside = _BESIDE.format(modules=modules)
-    price = price_of_spans(workload, _PRICE.format(beside=beside))
-    if not price.value_ns:
+    if not workload.rows(modules):
         return
-    module = largest(workload, "step_operators", "module", beside, "self_ns")
+    price = price_of_spans(workload, _PRICE.format(beside=beside))
+    module = largest(workload, "operator_totals", "module", beside, "self_ns")
     share = percent(price.cost_share)
     yield Finding(
         rule="unfused_attention",
