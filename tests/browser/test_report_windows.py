@@ -16,6 +16,7 @@ from tests.browser import chromium
 from tests.browser.report_page import open_report, text, write_report
 from tests.browser.timeline_page import open_timeline, training
 from tests.recordings import Recording
+from tests.repeated import also
 from tests.show.report_page import serving
 
 pytestmark = pytest.mark.slow
@@ -145,7 +146,10 @@ def windows(page: chromium.Page, both: tuple[str, str]) -> list[tuple[float, flo
 
 @pytest.mark.parametrize(
     "state",
-    ["#timeline", "#timeline?apart=1", "#timeline?find=o&step=1", "#timeline?name=short+3"],
+    [
+        "#timeline",
+        *also(["#timeline?apart=1", "#timeline?find=o&step=1", "#timeline?name=short+3"]),
+    ],
 )
 def test_the_picture_is_the_same(page: chromium.Page, both: tuple[str, str], state: str) -> None:
     stretches = windows(page, both)

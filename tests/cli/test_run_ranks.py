@@ -159,6 +159,7 @@ def test_a_recording_that_is_named_is_joined_and_not_overwritten(start: Launcher
     assert second.stderr.count("exists already") == 2
 
 
+@pytest.mark.stress
 def test_the_next_launch_of_a_job_has_a_recording_of_its_own(start: Launcher) -> None:
     first, second = start.around(), start.around()
 
@@ -323,6 +324,7 @@ def test_ranks_of_torchrun_are_processes_of_one_recording(start: Launcher) -> No
     assert sorted(row["rank"] for row in rows if row["role"] == "rank") == [0, 1]
 
 
+@pytest.mark.stress
 def test_torchrun_around_layerscope_gives_one_recording_too(start: Launcher) -> None:
     words = [*start.layerscope, "run", "-o", "mine", "--", start.python, *ddp("--slow-rank", "1")]
     done = start.execute(torchrun(start, "--no-python", *words))

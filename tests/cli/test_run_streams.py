@@ -12,6 +12,7 @@ from tests.differential import PROGRAMS, Differential, program
 
 
 @pytest.mark.slow
+@pytest.mark.stress
 def test_closed_standard_streams_stay_closed(
     differential: Differential, program_python: str, native_agent: Path
 ) -> None:

@@ -56,6 +56,7 @@ REPEATED = (
     "exit_status.py abort", "exit_status.py SIGTERM", "exit_status.py SIGINT", "broken_torch.py ValueError",
     "closes_all.py 3", "starts_processes.py spawn", "forks.py open", "profiles_itself.py itt",
     "exit_status.py os._exit", "starts_processes.py forkserver", "starts_processes.py subprocess",
+    "leaves_folder.py", "closes_streams.py", "raises_at_import.py",
 )  # fmt: skip
 SLOWNESS = {words: [] for words in QUICK} | {words: [pytest.mark.stress] for words in REPEATED}
 

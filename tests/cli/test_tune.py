@@ -186,6 +186,7 @@ def test_values_of_an_option_of_the_program_are_tried() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.stress
 def test_on_one_cpu() -> None:
     cpu = min(os.sched_getaffinity(0))
     command = [
@@ -214,6 +215,7 @@ def test_on_one_cpu() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @once_in_three
+@pytest.mark.stress
 def test_what_changes_results_is_measured_and_never_wins() -> None:
     text = (
         WITNESS
@@ -234,7 +236,7 @@ def test_what_changes_results_is_measured_and_never_wins() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [0, 20])
+@pytest.mark.parametrize("steps", [20, *also([0])])
 def test_why_is_read_from_recordings_of_both(
     steps: int, program_python: str, native_agent: Path
 ) -> None:

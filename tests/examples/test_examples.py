@@ -100,6 +100,7 @@ def test_mnist_programs_train_for_a_few_batches(
 
 
 @pytest.mark.slow
+@pytest.mark.stress
 def test_the_seed_decides_what_is_learned(program_python: str, digits: Path) -> None:
     losses = [
         re.search(

@@ -32,6 +32,7 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
+@pytest.mark.stress
 def test_the_way_workers_start_does_not_change_what_is_learned(program_python: str) -> None:
     printed = set()
     for words in (

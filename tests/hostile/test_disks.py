@@ -116,6 +116,7 @@ def test_a_recording_on_a_file_system_of_another_machine(
     assert list(temporary.glob("layerscope-*")) == []
 
 
+@pytest.mark.stress
 def test_raw_files_on_a_disk_that_takes_its_time(
     case: Case, serve: Callable[[float], Served]
 ) -> None:

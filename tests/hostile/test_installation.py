@@ -38,6 +38,7 @@ def test_a_package_without_its_agent_and_no_compiler(
     assert not (copied / "native").exists()
 
 
+@pytest.mark.stress
 def test_an_agent_of_another_machine(case: Case, copied: Path) -> None:
     library = copied / "native" / LIBRARY.name
     data = bytearray(library.read_bytes())
@@ -94,6 +95,7 @@ def test_a_program_in_one_file(case: Case, tmp_path: Path) -> None:
     case.complete(case.both(command=[case.python, str(tmp_path / "app.pyz"), str(STEPS)]))
 
 
+@pytest.mark.stress
 def test_a_frozen_program(case: Case) -> None:
     """What frozen programs do: an interpreter of their own in isolated mode, torch beside it."""
     trains = str(PROGRAMS / "trains.py")
@@ -108,6 +110,7 @@ def test_a_frozen_program(case: Case) -> None:
     )
 
 
+@pytest.mark.stress
 def test_temporary_folders_that_make_no_sense(case: Case) -> None:
     case.complete(
         case.both(env=environment(TMPDIR="\n//\\0", TEMP="/dev/null", TMP="relative/nowhere"))

@@ -27,6 +27,7 @@ def made(case: Case, code: str, *arguments: str) -> Recorded:
     return case.recorded()
 
 
+@pytest.mark.stress
 def test_two_thousand_threads_at_the_same_time(case: Case) -> None:
     begin = ["/bin/sh", "-c", 'echo | "$0" "$@"']
     outcome = case.both(command=[*begin, *program(case.python, "threads_at_once.py", str(ALIVE))])

@@ -76,6 +76,7 @@ def test_a_user_without_a_name_and_a_home(public: Case) -> None:
     public.complete(public.both(around=user(WITHOUT_A_NAME), env=variables))
 
 
+@pytest.mark.stress
 def test_a_home_that_may_not_be_written(public: Case, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o555)
@@ -85,6 +86,7 @@ def test_a_home_that_may_not_be_written(public: Case, tmp_path: Path) -> None:
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.stress
 def test_a_root_that_is_read_only_but_for_the_working_folder(case: Case, tmp_path: Path) -> None:
     keep = str(tmp_path)
     if any(character in keep for character in " '\""):
@@ -125,6 +127,7 @@ def test_a_root_that_is_read_only_and_a_volume_for_the_recording(
     assert [path.name for path in volume.iterdir()] == ["rec.layerscope"]
 
 
+@pytest.mark.stress
 def test_a_root_that_is_read_only_and_nothing_else(case: Case) -> None:
     """The recording goes to shared memory, and the line that says so names the place."""
     around = mounts(READ_ONLY)

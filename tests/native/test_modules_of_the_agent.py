@@ -22,7 +22,7 @@ from tests.native.driven import Drive, Driven
 from tests.native.test_agent_under_sanitizers import OPTIONS
 from tests.recorded import ask
 from tests.recordings import run_info
-from tests.repeated import first, times
+from tests.repeated import also, first, times
 
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
@@ -107,7 +107,7 @@ def test_calls_at_random_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+@pytest.mark.parametrize("sanitizer", ["thread", *also(["address,undefined"])])
 def test_calls_at_random_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
     driver = build_sanitized(tmp_path, sanitizer, MODULES_DRIVER)
     for seed in first(1, (21, 22)):

@@ -152,6 +152,7 @@ def test_100_000_names_grow_across_segments_and_all_come_through(drive: Drive) -
 
 
 @pytest.mark.slow
+@pytest.mark.stress
 def test_names_beyond_the_first_million_are_recorded_without_their_names(drive: Drive) -> None:
     driven = drive(
         """

@@ -147,6 +147,7 @@ def test_dumps_counts_what_ran_and_a_reset_forgets_it(
     )
 
 
+@pytest.mark.stress
 def test_under_run_the_same_calls_steer_the_same_recording(
     tmp_path: Path, program_python: str, native_agent: Path
 ) -> None:

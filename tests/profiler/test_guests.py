@@ -157,6 +157,7 @@ torch.sinh(torch.ones(2))
     assert [row["name"] for row in names] == ["aten::hypot", "aten::sinh", "mine"]
 
 
+@pytest.mark.stress
 def test_a_rank_that_is_left_alone_records_nothing_by_itself_either(
     tmp_path: Path, program_python: str, native_agent: Path
 ) -> None:

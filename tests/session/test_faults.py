@@ -179,6 +179,7 @@ def test_a_drainer_that_is_killed_is_replaced(busy: Busy) -> None:
     check_replaced(busy)
 
 
+@pytest.mark.stress
 def test_a_drainer_that_is_stopped_for_ever_is_replaced_at_the_end(busy: Busy) -> None:
     time.sleep(0.3)
     os.kill(busy.drainer(), signal.SIGSTOP)

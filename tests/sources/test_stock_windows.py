@@ -328,6 +328,7 @@ def test_a_process_that_outlives_the_recording_writes_nothing_into_it(
     assert door.lines() == []
 
 
+@pytest.mark.stress
 def test_a_daemon_that_may_profile_at_any_time_has_the_profiler_for_itself(
     program_python: str, door: Door
 ) -> None:
@@ -446,6 +447,7 @@ def test_what_a_killed_program_left_unfinished_is_passed_over(tmp_path: Path) ->
     assert problem.what == "no window of PyTorch's own profiler had ended when the program did"
 
 
+@pytest.mark.stress
 def test_a_window_that_was_asked_for_is_not_said_to_be_recorded(
     has_windows: None, program_python: str, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from tests.stress.suites import (
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.stress
 def test_tests_of_numpy(numpy_python: str, native_agent: Path, tmp_path: Path) -> None:
     suite = NumPyTests(tmp_path, numpy_python)
 

@@ -107,6 +107,7 @@ def test_lines_are_the_same_whatever_was_asked_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.stress
 def test_lines_of_python_itself() -> None:
     python = Path(sysconfig.get_config_var("LIBDIR")) / str(sysconfig.get_config_var("LDLIBRARY"))
     if not python.exists() or not Path(os.path.realpath(python)).name.startswith("libpython"):

@@ -56,7 +56,9 @@ def by_module(recorded: Recorded) -> dict[str, dict[str, int]]:
 
 
 # The others have all that is in these.
-REPEATED = ("lstm", "nested", "checkpoint_plain", "double_backward")
+REPEATED = (
+    "lstm", "nested", "checkpoint_plain", "double_backward", "cnn", "transformer", "two_threads",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -203,6 +205,7 @@ fourth(x)                             # a module that was put there later
     }  # fmt: skip
 
 
+@pytest.mark.stress
 def test_ten_thousand_modules_are_told_apart(python: str, tmp_path: Path) -> None:
     program = """
 import torch

@@ -132,7 +132,7 @@ def test_no_interrupt_is_lost_while_modules_are_learned(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["eager", "graphs", *also(["aot_eager", "inductor"])])
+@pytest.mark.parametrize("what", ["graphs", *also(["eager", "aot_eager", "inductor"])])
 def test_compilers_make_the_same_of_modules(
     differential: Differential, program_python: str, what: str, tmp_path: Path
 ) -> None:

@@ -95,6 +95,9 @@ def named_line() -> str:
 # Each of these counts its steps by the rule of another one.
 REPEATED = {
     ("accumulation", ""),
+    ("by_hand", ""),
+    ("gan", ""),
+    ("in_backward", ""),
     ("closure", ""),
     ("sanity_first", ""),
     ("generation", ""),

@@ -119,6 +119,7 @@ def test_the_processes_of_a_loader_are_known_by_what_they_are_for(
     assert {row["rank"] for row in rows} == {None}
 
 
+@pytest.mark.stress
 def test_a_thousand_short_processes_are_all_there(python: str, tmp_path: Path) -> None:
     recorded = run(python, tmp_path, "short_processes.py", "1000", "3")
 
