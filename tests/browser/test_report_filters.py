@@ -31,6 +31,7 @@ from tests.browser.timeline_page import (
     view,
 )
 from tests.recordings import MS, Recording
+from tests.repeated import also
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +99,7 @@ def drawn(chance: random.Random) -> tuple[dict[str, str], list[str]]:
     return {key: words for key, (words, _) in picked.items()}, [one for _, one in picked.values()]
 
 
-@pytest.mark.parametrize("by", ["name", "kind", "track"])
+@pytest.mark.parametrize("by", ["name", *also(["kind", "track"])])
 def test_statistics_count_what_passes_all_filters(
     page: chromium.Page, address: str, ranks: tuple[str, Path], by: str
 ) -> None:

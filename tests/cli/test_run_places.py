@@ -29,10 +29,11 @@ def differential(tmp_path: Path) -> Differential:
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"HOME": None, "XDG_CACHE_HOME": None}, {"TMPDIR": "/nowhere"}),
+        {"HOME": None, "XDG_CACHE_HOME": None},
         {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         *also(
             [
+                {"TMPDIR": "/nowhere"},
                 {"HOME": None},
                 {"HOME": "/nowhere/at/all"},
                 {"XDG_CACHE_HOME": "/proc"},

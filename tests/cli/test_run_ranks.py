@@ -334,6 +334,7 @@ def test_torchrun_around_layerscope_gives_one_recording_too(start: Launcher) -> 
     check_ddp(done.open("mine"))
 
 
+@pytest.mark.stress
 def test_a_rank_inside_that_is_not_named_is_left_alone(start: Launcher) -> None:
     done = start.execute(
         [*start.layerscope, "run", "--ranks", "1", "-o", "mine", "--", *torchrun(start, *ddp())]

@@ -116,6 +116,7 @@ def test_a_setting_that_is_better_is_found_and_its_line_starts_the_program_like_
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @once_in_three
+@pytest.mark.stress
 def test_a_program_that_only_sleeps_keeps_the_defaults() -> None:
     done = tune("--presets", "--budget", "0.3", "--", *program(SLEEPING))
 
@@ -170,6 +171,7 @@ def test_what_was_measured_is_not_measured_again(number: signal.Signals) -> None
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @once_in_three
+@pytest.mark.stress
 def test_values_of_an_option_of_the_program_are_tried() -> None:
     text = WITNESS + "print('rate', 40 if '--size=2' in sys.argv else 10, 'x')\n"
     done = tune(

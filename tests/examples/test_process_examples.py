@@ -49,6 +49,7 @@ def test_the_way_workers_start_does_not_change_what_is_learned(program_python: s
     assert re.fullmatch(r"epoch 1: loss 2\.\d{4}", line)
 
 
+@pytest.mark.stress
 def test_ranks_train_together_whichever_is_slow(program_python: str) -> None:
     weights = set()
     for slow in ("-1", "1"):

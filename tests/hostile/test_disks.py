@@ -102,6 +102,7 @@ def temporary(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.stress
 def test_a_recording_on_a_file_system_of_another_machine(
     case: Case, serve: Callable[[float], Served], temporary: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_files_of_ours_that_the_program_may_not_read(case: Case, copied: Path) -
     case.told("refused", "could not load the files of layerscope", "make that folder readable")
 
 
+@pytest.mark.stress
 def test_variables_of_python_that_change_how_it_starts(case: Case) -> None:
     names = (
         "PYTHONSAFEPATH",

@@ -108,6 +108,7 @@ def hardy(case: Case) -> list[str]:
 READ_ONLY = "mount -t tmpfs none /dev/shm && mount -o remount,bind,ro / && cd /"
 
 
+@pytest.mark.stress
 def test_a_root_that_is_read_only_and_a_volume_for_the_recording(
     case: Case, tmp_path: Path
 ) -> None:

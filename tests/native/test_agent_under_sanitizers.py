@@ -65,6 +65,7 @@ def chaos(
     assert row == {"recorded": begun, "unfinished": 0, "wrong": 0}
 
 
+@pytest.mark.stress
 def test_chaos_is_recorded_or_counted(driver: Path, tmp_path: Path) -> None:
     chaos(driver, tmp_path, 4, 30_000, 1)
 

@@ -45,8 +45,13 @@ def test_chaos_of_nvtx_is_recorded_or_counted(record: Clients, nvtx_client: Path
     ("name", "sanitizer"),
     [
         ("itt_client", "address,undefined"),
-        ("nvtx_client", "thread"),
-        *also([("itt_client", "thread"), ("nvtx_client", "address,undefined")]),
+        *also(
+            [
+                ("nvtx_client", "thread"),
+                ("itt_client", "thread"),
+                ("nvtx_client", "address,undefined"),
+            ]
+        ),
     ],
 )
 def test_chaos_under_a_sanitizer(

@@ -102,6 +102,7 @@ def chaos(driver: Path, folder: Path, threads: int, count: int, seed: int) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.stress
 def test_calls_at_random_are_told_apart(tmp_path: Path) -> None:
     chaos(build_driver(tmp_path, driver=MODULES_DRIVER), tmp_path, 3, times(30_000, 10_000), 1)
 

@@ -213,7 +213,7 @@ def door(tmp_path: Path) -> Door:
     return Door(tmp_path)
 
 
-@pytest.mark.parametrize("which", ["kineto", "none", *also(["legacy", "itt"])])
+@pytest.mark.parametrize("which", ["kineto", *also(["none", "legacy", "itt"])])
 def test_a_profiler_of_the_program_finds_what_it_finds_without_us(
     program_python: str, door: Door, which: str
 ) -> None:

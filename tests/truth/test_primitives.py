@@ -12,6 +12,7 @@ import pytest
 
 from layerscope.ingest.open import open_run
 from tests.recorded import ROOT, Recorded, layerscope
+from tests.repeated import also
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +196,7 @@ def test_every_convolution_of_the_example_shows_its_primitives(
     )
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", ["2", *also(["1"])])
 def test_a_transformer_in_bfloat16_agrees_with_its_log(
     native_agent: Path, program_python: str, tmp_path: Path, threads: str
 ) -> None:
