@@ -4,8 +4,6 @@ else of the first one that can be seen.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.browser import chromium
