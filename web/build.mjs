@@ -32,6 +32,22 @@ function hashOfSources() {
   return hash.digest("hex");
 }
 
+// A style sheet says dark colours once, as `@dark { ... }`. They are those of who has chosen them, and of
+// who has chosen nothing where the system asks for them; only on the screen, as paper is light.
+const DARK = /^@dark \{\n(.*?)^\}\n/gms;
+
+const darkColours = {
+  name: "dark-colours",
+  setup({ onLoad }) {
+    onLoad({ filter: /\.css$/ }, ({ path }) => {
+      const contents = readFileSync(path, "utf8").replace(DARK, (_, colours) =>
+        `@media screen and (prefers-color-scheme: dark) { :root:not([data-theme="light"]) {\n${colours}} }
+        @media screen { :root[data-theme="dark"] {\n${colours}} }\n`);
+      return { contents, loader: "css" };
+    });
+  },
+};
+
 async function bundle(entries, out) {
   const result = await build({
     entryPoints: entries,
@@ -46,6 +62,7 @@ async function bundle(entries, out) {
     jsx: "automatic",
     jsxImportSource: "preact",
     logLevel: "warning",
+    plugins: [darkColours],
   });
   mkdirSync(out, { recursive: true });
   for (const file of result.outputFiles) {

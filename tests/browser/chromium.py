@@ -170,6 +170,10 @@ class Page:
         """Save what the window shows as a PNG."""
         path.write_bytes(base64.b64decode(_ask(f"{self._address}/screenshot", method="GET")))
 
+    def printed(self) -> bytes:
+        """The page on paper, as a PDF, with its backgrounds."""
+        return base64.b64decode(_ask(f"{self._address}/print", {"background": True}))
+
     def prefer(self, scheme: str) -> None:
         """`dark` or `light`, as the user's system may ask for."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -209,3 +211,25 @@ def test_a_closed_reader_opens_again(run: Run) -> None:
     reader.close()
     assert reader.query("SELECT count(*) AS n FROM spans")["n"].to_pylist() == [2]
     reader.close()
+
+
+_BAR = """
+import sys
+from pathlib import Path
+import duckdb
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
+asked = "SELECT current_setting('enable_progress_bar') AS bar"
+print(duckdb.connect(":memory:").sql(asked).fetchall()[0][0])
+print(Reader(Run.open(Path(sys.argv[1]))).query(asked)["bar"][0])
+"""
+
+
+def test_a_long_question_draws_no_bar_into_the_output_of_an_interactive_python(run: Run) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _BAR, str(run.path)], capture_output=True, text=True, check=True
+    )
+
+    of_duckdb, of_reader = done.stdout.split()
+    assert of_duckdb == "True", "DuckDB takes this Python for one that is used interactively"
+    assert of_reader == "False"

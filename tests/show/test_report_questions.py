@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import shutil
 import stat
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -228,18 +231,74 @@ def test_others_that_were_used_long_ago_make_room(
     assert [folder.name.partition("-")[0] for folder in folders(tmp_path)] == ["other"]
 
 
-def test_without_a_cache_a_temporary_folder_goes_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files, where there is no cache."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(kept.tempfile, "tempdir", str(temporary))
     monkeypatch.setattr(cache, "caches", lambda _: [])
+    return temporary
+
+
+def test_without_a_cache_a_temporary_folder_goes_before_the_first_answer(
+    tmp_path: Path, temporary: Path
+) -> None:
     with asked(written(tmp_path / "train.layerscope")) as server:
         assert answered(server, "/about-spans")["count"] == 2 * STEPS * CALLS
-        assert len(list(temporary.iterdir())) == 1
+        assert list(temporary.iterdir()) == []
+        # What nobody has looked at yet is there nevertheless.
+        assert answered(server, "/statistics?by=name")
+        assert answered(server, "/span?row=7")
 
-    assert list(temporary.iterdir()) == []
+
+# Prepares a timeline without a cache, and says so while its columns are made.
+_PREPARES = """
+import sys, time
+from pathlib import Path
+from layerscope.analyse.timeline.kept import KeptColumns
+from layerscope.model import cache
+from layerscope.recording.run import Run
+cache.caches = lambda _: []
+def make(self, folder):
+    (folder / "start.npy").write_bytes(bytes(1000))
+    print(folder, flush=True)
+    time.sleep(600)
+KeptColumns._make = make
+KeptColumns(Run.open(Path(sys.argv[1])), []).folder()
+"""
+
+
+def test_what_a_killed_viewer_was_making_goes_at_the_next_start(
+    tmp_path: Path, temporary: Path
+) -> None:
+    run = written(tmp_path / "train.layerscope")
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    command = [sys.executable, "-c", _PREPARES, str(run.path)]
+    viewers = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    try:
+        killed, alive = (Path(_line(viewer)) for viewer in viewers)
+        viewers[0].kill()
+        viewers[0].wait()
+        assert sorted(temporary.iterdir()) == sorted([killed, alive])
+        for folder in (killed, alive):
+            os.utime(folder, (0, 0))  # both are as old as what was left long ago
+
+        with asked(run) as server:
+            answered(server, "/about-spans")
+        assert list(temporary.iterdir()) == [alive]
+    finally:
+        for viewer in viewers:
+            viewer.kill()
+            viewer.communicate()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
 
 
 def test_no_room_anywhere_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

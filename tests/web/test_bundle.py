@@ -35,6 +35,28 @@ def test_the_page_is_small() -> None:
     assert sum((OUT / name).stat().st_size for name in ("page.js", "page.css")) <= MOST_BYTES
 
 
+def test_dark_colours_stand_in_one_place_and_hold_for_both_ways_to_them() -> None:
+    sheets = {file.name: file.read_text() for file in (WEB / "src").rglob("*.css")}
+    del sheets["palette.css"], sheets["panel.css"]  # show/flame/palette.py writes these
+    assert not [name for name, sheet in sheets.items() if "prefers-color-scheme" in sheet]
+    named = re.findall(
+        r"(--[\w-]+):",
+        "".join(re.findall(r"^@dark \{(.*?)^\}", "".join(sheets.values()), re.S | re.M)),
+    )
+    assert len(named) == len(set(named)) > 20
+
+    built = (OUT / "page.css").read_text()
+    system, chosen = (
+        "".join(re.findall(rf"@media {media}\{{:root{selector}\{{(.*?)\}}", built))
+        for media, selector in (
+            (r"screen and \(prefers-color-scheme: ?dark\)", r":not\(\[data-theme=\"?light\"?\]\)"),
+            ("screen", r"\[data-theme=\"?dark\"?\]"),
+        )
+    )
+    assert system == chosen
+    assert set(re.findall(r"(--[\w-]+):", chosen)) == set(named)
+
+
 def test_licences_of_what_is_bundled_lie_beside_it() -> None:
     said = (OUT / "page.licenses.txt").read_text()
 

@@ -25,4 +25,4 @@ def worth_a_try(reader: Reader, times: StepTimes | None) -> RunFindings | None:
         return None
     from layerscope.analyse import findings
 
-    return findings.find(reader)
+    return findings.found_once(reader)

@@ -166,6 +166,8 @@ class Reader:
             self._connection = duckdb.connect(
                 ":memory:", config={"threads": 2, "temp_directory": str(spill)}
             )
+            # Where Python is used interactively, DuckDB would draw a bar into the standard output.
+            self._connection.execute("SET enable_progress_bar = false")
             try:
                 for table in TABLES.values():
                     self._connection.execute(_view(self.run, table))

@@ -37,6 +37,11 @@ export class Recording {
     return (this.head.has_many_spans && this.source.answers) || null;
   }
 
+  // Whether a server has the blocks, and not the page.
+  get isLive(): boolean {
+    return this.source.answers !== undefined;
+  }
+
   has(block: string): boolean {
     return block in this.head.blocks;
   }

@@ -27,28 +27,32 @@ interface Data {
 }
 
 export function Findings({ recording }: { recording: Recording }) {
-  const state = useLoaded(() => recording.json<Data>("page findings"), [recording]);
+  const state = useLoaded(() => findingsOf(recording), [recording]);
+  return <Loaded state={state}>{data => <FindingsContent data={data} />}</Loaded>;
+}
+
+export function findingsOf(recording: Recording): Promise<Data> {
+  return recording.json<Data>("page findings");
+}
+
+export function FindingsContent({ data }: { data: Data }) {
   return (
-    <Loaded state={state}>
-      {data => (
-        <div class="findings">
-          <h2>Findings</h2>
-          <p class="quiet">
-            A price is the most that removing the cause can save, with its 95 % interval. It counts only time of the thread that makes the steps; prices overlap and do not add up.
-          </p>
-          {data.found.length > 0 && (
-            <ol>
-              {data.found.map(one => (
-                <One finding={one} key={one.rule + one.title} />
-              ))}
-            </ol>
-          )}
-          {data.notes.map(note => (
-            <p key={note}>{note}</p>
+    <div class="findings">
+      <h2>Findings</h2>
+      <p class="quiet">
+        A price is the most that removing the cause can save, with its 95 % interval. It counts only time of the thread that makes the steps; prices overlap and do not add up.
+      </p>
+      {data.found.length > 0 && (
+        <ol>
+          {data.found.map(one => (
+            <One finding={one} key={one.rule + one.title} />
           ))}
-        </div>
+        </ol>
       )}
-    </Loaded>
+      {data.notes.map(note => (
+        <p key={note}>{note}</p>
+      ))}
+    </div>
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
-import { type Step, tracksOf } from "../data/tracks";
+import { type Step, type Tracks, tracksOf } from "../data/tracks";
 import { goTo, showInTimeline, step, time } from "../state/state";
 import type { Finding } from "./findings";
 import { Bar, type Part } from "../ui/bar";
@@ -72,27 +72,43 @@ export function Overview({ recording }: { recording: Recording }) {
   const later = usePlaces(recording);
   return (
     <Loaded state={state}>
-      {([data, tracks, places]) => (
-        <div class="overview">
-          <Verdict data={data} recording={recording} />
-          {data.worth.length > 0 && <WorthATry worth={data.worth} />}
-          {data.missing.map(sentence => (
-            <p key={sentence} class="quiet">
-              {sentence}
-            </p>
-          ))}
-          <Problems data={data} />
-          {data.steps && <StepTimes steps={data.steps} noun={data.noun} all={tracks.steps} />}
-          {data.operators && (data.operators.rows.length > 0 || data.operators.primitives.length > 0) && <TopOperators operators={data.operators} idle={data.idle} noun={data.noun} places={places ?? later} />}
-          {data.functions && <TopFunctions functions={data.functions} />}
-          <Facts data={data} />
-          <details open={!data.operators}>
-            <summary>The summary as text</summary>
-            <pre>{data.text}</pre>
-          </details>
-        </div>
-      )}
+      {([data, tracks, places]) => <OverviewContent recording={recording} data={data} tracks={tracks} places={places ?? later} />}
     </Loaded>
+  );
+}
+
+// All that the page shows; to be waited for.
+export function overviewOf(recording: Recording): Promise<[Data, Tracks, Places]> {
+  return Promise.all([recording.json<Data>("page overview"), tracksOf(recording), placesOf(recording)]);
+}
+
+interface Content {
+  recording: Recording;
+  data: Data;
+  tracks: Tracks;
+  places: Places;
+}
+
+export function OverviewContent({ recording, data, tracks, places }: Content) {
+  return (
+    <div class="overview">
+      <Verdict data={data} recording={recording} />
+      {data.worth.length > 0 && <WorthATry worth={data.worth} />}
+      {data.missing.map(sentence => (
+        <p key={sentence} class="quiet">
+          {sentence}
+        </p>
+      ))}
+      <Problems data={data} />
+      {data.steps && <StepTimes steps={data.steps} noun={data.noun} all={tracks.steps} />}
+      {data.operators && (data.operators.rows.length > 0 || data.operators.primitives.length > 0) && <TopOperators operators={data.operators} idle={data.idle} noun={data.noun} places={places} />}
+      {data.functions && <TopFunctions functions={data.functions} />}
+      <Facts data={data} />
+      <details open={!data.operators}>
+        <summary>The summary as text</summary>
+        <pre>{data.text}</pre>
+      </details>
+    </div>
   );
 }
 

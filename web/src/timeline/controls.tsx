@@ -54,6 +54,11 @@ export function Legend({ about, waits }: { about: SpanAbout; waits: Waits | null
           <span class={`tl-key tl-${of}`} aria-hidden="true" /> {WAIT_WORDS[of]}
         </li>
       ))}
+      {waits?.hasSampled && (
+        <li>
+          <span class="tl-key tl-sampled" aria-hidden="true" /> a sample of waits, whose length is not known
+        </li>
+      )}
     </ul>
   );
 }

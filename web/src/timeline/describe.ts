@@ -40,13 +40,13 @@ function ofSpan(picture: Picture, row: number): string[] {
 function ofWait({ tracks }: Picture, later: Later | null, { row, item }: Pointed): string[] {
   const waits = later?.waits;
   if (!waits || !row.waits) return [];
-  const place = row.waits.rows.indexOf(item);
-  if (place < 0) return [];
-  const long = row.waits.end[place] - row.waits.start[place];
+  if (row.waits.rows.indexOf(item) < 0) return [];
+  const long = duration(waits.weight(item));
+  const state = waits.state(item).replace("_", " ");
   const where = waits.stack(item) >= 0 ? (later.places?.of(waits.stack(item)) ?? "") : "";
   const waker = waits.waker(item);
   return [
-    `waited ${duration(long)}: ${waits.state(item).replace("_", " ")}`,
+    ...(waits.isExact(item) ? [`waited ${long}: ${state}`] : [`a sample of waits: ${state}`, `it stands for ${long}; how long this one took is not known`]),
     ...(waits.isIdle(item) ? ["idle: it had nothing to do"] : []),
     ...(where ? [`in ${where}`] : []),
     ...(waker >= 0 ? [`woken by ${trackLabel(tracks, waker)}`] : []),

@@ -41,16 +41,16 @@ export async function readLater(recording: Recording, spans: SpanStore, tracks: 
   return { waits, places, cpu, series, flags, args };
 }
 
-// The steps of the process that has most of them, by their start.
-export function stepsOfOne(tracks: Tracks): Step[] {
+// The steps of each process that has any, by their start; the process with most of them first.
+export function stepsByProcess(tracks: Tracks): Map<number, readonly Step[]> {
   const byProcess = new Map<number, Step[]>();
   for (const step of tracks.steps) {
     const of = byProcess.get(step.process);
     if (of) of.push(step);
     else byProcess.set(step.process, [step]);
   }
-  const most = [...byProcess.values()].reduce<Step[]>((best, of) => (of.length > best.length ? of : best), []);
-  return [...most].sort((a, b) => a.start - b.start);
+  for (const of of byProcess.values()) of.sort((a, b) => a.start - b.start);
+  return new Map([...byProcess].sort(([, a], [, b]) => b.length - a.length));
 }
 
 // From the first span or step to the last, with a little room.

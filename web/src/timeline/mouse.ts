@@ -1,6 +1,6 @@
 // The mouse on the picture and its ruler: wheel, drag, click.
 
-import { holdsStep, parsedStep } from "../data/steps";
+import { holdsStep, parsedStep, stepLabel } from "../data/steps";
 import { chosen, type Stretch, step } from "../state/state";
 import type { Actions } from "./actions";
 import type { Picture } from "./picture";
@@ -104,10 +104,10 @@ export function onRulerDown(picture: Picture, ruler: HTMLElement, event: Pointer
 }
 
 export function rulerText(picture: Picture, x: number, y: number): string[] {
-  if (y > rulerHeight(picture.steps, picture.flags)) return [];
+  if (y > rulerHeight(picture.hasSteps, picture.flags)) return [];
   const found = pointed(picture.rulerContent(), picture.width, x, y);
   if (!found) return [];
-  return "step" in found ? [`step ${found.step}${found.warmup ? ", warm-up" : ""}`] : [found.name, found.kind];
+  return "step" in found ? [`${stepLabel(found.address, picture.tracks.stepProcesses)}${found.warmup ? ", warm-up" : ""}`] : [found.name, found.kind];
 }
 
 function sorted(a: number, b: number): Stretch {

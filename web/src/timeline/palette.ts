@@ -105,7 +105,10 @@ export function waitColour(state: string): string {
   return WAIT_COLOURS[state] ?? "wait-other";
 }
 
+// The second half is of those that were not measured from end to end: a line with a dark head.
 export function waitPalette(states: readonly string[]): Palette {
-  const fills = states.map(state => rgbOf(colour(waitColour(state))));
-  return { ...palette(fills, fills.map(darker), new Uint8Array(fills.length), false), text: null };
+  const fills = [...states, ...states].map(state => rgbOf(colour(waitColour(state))));
+  const edges = Uint8Array.from(fills, (_, code) => (code < states.length ? Edge.Plain : Edge.Top));
+  const head = rgbOf(colour("text"));
+  return { ...palette(fills, fills.map(() => head), edges, false), text: null };
 }

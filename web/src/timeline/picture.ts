@@ -2,6 +2,7 @@
 
 import { effect, type Signal, signal } from "@preact/signals";
 import { type Filter, isEverything, nameOf, type OneSpan, type SpanStore } from "../data/span_store";
+import { parsedStep } from "../data/steps";
 import type { Step, Tracks } from "../data/tracks";
 import { chosen, mark, type Stretch, step, time as selectedTime, tracks as selectedTracks } from "../state/state";
 import { colour } from "../ui/theme";
@@ -48,7 +49,8 @@ export class Picture {
   drag: Area | null = null;
   isFiltered = false;
   found: Uint8Array | null = null; // classes that the search has found
-  steps: readonly Step[] = [];
+  stepsByProcess: ReadonlyMap<number, readonly Step[]> = new Map();
+  readonly stepProcess = signal(-1); // the process whose steps the ruler shows; -1: there are none
   flags: readonly Flag[] = [];
   width = 0;
   height = 0;
@@ -70,6 +72,14 @@ export class Picture {
   ) {
     this.layouts = signal(layout);
     this.view = new View(time.whole, time.limits, () => this.draw());
+  }
+
+  get steps(): readonly Step[] {
+    return this.stepsByProcess.get(this.stepProcess.peek()) ?? [];
+  }
+
+  get hasSteps(): boolean {
+    return this.stepsByProcess.size > 0;
   }
 
   get isSearched(): boolean {
@@ -254,6 +264,7 @@ export class Picture {
     this.colours ??= this.makeColours();
     if (this.isStale) this.paint(this.painter, this.colours);
     this.isStale = false;
+    this.stepProcess.value = this.processOfRuler();
     drawRuler(this.ruler, this.width, devicePixelRatio, this.rulerContent());
     this.drawOver(this.overlay);
     const { frames } = this;
@@ -298,6 +309,24 @@ export class Picture {
       [isSearched ? spans.found(lane) : null, palettes.hits],
     ] as const;
     return strips.flatMap(([strip, palette]) => (strip ? [[strip, palette] as const] : []));
+  }
+
+  // The steps are those of the process of what is selected, else of the first one that can be seen.
+  private processOfRuler(): number {
+    for (const process of this.processesInView()) if (this.stepsByProcess.has(process)) return process;
+    return this.stepsByProcess.keys().next().value ?? -1;
+  }
+
+  private *processesInView(): Generator<number> {
+    yield parsedStep(step.value)?.process ?? -1;
+    const span = chosen.value === null ? undefined : this.spans.known(chosen.value);
+    for (const track of [...(span ? [span.track] : []), ...(this.drag?.tracks ?? selectedTracks.value ?? [])]) {
+      yield this.tracks.track(track)?.process ?? -1;
+    }
+    const rows = this.visible().map(at => this.layout.rows[at]);
+    const focused = this.focus.peek()?.key;
+    for (const row of rows) if (row.key === focused) yield row.process;
+    for (const row of rows) yield row.process;
   }
 
   rulerContent(): RulerContent {

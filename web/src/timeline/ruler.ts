@@ -25,12 +25,12 @@ export const TICKS_PX = 20;
 export const STEPS_PX = 18;
 export const FLAGS_PX = 16;
 
-export function rulerHeight(steps: readonly Step[], flags: readonly Flag[]): number {
-  return TICKS_PX + (steps.length ? STEPS_PX : 0) + (flags.length ? FLAGS_PX : 0);
+export function rulerHeight(hasSteps: boolean, flags: readonly Flag[]): number {
+  return TICKS_PX + (hasSteps ? STEPS_PX : 0) + (flags.length ? FLAGS_PX : 0);
 }
 
 export function drawRuler(canvas: HTMLCanvasElement, width: number, scale: number, content: RulerContent): void {
-  const height = rulerHeight(content.steps, content.flags);
+  const height = rulerHeight(content.steps.length > 0, content.flags);
   // As wide as the picture, which a scroll bar may make narrower.
   canvas.style.width = `${width}px`;
   canvas.width = Math.max(1, Math.round(width * scale));
@@ -146,7 +146,7 @@ export function pointed(content: RulerContent, width: number, px: number, py: nu
   const at = content.view[0] + px * perPx;
   const inSteps = content.steps.length > 0 && py >= TICKS_PX && py < TICKS_PX + STEPS_PX;
   if (inSteps) return content.steps.find(one => one.start <= at && at < one.start + one.dur) ?? null;
-  const bottom = rulerHeight(content.steps, content.flags);
+  const bottom = rulerHeight(content.steps.length > 0, content.flags);
   if (!content.flags.length || py < bottom - FLAGS_PX) return null;
   return content.flags.filter(one => one.at <= at + perPx && at - one.at <= 80 * perPx).at(-1) ?? null;
 }

@@ -14,7 +14,7 @@ import { describe } from "./describe";
 import { filterOf } from "./filter";
 import { onKey } from "./keyboard";
 import { Labels } from "./labels";
-import { type Later, readLater, stepsOfOne, wholeOf } from "./later";
+import { type Later, readLater, stepsByProcess, wholeOf } from "./later";
 import { type Hands, type Hover, onDoubleClick, onDown, onRulerDown, onWheel, rulerText } from "./mouse";
 import { Picture } from "./picture";
 import { RowModel } from "./rows";
@@ -130,12 +130,12 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
       <Legend about={spans.about} waits={later?.waits ?? null} />
       <div class="tl-frame">
         <div class="tl-top">
-          <div class="tl-corner">{picture.steps.length > 0 && <span class="tl-step-label">{picture.steps[0].rule === "forward" ? "requests" : "steps"}</span>}</div>
+          <Corner picture={picture} />
           <canvas
             ref={ruler}
             class="tl-ruler"
             aria-hidden="true"
-            style={{ height: `${rulerHeight(picture.steps, later?.flags ?? [])}px` }}
+            style={{ height: `${rulerHeight(picture.hasSteps, later?.flags ?? [])}px` }}
             onPointerDown={event => onRulerDown(picture, event.currentTarget, event)}
             onMouseMove={onRulerHover}
             onMouseLeave={() => setHover(null)}
@@ -174,12 +174,21 @@ function Shown({ recording, spans, tracks, later }: Props & { later: Later | nul
   );
 }
 
+// Whose steps the ruler shows, where several processes have steps.
+function Corner({ picture }: { picture: Picture }) {
+  const process = picture.stepProcess.value;
+  const [first] = picture.stepsByProcess.get(process) ?? [];
+  const noun = first?.rule === "forward" ? "requests" : "steps";
+  const words = picture.stepsByProcess.size > 1 ? `${noun} of ${picture.tracks.stepProcesses.get(process) ?? ""}` : noun;
+  return <div class="tl-corner">{first && <span class="tl-step-label" title={words}>{words}</span>}</div>;
+}
+
 function pictureOf(spans: SpanStore, tracks: Tracks, wall_ns: number, scrollTo: (top: number) => void): Picture {
   const whole = wholeOf(spans, tracks, wall_ns);
   const limits = [Math.min(0, whole[0]), Math.max(wall_ns, whole[1])] as const;
   const model = new RowModel(spans, tracks, null, []);
   const picture = new Picture(spans, tracks, model, model.layout(arrangement()), { whole, limits }, scrollTo);
-  picture.steps = stepsOfOne(tracks);
+  picture.stepsByProcess = stepsByProcess(tracks);
   // For measurements of frames.
   (window as unknown as { layerscopeTimeline: Picture }).layerscopeTimeline = picture;
   return picture;

@@ -1,4 +1,7 @@
 // Waits of threads: the samples of time that they did not run, each with its reason and who ended it.
+//
+// One that was measured from end to end is as long as it took. Another one stands for so much time, and
+// how long it took is not known: it is drawn as a moment.
 
 import type { Columns } from "../data/blocks";
 import type { Recording } from "../data/recording";
@@ -50,9 +53,19 @@ export class Waits {
   }
 
   usedStates(): string[] {
+    return [...new Set([...this.codes()].map(code => this.states[code % this.states.length]))];
+  }
+
+  // Whether some were not measured from end to end.
+  get hasSampled(): boolean {
+    for (const code of this.codes()) if (code >= this.states.length) return true;
+    return false;
+  }
+
+  private codes(): Set<number> {
     const used = new Set<number>();
     for (const of of this.byTrack.values()) for (const code of of.codes) used.add(code);
-    return [...used].map(state => this.states[state]);
+    return used;
   }
 
   strip(track: number): Strip | null {
@@ -66,6 +79,16 @@ export class Waits {
 
   state(row: number): string {
     return this.states[this.samples["state"]![row]!] ?? "unknown";
+  }
+
+  // Whether it was measured from end to end.
+  isExact(row: number): boolean {
+    return this.samples["exact"]![row] === 1;
+  }
+
+  // For how much time it stands; of one that is exact how long it took.
+  weight(row: number): number {
+    return this.samples["weight"]![row]!;
   }
 
   isIdle(row: number): boolean {
@@ -95,19 +118,21 @@ export class Waits {
       if (!of) continue;
       const end = firstAtLeast(of.start, stretch[1]);
       for (let at = firstAtLeast(of.reach, stretch[0]); at < end; at++) {
+        const row = of.rows[at]!;
         const ns = partInside(stretch, of.start[at]!, of.end[at]! - of.start[at]!);
         if (!ns && of.start[at]! < stretch[0]) continue;
-        const sum = sums[of.codes[at]!]!;
+        const sum = sums[this.samples["state"]![row]!]!;
         sum.count++;
-        sum.ns += ns;
+        sum.ns += this.isExact(row) ? ns : this.weight(row);
       }
     }
   }
 
   private stripOf(rows: Uint32Array): Strip {
     const start = Float64Array.from(rows, row => this.samples["at"]![row]!);
-    const end = start.map((from, at) => from + this.samples["weight"]![rows[at]!]!);
-    return strip(rows, start, end, Uint8Array.from(rows, row => this.samples["state"]![row]!));
+    const end = start.map((from, at) => (this.isExact(rows[at]!) ? from + this.weight(rows[at]!) : from));
+    const codes = Uint16Array.from(rows, row => this.samples["state"]![row]! + (this.isExact(row) ? 0 : this.states.length));
+    return strip(rows, start, end, codes);
   }
 }
 

@@ -7,6 +7,7 @@ import { PAGES } from "../pages";
 import { chips, goTo, hasAddress, page, step, stepProcesses } from "../state/state";
 import { Help } from "./help";
 import { actionOf } from "./keys";
+import { isForScreen, Paper } from "./paper";
 import { ThemeButton } from "./theme";
 import { WholeRunNote } from "./whole_run";
 
@@ -56,7 +57,8 @@ export function App({ recording }: { recording: Recording }) {
           {note}
         </p>
       ))}
-      <main id="main">{Page ? <Page recording={recording} /> : <p>There is no such page.</p>}</main>
+      <Paper recording={recording} />
+      <main id="main" class={isForScreen() ? "for-screen" : undefined}>{Page ? <Page recording={recording} /> : <p>There is no such page.</p>}</main>
       {hasHelp && <Help close={() => setHelp(false)} />}
     </>
   );

@@ -1,13 +1,14 @@
 // A canvas as wide as its place: drawn when what it shows changes, and when the window does.
 
 import { type RefObject } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { theme } from "./theme";
 
 // A reference for a canvas that `draw` fills; `of`: what it draws.
 export function useCanvas(draw: (canvas: HTMLCanvasElement) => void, of: readonly unknown[]): RefObject<HTMLCanvasElement | null> {
   const canvas = useRef<HTMLCanvasElement | null>(null);
-  useEffect(() => {
+  // At once: who prints does not wait for the next picture.
+  useLayoutEffect(() => {
     const redraw = () => canvas.current && draw(canvas.current);
     redraw();
     addEventListener("resize", redraw);
@@ -16,10 +17,13 @@ export function useCanvas(draw: (canvas: HTMLCanvasElement) => void, of: readonl
   return canvas;
 }
 
+// What is only for paper has no width on the screen.
+const PAPER_PX = 720;
+
 // An empty canvas of this height in CSS pixels, sharp on every screen, and its width.
 export function emptied(canvas: HTMLCanvasElement, height: number): { context: CanvasRenderingContext2D; width: number } {
   const scale = devicePixelRatio;
-  const width = canvas.clientWidth;
+  const width = canvas.clientWidth || PAPER_PX;
   canvas.width = width * scale;
   canvas.height = height * scale;
   const context = canvas.getContext("2d")!;

@@ -17,7 +17,7 @@ def sentences(sides: Sequence[Reader]) -> list[str]:
     """What came and what went; nothing where both have the same, or one cannot be judged."""
     if any(side.rows("spans") > MOST_SPANS for side in sides):
         return []
-    before, after = (findings.find(side) for side in sides)
+    before, after = (findings.found_once(side) for side in sides)
     came = _only_in(after, before)
     went = _only_in(before, after)
     said = []

@@ -21,6 +21,7 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, cast
+from weakref import WeakKeyDictionary
 
 from layerscope.analyse.findings import rules
 from layerscope.analyse.findings.contention import Contention
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.02
 # So few may be chance.
 FEWEST_SAMPLES = 5
+
+
+# What was found, as long as somebody has the recording open.
+_FOUND: WeakKeyDictionary[Reader, RunFindings] = WeakKeyDictionary()
 
 
 class Rule(Protocol):
@@ -121,6 +126,18 @@ def find(
         _add(every, found, name, proofs.get(name))
     every.found.sort(key=lambda one: -one.price.low_ns)
     return every
+
+
+def found_once(reader: Reader) -> RunFindings:
+    """All that the rules say of `reader`'s recording, worked out when it is first asked for."""
+    if reader not in _FOUND:
+        _FOUND[reader] = find(reader)
+    return _FOUND[reader]
+
+
+def are_found(reader: Reader) -> bool:
+    """Whether `found_once` has its answer."""
+    return reader in _FOUND
 
 
 def explained(name: str) -> str:

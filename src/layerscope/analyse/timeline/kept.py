@@ -1,12 +1,14 @@
 """Where the columns of a recording are kept: in the user's cache under the identity of its tables,
-else in a temporary folder that goes when it is closed.
+else in a temporary folder that goes as soon as they are mapped into memory.
 
-They are made by a process of its own, so that what that takes is given back.
+They are made by a process of its own, so that what that takes is given back. Who makes them holds a
+lock on their folder meanwhile: of one that was killed the next one removes what is left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import pickle
@@ -30,6 +32,9 @@ ABOUT = "about.json"
 # Columns of other recordings that were used longest ago go when all take more.
 MOST_BYTES = 4 << 30
 DRAFT = ".making-"
+TEMPORARY = "layerscope-timeline-"
+# A folder this young may be one whose maker is about to lock it.
+LEFT_AFTER_S = 60
 _SOURCE = str(Path(__file__).resolve().parents[3])
 # Whatever the user's PYTHONPATH and working directory hold.
 _START = (
@@ -54,10 +59,12 @@ class KeptColumns:
         self._name = f"{run.info.run_id}-{_identity(files)}"
         self._process: subprocess.Popen[bytes] | None = None
         self._temporary: Path | None = None
+        self._lock: int | None = None
         self._is_closed = False
 
     def folder(self) -> Path:
         """Where they are; made first where they are not there yet."""
+        remove_what_was_left()
         for base in cache.caches(cache.TIMELINES):
             folder = base / self._name
             if cache.is_ours(folder) and (folder / ABOUT).exists():
@@ -76,12 +83,30 @@ class KeptColumns:
         self._is_closed = True
         if self._process is not None:
             self._process.kill()
+        self.are_mapped()
+
+    def are_mapped(self) -> None:
+        """Whoever needs the files has them mapped into memory: what is not kept is removed, before
+        this process may be killed.
+        """
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+        self._unlock()
+
+    def _locked(self, folder: Path) -> Path:
+        self._lock = os.open(folder, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # not every file system has locks
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return folder
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _made_in(self, base: Path) -> Path:
         cache.make(base)
-        draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=base))
+        draft = self._locked(Path(tempfile.mkdtemp(prefix=DRAFT, dir=base)))
         try:
             self._make(draft)
             cache.remember(draft, self._run.path)
@@ -92,13 +117,14 @@ class KeptColumns:
             return folder
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+            self._unlock()
 
     def _made_for_now(
         self,
         problem: OSError | None,
     ) -> Path:
         try:
-            self._temporary = Path(tempfile.mkdtemp(prefix="layerscope-timeline-"))
+            self._temporary = self._locked(Path(tempfile.mkdtemp(prefix=TEMPORARY)))
             self._make(self._temporary)
         except OSError as error:
             why = (problem or error).strerror or str(problem or error)
@@ -124,6 +150,36 @@ class KeptColumns:
             last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
             why = last or f"its process ended with status {process.returncode}"
             raise ReadError(f"the timeline of {self._run.path} cannot be prepared: {why}")
+
+
+def remove_what_was_left() -> None:
+    """Remove the folders of makers that were killed."""
+    bases = [(base, DRAFT) for base in cache.caches(cache.TIMELINES)]
+    for base, prefix in [*bases, (Path(tempfile.gettempdir()), TEMPORARY)]:
+        with contextlib.suppress(OSError):  # there is no such folder
+            names = [name for name in os.listdir(base) if name.startswith(prefix)]
+            for folder in [base / name for name in names]:
+                if _was_left(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _was_left(folder: Path) -> bool:
+    """Whether nobody holds its lock."""
+    if not cache.is_ours(folder):
+        return False
+    try:
+        if time.time() - folder.stat().st_mtime < LEFT_AFTER_S:
+            return False
+        lock = os.open(folder, os.O_RDONLY)
+    except OSError:  # somebody else removes it too
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
 
 
 def _identity(files: list[Path]) -> str:

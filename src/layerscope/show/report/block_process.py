@@ -4,7 +4,6 @@ spans takes is given back when it is answered.
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
@@ -63,15 +62,11 @@ def main() -> None:
     from layerscope.show.report.contents import ReportContents
 
     run, other, name = pickle.load(sys.stdin.buffer)
-    # The database may print how far it is.
-    answer = os.dup(sys.stdout.fileno())
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     compared = None if other is None else Reader(other)
     try:
         contents = ReportContents(Reader(run), other=compared, is_live=True, has_many_spans=True)
         blocks = contents.made_with(name)
-        with open(answer, "wb") as stream:
-            stream.write(pickle.dumps(blocks))
+        sys.stdout.buffer.write(pickle.dumps(blocks))
     except LayerscopeError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(1)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from layerscope.analyse import findings
 from layerscope.analyse.kept_spans import PartReader
 from layerscope.analyse.losses import problems
 from layerscope.analyse.thinned import what_was_kept
@@ -130,6 +131,8 @@ class ReportContents:
 
     def is_small(self, name: str) -> bool:
         """Whether little has to be read for a block, however many spans there are."""
+        if name == "page findings" and findings.are_found(self._reader):
+            return True  # the overview has looked for them
         return name == "page overview" or not name.startswith(_LARGE)
 
     def _groups_of_spans(self) -> Iterator[BlockGroup]:

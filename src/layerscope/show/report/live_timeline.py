@@ -39,6 +39,7 @@ class LiveTimeline:
         try:
             folder = self._kept.folder()
             self._questions = Questions(TimelineColumns(folder))
+            self._kept.are_mapped()
         except LayerscopeError as error:
             self._problem = error
         except OSError as error:

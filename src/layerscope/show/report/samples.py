@@ -7,7 +7,8 @@ import numpy as np
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import DELTA, PLAIN, Block, IntColumn, column_block, json_block
 
-_READ = ["at_ns", "track", "stack", "weight_ns", "count", "kind", "state", "idle", "waker"]
+_PLACE = ["at_ns", "track", "stack", "weight_ns"]
+_READ = [*_PLACE, "count", "kind", "state", "idle", "exact", "waker"]
 _FRAME = ("layer", "name", "file", "line", "object")
 
 
@@ -24,6 +25,7 @@ def sample_blocks(reader: Reader, origin_ns: int) -> list[Block]:
         IntColumn("kind", read["kind"][order]),
         IntColumn("state", read["state"][order]),
         IntColumn("idle", read["idle"][order]),
+        IntColumn("exact", read["exact"][order]),
         IntColumn("waker", read["waker"][order] + 1),
     ]
     about = {"kinds": read["kind.names"].tolist(), "states": read["state.names"].tolist()}

@@ -16,7 +16,7 @@ ORDER = 15
 
 def data(reader: Reader) -> dict[str, Any]:
     """All of `layerscope findings`."""
-    found = findings.find(reader)
+    found = findings.found_once(reader)
     return {
         "found": [_finding(found, one) for one in found.found],
         "notes": findings_text.notes(found),
