@@ -119,6 +119,53 @@ def test_the_cookie_of_another_server_is_refused(server: Server, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    "others", ['{"a": 1}', "_xsrf=2|a:b|\"", 'user-8888="2|1:0|a=="', "a b=c, d", "\xff=\xfe", "=", ";;"]
+)  # fmt: skip
+def test_cookies_of_other_servers_of_this_machine_hinder_nobody(
+    server: Server, others: str
+) -> None:
+    """A browser sends those of all ports."""
+    own = cookie_of(server)
+
+    assert ask(server, "/head", Cookie=f"{others}; {own}; {others}").status == 200
+    assert ask(server, "/head", Cookie=others).status == 403
+
+
+def test_a_name_is_given_once(server: Server) -> None:
+    """Whatever stands between might look at the other one."""
+    own = f"{LOCAL}:{server.server_port}"
+    lines = {
+        "right": ("GET /head HTTP/1.1", f"Host: {own}"),
+        "right, in the address": (f"GET http://{own}/head HTTP/1.1", f"Host: {own}"),
+        "twice": ("GET /head HTTP/1.1", f"Host: {own}", "Host: example.org"),
+        "in the address": ("GET http://example.org/head HTTP/1.1", f"Host: {own}"),
+        "longer": (f"GET http://{own}.example.org/head HTTP/1.1", f"Host: {own}"),
+        "none": ("GET /head HTTP/1.0",),
+        "old": ("GET /head",),
+    }
+    found = {name: said(server, *words) for name, words in lines.items()}
+
+    refused = sorted(name for name, text in found.items() if b'"format"' not in text)
+    assert refused == ["in the address", "longer", "none", "old", "twice"]
+
+
+def said(server: Server, *lines: str) -> bytes:
+    """What comes back for the lines of a request with the cookie."""
+    text = "\r\n".join([*lines, f"Cookie: {cookie_of(server)}", "", ""])
+    with socket.create_connection((LOCAL, server.server_port), timeout=30) as connection:
+        connection.sendall(text.encode())
+        with connection.makefile("rb") as answer:
+            return answer.read()
+
+
+def test_an_address_that_is_too_long_is_called_so(server: Server) -> None:
+    answer = ask_as_user(server, "/statistics?by=name&classes=" + "A" * 70_000)
+
+    assert answer.status == 414
+    assert "too long" in answer.text
+
+
+@pytest.mark.parametrize(
     "host", ["", "example.org", "localhost", "127.0.0.1", "example.org:{port}", "127.0.0.1:1",
              "127.0.0.2:{port}", "[::1]:{port}", "127.0.0.1:{port}.example.org"]
 )  # fmt: skip

@@ -12,10 +12,9 @@ import secrets
 import socketserver
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
@@ -38,6 +37,22 @@ ABOUT_HEADER = "Layerscope-Block"
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 _TEXT, _BYTES = "text/plain; charset=utf-8", "application/octet-stream"
 _NO_TOKEN = "open the whole address that layerscope view has printed, with its token"
+_OTHER_NAME = (
+    "this server answers to {} only: open the address that layerscope view has printed, and lead "
+    "the same port to it from another machine"
+)
+# How a browser says that a link on a page of another site was followed, such as in the terminal of
+# a notebook. What a redirection leads to is still asked for in the name of that page, without
+# cookies that are SameSite=Strict; what this page leads to is not.
+_LINKED = "cross-site"
+_ENTRANCE = b"""<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url=/">
+<title>layerscope</title>
+<a href="/">Open the report</a>
+</html>
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,7 @@ class Server(ThreadingHTTPServer):
     """Serves one recording. `address` opens it; another server beside it has its own cookie."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -120,13 +136,15 @@ class Server(ThreadingHTTPServer):
             self._once.difference_update(found)
         return bool(found)
 
-    def takes_cookie(self, header: str) -> bool:
-        """Whether the header of cookies has ours."""
-        try:
-            morsel = SimpleCookie(header).get(self.cookie_name)
-        except CookieError:
-            return False
-        return morsel is not None and _is_same(morsel.value, self._cookie)
+    def takes_cookie(self, headers: Iterable[str]) -> bool:
+        """Whether the headers of cookies have ours. Those that other servers of this machine gave
+        the browser come with it, and not all of them are well formed.
+        """
+        for cookie in ";".join(headers).split(";"):
+            name, _, value = cookie.strip().partition("=")
+            if name == self.cookie_name and _is_same(value, self._cookie):
+                return True
+        return False
 
     def handle_error(
         self,
@@ -172,17 +190,21 @@ class _Handler(BaseHTTPRequestHandler):
             return _sentence(HTTPStatus.BAD_REQUEST, "this is no address")
         if parts.path == "/" and "token" in parts.query:
             return self._with_token(parse_qs(parts.query).get("token", [""])[-1])
-        if not self._server.takes_cookie(self.headers.get("Cookie", "")):
+        if not self._server.takes_cookie(self.headers.get_all("Cookie", [])):
             return _refused(_NO_TOKEN)
         return self._of_path(parts.path, parts.query)
 
     def _refusal(self) -> str:
         """Why the request is none of ours; empty: it is."""
-        host = self.headers.get("Host", "")
-        if host not in self._server.hosts:
-            return "this server answers to its own address only"
-        origin = self.headers.get("Origin")
-        if origin is not None and origin != f"http://{host}":
+        asked = self.headers.get_all("Host", [""])
+        hosts = self._server.hosts
+        if len(asked) != 1 or asked[0] not in hosts:
+            return _OTHER_NAME.format(" and ".join(hosts))
+        own = f"http://{asked[0]}"
+        # An address with a name in it comes before the header.
+        if not self.path.startswith(("/", f"{own}/")):
+            return _OTHER_NAME.format(" and ".join(hosts))
+        if any(origin != own for origin in self.headers.get_all("Origin", [])):
             return "this server answers its own page only"
         return ""
 
@@ -192,8 +214,10 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> Answer:
         if not self._server.takes_token(token):
             return _refused(f"the token is wrong: {_NO_TOKEN}")
-        headers = {"Location": "/", "Set-Cookie": self._server.cookie}
-        return Answer(HTTPStatus.SEE_OTHER, _TEXT, b"", headers)
+        headers = {"Set-Cookie": self._server.cookie}
+        if self.headers.get("Sec-Fetch-Site") == _LINKED:
+            return Answer(HTTPStatus.OK, _HTML, _ENTRANCE, headers)
+        return Answer(HTTPStatus.SEE_OTHER, _TEXT, b"", {"Location": "/", **headers})
 
     def _of_path(
         self,
@@ -246,7 +270,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = _sentence(HTTPStatus.METHOD_NOT_ALLOWED, "this server can only be read")
             self._send(Answer(answer.status, _TEXT, answer.body, {"Allow": "GET, HEAD"}))
         else:
-            self._send(_sentence(HTTPStatus(code), message or explain or "no request"))
+            status = HTTPStatus(code)
+            self._send(_sentence(status, message or explain or status.description))
 
     def log_message(self, *_: Any) -> None:
         """Say nothing: what was asked is nobody's business, and tokens do not belong in logs."""
