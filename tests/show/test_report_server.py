@@ -19,6 +19,7 @@ from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import as_json
 from layerscope.show.report.contents import ReportContents
+from layerscope.show.report.live_contents import LiveContents
 from layerscope.show.report.server import LOCAL, Server
 from tests.recordings import MS, Recording
 from tests.show.report_page import serving
@@ -294,6 +295,21 @@ def test_many_ask_at_once_and_a_block_is_made_once(
     assert {answer.status for answer in answers} == {200}
     assert len({answer.body for answer in answers}) == 1
     assert made == ["spans"]
+
+
+def test_a_fault_of_ours_is_answered_and_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A page without an answer would say that the server has ended."""
+    cookie = cookie_of(server)
+    monkeypatch.setattr(LiveContents, "head", lambda self: 1 / 0)
+
+    answer = ask(server, "/head", Cookie=cookie)
+
+    assert answer.status == 500
+    assert "fault of layerscope view" in answer.text
+    assert "ZeroDivisionError" in capfd.readouterr().err
+    assert ask(server, "/", Cookie=cookie).status == 200
 
 
 def test_a_recording_that_is_gone_is_one_sentence(server: Server, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socketserver
 import sys
@@ -53,6 +54,16 @@ _ENTRANCE = b"""<!DOCTYPE html>
 <a href="/">Open the report</a>
 </html>
 """
+
+
+# Without an answer the page would take the server for one that has ended.
+_FAULT = (
+    b"HTTP/1.0 500 Internal Server Error\r\n"
+    b"Content-Type: text/plain; charset=utf-8\r\n"
+    b"X-Content-Type-Options: nosniff\r\n"
+    b"Cache-Control: no-store\r\n\r\n"
+    b"this is a fault of layerscope view; what is known of it stands where it was started"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +163,11 @@ class Server(ThreadingHTTPServer):
         client_address: Any,
     ) -> None:
         """A browser that left is no error; anything else is one of ours, and is not kept back."""
-        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
-            super().handle_error(request, client_address)
+        if isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            return
+        super().handle_error(request, client_address)
+        with contextlib.suppress(OSError):
+            request.sendall(_FAULT)
 
 
 def _is_same(
