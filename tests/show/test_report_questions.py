@@ -217,6 +217,27 @@ def test_columns_are_made_once_and_again_for_other_tables(tmp_path: Path) -> Non
     assert len(folders(tmp_path)) == 1
 
 
+@pytest.mark.parametrize("name", [kept.ABOUT, "start.npy", "weight.npy", "lanes_rows.npy"])
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "zeros"])
+def test_columns_that_were_damaged_are_made_again(tmp_path: Path, name: str, how: str) -> None:
+    """As after a loss of power."""
+    run = written(tmp_path / "train.layerscope")
+    with asked(run) as server:
+        known = [answered(server, question) for question in ("/about-spans", "/span?row=7")]
+    [folder] = folders(tmp_path)
+    file = folder / name
+    data = file.read_bytes()
+    file.unlink()
+    if how != "gone":
+        file.write_bytes({"empty": b"", "cut": data[:-9], "zeros": bytes(len(data))}[how])
+
+    with asked(run) as server:
+        assert [answered(server, one) for one in ("/about-spans", "/span?row=7")] == known
+
+    assert folders(tmp_path) == [folder]
+    assert file.read_bytes() == data
+
+
 def test_others_that_were_used_long_ago_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
