@@ -96,8 +96,9 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((LOCAL, port), _Handler)
         except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
             raise UsageError(
-                f"port {port} cannot be used: {error}. Choose another one, or leave --port out"
+                f"port {port} cannot be used: {why}. Choose another one, or leave --port out"
             ) from error
 
     def server_bind(self) -> None:
