@@ -345,7 +345,7 @@ def test_somebody_who_says_nothing_or_nonsense_hinders_nobody(server: Server) ->
 def test_a_port_that_is_taken_is_said(server: Server, tmp_path: Path) -> None:
     with (
         pytest.raises(
-            UsageError, match="cannot be used: Address already in use. Choose another one"
+            UsageError, match=r"cannot be used: Address already in use\. Choose another one"
         ),
         served(tmp_path / "other.layerscope", server.server_port),
     ):
