@@ -121,6 +121,20 @@ def test_statistics_of_a_stretch_are_those_of_the_tables(
             assert [row[4] for row in rows] == sorted((row[4] for row in rows), reverse=True)
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_steps_that_there_cannot_be_have_no_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+) -> None:
+    """Whatever stands in an address: the page asks for it as it asks for others."""
+    if not is_compiled:
+        monkeypatch.setattr(selection, "compiled", lambda: None)
+    with asked(written(tmp_path / "train.layerscope")) as server:
+        for first in (STEPS, 10**13, 10**21):
+            assert answered(server, f"/statistics?by=name&steps={first}-{first + 1}") == []
+            picture = "/picture?start=0&end=9&width=9&margin=0&lanes=0"
+            assert ask_as_user(server, f"{picture}&steps={first}-{first + 1}").status == 200
+
+
 def test_parents_are_the_same_with_and_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
