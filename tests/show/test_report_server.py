@@ -20,7 +20,7 @@ from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import as_json
 from layerscope.show.report.contents import ReportContents
 from layerscope.show.report.live_contents import LiveContents
-from layerscope.show.report.server import LOCAL, Server
+from layerscope.show.report.server import LOCAL, Server, _Handler
 from tests.recordings import MS, Recording
 from tests.show.report_page import serving
 
@@ -340,6 +340,30 @@ def test_somebody_who_says_nothing_or_nonsense_hinders_nobody(server: Server) ->
             other = stack.enter_context(socket.create_connection((LOCAL, server.server_port)))
             other.sendall(words)
         assert ask_as_user(server, "/").status == 200
+
+
+def test_nobody_has_to_take_all_of_an_answer_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket gives up a write that takes longer than its timeout: on a slow line each does."""
+    written: list[int] = []
+    before = _Handler.setup
+
+    def setup(handler: _Handler) -> None:
+        before(handler)
+        write = handler.wfile.write
+
+        def counted(data: memoryview) -> int:
+            written.append(len(data))
+            return write(data)
+
+        handler.wfile.write = counted
+
+    monkeypatch.setattr(_Handler, "setup", setup)
+    monkeypatch.setattr(server, "page", bytes(range(256)) * 8192)
+
+    assert ask_as_user(server, "/").body == server.page
+    assert max(written) <= 1 << 16
 
 
 def test_a_port_that_is_taken_is_said(server: Server, tmp_path: Path) -> None:

@@ -30,8 +30,9 @@ LOCAL = "127.0.0.1"
 # Under these names a browser reaches this machine; the second one after `ssh -L`.
 _NAMES = (LOCAL, "localhost")
 _TOKEN_BYTES = 24
-# A connection that says nothing for so long is closed.
-_PATIENCE_S = 30
+# A connection that says nothing for so long is closed, and one that does not take a piece of an
+# answer: all of it may take longer on a slow line.
+_PATIENCE_S, _PIECE = 30, 1 << 16
 _MOST_PARAMETERS = 20
 # The header that says how a block is to be read.
 ABOUT_HEADER = "Layerscope-Block"
@@ -271,7 +272,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(answer.body)
+            body = memoryview(answer.body)
+            for at in range(0, len(body), _PIECE):
+                self.wfile.write(body[at : at + _PIECE])
 
     def send_error(
         self,
