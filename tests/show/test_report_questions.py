@@ -20,7 +20,7 @@ import pytest
 
 from layerscope import cli
 from layerscope.analyse import self_times
-from layerscope.analyse.timeline import kept, selection
+from layerscope.analyse.timeline import kept, picture, selection
 from layerscope.analyse.timeline.kept import KeptColumns
 from layerscope.ingest.open import open_run
 from layerscope.model import cache
@@ -303,6 +303,30 @@ def test_clean_removes_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shutil.rmtree(tmp_path / "other.layerscope")
     assert cli.main(["clean", "-q"]) == 0
     assert folders(tmp_path) == []
+
+
+def test_what_is_kept_of_filters_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those too that keep nothing: whoever types a search makes one with each letter."""
+    made: list[picture.Pictures] = []
+    before = picture.Pictures.__init__
+
+    def init(self: picture.Pictures, *words: Any) -> None:
+        before(self, *words)
+        made.append(self)
+
+    monkeypatch.setattr(picture.Pictures, "__init__", init)
+    monkeypatch.setattr(picture, "_MOST_KEPT_BYTES", 20_000)
+    with asked(written(tmp_path / "train.layerscope")) as server:
+        timeline = server.contents.timeline
+        assert timeline is not None
+        words = {"start": "0", "end": "9", "width": "9", "margin": "0", "lanes": "0,1"}
+        for step in range(100):
+            steps = f"{STEPS + step}-{STEPS + step + 1}"
+            timeline.answer("/picture", {**words, "steps": steps})
+
+    assert 0 < len(made[0]._kept) <= 40
 
 
 def test_many_questions_at_once(tmp_path: Path) -> None:

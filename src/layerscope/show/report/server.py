@@ -272,9 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            body = memoryview(answer.body)
-            for at in range(0, len(body), _PIECE):
-                self.wfile.write(body[at : at + _PIECE])
+            for at in range(0, len(answer.body), _PIECE):
+                self.wfile.write(answer.body[at : at + _PIECE])
 
     def send_error(
         self,
