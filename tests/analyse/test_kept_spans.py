@@ -128,6 +128,26 @@ def test_the_note_says_how_many_are_left_and_for_how_many_they_stand(reader: Rea
     )
 
 
+def test_slices_of_other_processes_are_not_called_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of the workers that load data."""
+    recording = stepped(20)
+    worker = recording.add_thread(recording.add_process(200), 200, "worker")
+    for span in range(100):
+        recording.add_span("load", span * MS, MS // 2, track=worker)
+    run = recording.write(tmp_path / "train.layerscope")
+
+    one = ThinnedReader(Reader(run), 140).note
+    monkeypatch.setattr(thinning, "SLICE_SPANS", 10)
+    other = ThinnedReader(Reader(run), 100).note
+
+    assert " whole steps of 20, of which one stands for up to " in one
+    assert "slices" not in one  # the only one stays
+    assert " whole steps of 20, " in other
+    assert ", and of processes without steps 6 whole slices of time of 10. Its tables" in other
+
+
 def test_without_steps_slices_of_time_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thinning, "SLICE_SPANS", 10)
     recording = Recording()

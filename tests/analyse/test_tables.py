@@ -12,7 +12,7 @@ import pytest
 
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result, select
-from layerscope.model.errors import UsageError
+from layerscope.model.errors import ReadError, UsageError
 from layerscope.model.schema import TABLES
 from layerscope.recording.reader import Reader
 from layerscope.recording.writer import TableWriter
@@ -458,3 +458,20 @@ def test_every_column_of_a_table_is_explained_in_its_documentation(name: str) ->
     for column in module.COLUMNS:
         assert column.name in str(module.__doc__), column.name
         assert column.meaning
+
+
+@pytest.mark.parametrize("table", ["operators", "threads", "steps"])
+def test_damage_that_shows_when_rows_are_asked_for_is_a_sentence(table: str) -> None:
+    recording = Recording()
+    recording.add_span("only", 0, S)
+    recording.add_step(0, 0, (1, 1, 1, 1, 1))
+    with opened(recording) as reader:
+        result = tables.build(reader, table)
+        for file in (file for name in ("spans", "tracks", "steps") for file in reader.files(name)):
+            data = file.read_bytes()
+            # What stands before the words about the file, whose length comes last.
+            at = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+            file.write_bytes(b"PAR1" + bytes(at - 4) + data[at:])
+
+        with pytest.raises(ReadError, match="is damaged"):
+            _ = result.rows

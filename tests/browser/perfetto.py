@@ -7,17 +7,15 @@ public interface.
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import importlib.util
-import threading
-from collections.abc import Iterator
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from tests.browser.chromium import LOCAL, Page
+from tests.browser import local_files
+from tests.browser.chromium import Page
 
+IS_OPEN = "window.app && window.app.trace && !window.app.isLoadingTrace"
 _QUERY = """
     const result = await window.app.trace.engine.query(args[0]), rows = [], row = result.iter({});
     const plain = value => typeof value === "bigint" ? String(value) + "n" : value;
@@ -36,47 +34,21 @@ def interface() -> Path:
     return Path(found.submodule_search_locations[0]) / "web_dist"
 
 
-class _Files(http.server.SimpleHTTPRequestHandler):
-    """The interface, and below /trace/ the folder with the traces."""
-
-    extensions_map: ClassVar = {
-        **http.server.SimpleHTTPRequestHandler.extensions_map,
-        ".wasm": "application/wasm",
-    }
-
-    def __init__(self, *arguments: Any, traces: Path, **more: Any) -> None:
-        self.traces = traces
-        super().__init__(*arguments, directory=str(interface()), **more)
-
-    def translate_path(self, path: str) -> str:
-        if path.startswith("/trace/"):
-            return str(self.traces / Path(path).name)
-        return super().translate_path(path)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@contextlib.contextmanager
-def served(traces: Path) -> Iterator[str]:
+def served(traces: Path) -> AbstractContextManager[str]:
     """The address of the interface with the files in `traces` beside it."""
-    server = http.server.ThreadingHTTPServer((LOCAL, 0), partial(_Files, traces=traces))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://{LOCAL}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return local_files.served(interface(), traces)
+
+
+def address_of(address: str, file: str) -> str:
+    """The address of the interface that is served at `address`, with a trace."""
+    return f"{address}/#!/?url={address}{local_files.TRACES}{file}"
 
 
 def load(page: Page, address: str, file: str) -> None:
     """Open a trace in the interface and wait until it has been read."""
     page.open("about:blank")
-    page.open(f"{address}/#!/?url={address}/trace/{file}")
-    page.wait("window.app && window.app.trace && !window.app.isLoadingTrace")
+    page.open(address_of(address, file))
+    page.wait(IS_OPEN)
 
 
 def ask(page: Page, sql: str) -> list[tuple[Any, ...]]:

@@ -104,6 +104,24 @@ def test_the_address_without_its_token_is_refused(page: chromium.Page, folder: P
     page.console_errors()  # the browser complains about the refusal
 
 
+def test_a_link_on_a_page_of_somebody_else_opens_it(page: chromium.Page, folder: Path) -> None:
+    """As in the terminal of a notebook: browsers send strict cookies to what a page asks for that
+    is not of another site.
+    """
+    with viewed(folder / "train.layerscope") as server:
+        link = f'<!DOCTYPE html><title>other</title><a href="{server.address}">open</a>'
+        (folder / "other.html").write_text(link)
+        page.open((folder / "other.html").as_uri())
+        page.mouse(20, 20, click=True)
+        page.wait("document.querySelector('h1')", 20)
+        assert page.run(TITLE) == "train"
+        assert "token" not in page.run("return location.href")
+
+        page.run("history.back()")
+        page.wait("document.title === 'other'", 20)
+    page.console_errors()
+
+
 def test_two_viewers_at_once(page: chromium.Page, folder: Path, tmp_path: Path) -> None:
     """Cookies of a host go to all of its ports: one viewer must not take the other's away."""
     MAKERS["one_span"](folder / "other.layerscope")

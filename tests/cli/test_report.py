@@ -67,6 +67,17 @@ def test_quiet_says_nothing_and_json_one_object(
     assert told["notes"] == ReportPage(folder / "train.html").head["notes"]
 
 
+def test_a_link_that_leads_nowhere_is_left_as_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "link.html").symlink_to("nowhere.html")
+
+    assert cli.main(["report", "-o", "link.html", "-q"]) == 125
+
+    assert "link.html exists and was left as it is" in capsys.readouterr().err
+    assert (folder / "link.html").is_symlink()
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
+from layerscope.cli import view
 from layerscope.show.report.server import LOCAL, Server
 from tests.recordings import MS, Recording
 
@@ -82,6 +84,17 @@ def test_under_ssh_it_says_how_to_reach_it() -> None:
 
     assert f"    ssh -p 2222 -L {port}:{LOCAL}:{port} " in told
     assert "@192.0.2.7\n" in told
+
+
+def test_a_user_without_a_name_is_left_out_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number that no file knows."""
+
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.7 22")
+    assert view._ssh_line(8000) == f"ssh -L 8000:{LOCAL}:8000 192.0.2.7"
 
 
 def test_quiet_says_the_address_only() -> None:

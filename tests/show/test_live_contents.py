@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
 from layerscope.show.report import live_contents
+from layerscope.show.report.block_process import BlockMaker
 from layerscope.show.report.live_contents import LiveContents
 from layerscope.show.report.pages import machine
 from tests.browser.bad_input import FOREIGN, one_span, several_ranks
@@ -79,6 +81,46 @@ def test_what_cannot_be_given_up_is_not_waited_for(
     goes_on.set()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
+
+
+def test_the_recording_that_it_is_compared_with_may_go_away_too(tmp_path: Path) -> None:
+    """Its tables would be empty ones."""
+    one, other = (Recording() for _ in range(2))
+    for recording in (one, other):
+        recording.add_span("only", 0, MS)
+    reader = Reader(one.write(tmp_path / "train.layerscope"))
+    before = Reader(other.write(tmp_path / "before.layerscope"))
+    contents = LiveContents(reader, before)
+    contents.head()
+    shutil.rmtree(tmp_path / "before.layerscope")
+
+    with pytest.raises(ReadError, match=r"before\.layerscope is not there any more"):
+        contents.block("page compare")
+    contents.close()
+
+
+def test_a_rank_may_go_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    several_ranks(tmp_path / "train.layerscope")
+    contents = LiveContents(Reader(open_run(tmp_path / "train.layerscope")))
+    contents.head()
+    shutil.rmtree(tmp_path / "train.layerscope" / "ranks" / "1")
+
+    with pytest.raises(ReadError, match="is not there any more"):
+        contents.block("tracks")
+    contents.close()
+
+
+def test_nothing_is_made_after_the_end(tmp_path: Path) -> None:
+    """Whoever waited for another block would start a process that nobody ends."""
+    run = Recording().write(tmp_path / "train.layerscope")
+    maker = BlockMaker(run, None)
+    assert [block.name for block in maker.made_with("tracks")] == ["tracks"]
+
+    maker.close()
+
+    with pytest.raises(ReadError, match="has ended"):
+        maker.made_with("tracks")
 
 
 def test_a_block_is_kept_after_it_was_made(contents: LiveContents) -> None:

@@ -23,7 +23,7 @@ import pytest
 
 from layerscope import cli
 from layerscope.analyse import self_times
-from layerscope.analyse.timeline import kept, selection
+from layerscope.analyse.timeline import kept, picture, selection
 from layerscope.analyse.timeline.kept import KeptColumns
 from layerscope.ingest.open import open_run
 from layerscope.model import cache
@@ -124,6 +124,20 @@ def test_statistics_of_a_stretch_are_those_of_the_tables(
             assert [row[4] for row in rows] == sorted((row[4] for row in rows), reverse=True)
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_steps_that_there_cannot_be_have_no_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+) -> None:
+    """Whatever stands in an address: the page asks for it as it asks for others."""
+    if not is_compiled:
+        monkeypatch.setattr(selection, "compiled", lambda: None)
+    with asked(written(tmp_path / "train.layerscope")) as server:
+        for first in (STEPS, 10**13, 10**21):
+            assert answered(server, f"/statistics?by=name&steps={first}-{first + 1}") == []
+            picture = "/picture?start=0&end=9&width=9&margin=0&lanes=0"
+            assert ask_as_user(server, f"{picture}&steps={first}-{first + 1}").status == 200
+
+
 def test_parents_are_the_same_with_and_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +232,27 @@ def test_columns_are_made_once_and_again_for_other_tables(tmp_path: Path) -> Non
         assert answered(server, "/about-spans")["count"] == 1
     assert folder not in folders(tmp_path)
     assert len(folders(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("name", [kept.ABOUT, "start.npy", "weight.npy", "lanes_rows.npy"])
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "zeros"])
+def test_columns_that_were_damaged_are_made_again(tmp_path: Path, name: str, how: str) -> None:
+    """As after a loss of power."""
+    run = written(tmp_path / "train.layerscope")
+    with asked(run) as server:
+        known = [answered(server, question) for question in ("/about-spans", "/span?row=7")]
+    [folder] = folders(tmp_path)
+    file = folder / name
+    data = file.read_bytes()
+    file.unlink()
+    if how != "gone":
+        file.write_bytes({"empty": b"", "cut": data[:-9], "zeros": bytes(len(data))}[how])
+
+    with asked(run) as server:
+        assert [answered(server, one) for one in ("/about-spans", "/span?row=7")] == known
+
+    assert folders(tmp_path) == [folder]
+    assert file.read_bytes() == data
 
 
 def test_others_that_were_used_long_ago_make_room(
@@ -327,6 +362,30 @@ def test_clean_removes_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shutil.rmtree(tmp_path / "other.layerscope")
     assert cli.main(["clean", "-q"]) == 0
     assert folders(tmp_path) == []
+
+
+def test_what_is_kept_of_filters_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those too that keep nothing: whoever types a search makes one with each letter."""
+    made: list[picture.Pictures] = []
+    before = picture.Pictures.__init__
+
+    def init(self: picture.Pictures, *words: Any) -> None:
+        before(self, *words)
+        made.append(self)
+
+    monkeypatch.setattr(picture.Pictures, "__init__", init)
+    monkeypatch.setattr(picture, "_MOST_KEPT_BYTES", 20_000)
+    with asked(written(tmp_path / "train.layerscope")) as server:
+        timeline = server.contents.timeline
+        assert timeline is not None
+        words = {"start": "0", "end": "9", "width": "9", "margin": "0", "lanes": "0,1"}
+        for step in range(100):
+            steps = f"{STEPS + step}-{STEPS + step + 1}"
+            timeline.answer("/picture", {**words, "steps": steps})
+
+    assert 0 < len(made[0]._kept) <= 40
 
 
 def test_many_questions_at_once(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import as_json
 from layerscope.show.report.contents import ReportContents
-from layerscope.show.report.server import LOCAL, Server
+from layerscope.show.report.live_contents import LiveContents
+from layerscope.show.report.server import LOCAL, Server, _Handler
 from tests.recordings import MS, Recording
 from tests.show.report_page import serving
 
@@ -116,6 +117,53 @@ def test_the_cookie_of_another_server_is_refused(server: Server, tmp_path: Path)
     with served(tmp_path / "other.layerscope") as other:
         value = cookie_of(other).partition("=")[2]
         assert ask(server, "/head", Cookie=f"{server.cookie_name}={value}").status == 403
+
+
+@pytest.mark.parametrize(
+    "others", ['{"a": 1}', "_xsrf=2|a:b|\"", 'user-8888="2|1:0|a=="', "a b=c, d", "\xff=\xfe", "=", ";;"]
+)  # fmt: skip
+def test_cookies_of_other_servers_of_this_machine_hinder_nobody(
+    server: Server, others: str
+) -> None:
+    """A browser sends those of all ports."""
+    own = cookie_of(server)
+
+    assert ask(server, "/head", Cookie=f"{others}; {own}; {others}").status == 200
+    assert ask(server, "/head", Cookie=others).status == 403
+
+
+def test_a_name_is_given_once(server: Server) -> None:
+    """Whatever stands between might look at the other one."""
+    own = f"{LOCAL}:{server.server_port}"
+    lines = {
+        "right": ("GET /head HTTP/1.1", f"Host: {own}"),
+        "right, in the address": (f"GET http://{own}/head HTTP/1.1", f"Host: {own}"),
+        "twice": ("GET /head HTTP/1.1", f"Host: {own}", "Host: example.org"),
+        "in the address": ("GET http://example.org/head HTTP/1.1", f"Host: {own}"),
+        "longer": (f"GET http://{own}.example.org/head HTTP/1.1", f"Host: {own}"),
+        "none": ("GET /head HTTP/1.0",),
+        "old": ("GET /head",),
+    }
+    found = {name: said(server, *words) for name, words in lines.items()}
+
+    refused = sorted(name for name, text in found.items() if b'"format"' not in text)
+    assert refused == ["in the address", "longer", "none", "old", "twice"]
+
+
+def said(server: Server, *lines: str) -> bytes:
+    """What comes back for the lines of a request with the cookie."""
+    text = "\r\n".join([*lines, f"Cookie: {cookie_of(server)}", "", ""])
+    with socket.create_connection((LOCAL, server.server_port), timeout=30) as connection:
+        connection.sendall(text.encode())
+        with connection.makefile("rb") as answer:
+            return answer.read()
+
+
+def test_an_address_that_is_too_long_is_called_so(server: Server) -> None:
+    answer = ask_as_user(server, "/statistics?by=name&classes=" + "A" * 70_000)
+
+    assert answer.status == 414
+    assert "too long" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -249,6 +297,21 @@ def test_many_ask_at_once_and_a_block_is_made_once(
     assert made == ["spans"]
 
 
+def test_a_fault_of_ours_is_answered_and_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A page without an answer would say that the server has ended."""
+    cookie = cookie_of(server)
+    monkeypatch.setattr(LiveContents, "head", lambda self: 1 / 0)
+
+    answer = ask(server, "/head", Cookie=cookie)
+
+    assert answer.status == 500
+    assert "fault of layerscope view" in answer.text
+    assert "ZeroDivisionError" in capfd.readouterr().err
+    assert ask(server, "/", Cookie=cookie).status == 200
+
+
 def test_a_recording_that_is_gone_is_one_sentence(server: Server, tmp_path: Path) -> None:
     assert ask_as_user(server, "/block/spans").status == 200
     shutil.rmtree(tmp_path / "train.layerscope")
@@ -279,9 +342,35 @@ def test_somebody_who_says_nothing_or_nonsense_hinders_nobody(server: Server) ->
         assert ask_as_user(server, "/").status == 200
 
 
+def test_nobody_has_to_take_all_of_an_answer_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket gives up a write that takes longer than its timeout: on a slow line each does."""
+    written: list[int] = []
+    before = _Handler.setup
+
+    def setup(handler: _Handler) -> None:
+        before(handler)
+        write = handler.wfile.write
+
+        def counted(data: memoryview) -> int:
+            written.append(len(data))
+            return write(data)
+
+        handler.wfile.write = counted
+
+    monkeypatch.setattr(_Handler, "setup", setup)
+    monkeypatch.setattr(server, "page", bytes(range(256)) * 8192)
+
+    assert ask_as_user(server, "/").body == server.page
+    assert max(written) <= 1 << 16
+
+
 def test_a_port_that_is_taken_is_said(server: Server, tmp_path: Path) -> None:
     with (
-        pytest.raises(UsageError, match=r"cannot be used: .*Choose another one"),
+        pytest.raises(
+            UsageError, match=r"cannot be used: Address already in use\. Choose another one"
+        ),
         served(tmp_path / "other.layerscope", server.server_port),
     ):
         pass

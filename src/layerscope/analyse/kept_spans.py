@@ -127,16 +127,24 @@ class ThinnedReader(PartReader):
         return kept
 
     def _sentence(self, kept: int, spans: int) -> str:
-        weight = np.concatenate([*self._weights.values(), np.zeros(0, np.int64)])
-        has_steps = any((unit.step >= 0).any() for unit in self._units.values())
-        what = "steps" if has_steps else "slices of time"
-        stay = int(np.count_nonzero(weight))
+        steps, slices = self._weights_of(is_step=True), self._weights_of(is_step=False)
+        weight, what = (steps, "steps") if len(steps) else (slices, "slices of time")
         heaviest = int(weight.max(initial=1))
+        others = ""
+        if len(steps) and not slices.all():
+            others = f", and of processes without steps {_count_of(slices, 'slices of time')}"
         return (
-            f"The page has {kept:,} of {spans:,} spans: {stay:,} whole {what} of "
-            f"{len(weight):,}, of which one stands for up to {heaviest:,}. "
+            f"The page has {kept:,} of {spans:,} spans: {_count_of(weight, what)}, of which one "
+            f"stands for up to {heaviest:,}{others}. "
             "Its tables and its summary are of the whole recording"
         )
+
+    def _weights_of(self, is_step: bool) -> np.ndarray:
+        """For how many each step stands, or each slice of a process without steps; 0: it goes."""
+        found = [np.zeros(0, np.int64)]
+        for process, units in self._units.items():
+            found.append(self._weights[process][(units.step >= 0) == is_step])
+        return np.concatenate(found)
 
     def _kept(self, piece: Arrays) -> Arrays:
         """The spans of the steps that stay, with their weights, and those that outlast a step."""
@@ -147,6 +155,11 @@ class ThinnedReader(PartReader):
             now, before = self._weights[process][units], self._units[process].weight[units]
             weight[rows[inside]] = weight[rows[inside]] * now // np.maximum(before, 1)
         return _taken({**piece, "weight": weight}, weight > 0)
+
+
+def _count_of(weight: np.ndarray, what: str) -> str:
+    stay = int(np.count_nonzero(weight))
+    return f"{stay:,} whole {what} of {len(weight):,}"
 
 
 def _units(whole: Reader, process_of: np.ndarray) -> dict[int, Units]:

@@ -82,9 +82,20 @@ class Result:
     left_out: int = 0
     empty: str = "There is nothing to show."
 
-    @cached_property
+    @property
     def data(self) -> pa.Table:
-        """The documented columns, in order, with the documented types."""
+        """The documented columns, in order, with the documented types. ReadError: the recording is
+        damaged, which may show only now.
+        """
+        import duckdb
+
+        try:
+            return self._answer
+        except duckdb.Error as error:
+            raise unreadable("the recording", error) from error
+
+    @cached_property
+    def _answer(self) -> pa.Table:
         import pyarrow as pa
 
         types = [(column.name, pa.type_for_alias(column.type)) for column in self.columns]
@@ -188,7 +199,7 @@ def _narrowed(result: Result, where: str | None, top: int) -> Result:
         narrowed = replace(narrowed, relation=relation, left_out=max(0, rows - top))
     # A `where` may turn out to be wrong only when it meets the data, so the answer is asked for
     # here.
-    if not narrowed.rows and where is not None:
+    if not narrowed._answer.num_rows and where is not None:
         has_rows = bool(result.relation.limit(1).fetchall())
         if has_rows:
             narrowed = replace(narrowed, empty=f"No row satisfies --where {where!r}.")

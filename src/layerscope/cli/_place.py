@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from layerscope.model.errors import UsageError
@@ -13,5 +14,6 @@ def check_place(path: Path, force: bool) -> None:
         raise UsageError(f"{path} is a folder")
     if not path.parent.is_dir():
         raise UsageError(f"{path} lies in a folder that does not exist")
-    if path.exists() and not force:
+    # A link that leads nowhere would be replaced too.
+    if os.path.lexists(path) and not force:
         raise UsageError(f"{path} exists and was left as it is. --force replaces it")

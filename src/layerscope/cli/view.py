@@ -97,7 +97,15 @@ def _ssh_line(port: int) -> str:
     if len(told) == 4:
         _, _, host, ssh_port = told
     at_port = "" if ssh_port == _SSH_PORT else f"-p {ssh_port} "
-    return f"ssh {at_port}-L {port}:127.0.0.1:{port} {getpass.getuser()}@{host}"
+    return f"ssh {at_port}-L {port}:127.0.0.1:{port} {_user()}{host}"
+
+
+def _user() -> str:
+    """The user with an @; nothing where nobody knows the name, as in some containers."""
+    try:
+        return f"{getpass.getuser()}@"
+    except (KeyError, OSError):
+        return ""
 
 
 def _open(server: Server) -> None:

@@ -16,10 +16,17 @@ interface Node {
 }
 
 export function Modules({ recording }: { recording: Recording }) {
-  const about = recording.head.tables.find(table => table.name === "modules" && !table.by);
-  const state = useLoaded(() => (about ? recording.json<unknown[][]>(about.block) : Promise.resolve([])), [recording]);
-  if (!about?.rows) return <p>{about?.empty ?? "No modules were recorded."}</p>;
-  return <Loaded state={state}>{values => <Tree rows={{ columns: about.columns, values, count: about.rows }} />}</Loaded>;
+  const state = useLoaded(() => tableOf(recording), [recording]);
+  return <Loaded state={state}>{table => (table.rows.count ? <Tree rows={table.rows} /> : <p>{table.empty}</p>)}</Loaded>;
+}
+
+// The rows of the table, and what is to be said where there are none.
+async function tableOf(recording: Recording): Promise<{ rows: Rows; empty: string }> {
+  const named = recording.head.tables.find(table => table.name === "modules" && !table.by);
+  if (!named) return { rows: { columns: [], values: [], count: 0 }, empty: "No modules were recorded." };
+  const about = await recording.aboutTable(named);
+  const values = about.rows ? await recording.json<unknown[][]>(about.block) : [];
+  return { rows: { columns: about.columns, values, count: about.rows }, empty: about.empty };
 }
 
 function Tree({ rows }: { rows: Rows }) {

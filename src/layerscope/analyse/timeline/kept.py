@@ -78,6 +78,14 @@ class KeptColumns:
                 problem = error
         return self._made_for_now(problem)
 
+    def made_again(self) -> Path:
+        """The folder with new ones in place of what is kept, which was damaged: the machine may
+        have lost its power before all of it was on the disk.
+        """
+        for base in cache.caches(cache.TIMELINES):
+            shutil.rmtree(base / self._name, ignore_errors=True)
+        return self.folder()
+
     def close(self) -> None:
         """End what is being made, and remove what is not kept."""
         self._is_closed = True

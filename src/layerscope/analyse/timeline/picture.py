@@ -23,8 +23,9 @@ from layerscope.analyse.timeline.selection import SpanFilter, chunks
 _INEXACT_NS = 0.05
 # At most so many spans of a lane in which spans cover each other.
 _MOST_COVERED = 20_000
-# What is kept of the answers which spans of a lane a filter keeps.
-_MOST_KEPT_BYTES = 100_000_000
+# What is kept of the answers which spans of a lane a filter keeps; one takes a little even where
+# it keeps none.
+_MOST_KEPT_BYTES, _ANSWER_BYTES = 100_000_000, 500
 
 
 class PictureStretch(NamedTuple):
@@ -98,11 +99,11 @@ class Pictures:
         known = self._kept.pop(key, None)
         if known is None:
             known = self._found(lane, of)
-            self._kept_bytes += known.nbytes
+            self._kept_bytes += known.nbytes + _ANSWER_BYTES
         self._kept[key] = known
         while self._kept_bytes > _MOST_KEPT_BYTES and len(self._kept) > 1:
             _, gone = self._kept.popitem(last=False)
-            self._kept_bytes -= gone.nbytes
+            self._kept_bytes -= gone.nbytes + _ANSWER_BYTES
         return known
 
     def _found(self, lane: int, of: SpanFilter) -> np.ndarray:

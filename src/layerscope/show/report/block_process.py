@@ -31,9 +31,12 @@ class BlockMaker:
     ) -> None:
         self._runs = run, other
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
 
     def made_with(self, name: str) -> list[Block]:
         """The block of this name, with those that are made with it."""
+        if self._is_closed:
+            raise ReadError("layerscope view has ended")
         flags = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
         command = [sys.executable, *flags, "-c", _START, _SOURCE]
         with subprocess.Popen(
@@ -49,8 +52,9 @@ class BlockMaker:
         blocks: list[Block] = pickle.loads(out)
         return blocks
 
-    def interrupt(self) -> None:
-        """Give up what is being made."""
+    def close(self) -> None:
+        """Give up what is being made, and make no more."""
+        self._is_closed = True
         if self._process is not None:
             self._process.kill()
 

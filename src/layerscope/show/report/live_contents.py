@@ -13,6 +13,7 @@ from typing import Any
 from layerscope.model.errors import ReadError
 from layerscope.recording.complete import COMPLETE
 from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from layerscope.show.report.block_process import BlockMaker
 from layerscope.show.report.blocks import Block
 from layerscope.show.report.contents import ReportContents
@@ -38,7 +39,7 @@ class LiveContents:
         self._making = threading.Lock()  # one process at a time
         self._contents: ReportContents | None = None
         self._kept: dict[str, Block] = {}
-        self._state = _state_of(self._tables)
+        self._states = {run.path: _state_of(run) for run in self._runs}
         self.title = reader.run.name
         # Of a recording that a page cannot hold.
         self.timeline: LiveTimeline | None = None
@@ -48,22 +49,25 @@ class LiveContents:
             self._maker = BlockMaker(reader.run, None if other is None else other.run)
 
     @property
-    def _tables(self) -> Path:
-        return self._reader.run.tables_path / COMPLETE
+    def _readers(self) -> list[Reader]:
+        return [reader for reader in (self._reader, self._other) if reader is not None]
+
+    @property
+    def _runs(self) -> list[Run]:
+        return [reader.run for reader in self._readers]
 
     def close(self) -> None:
         """Let go of the recording. What is being made for somebody is given up; it holds the
         recording until the process ends if it goes on nevertheless.
         """
-        readers = [reader for reader in (self._reader, self._other) if reader is not None]
-        for reader in readers:
+        for reader in self._readers:
             reader.interrupt()
         if self.timeline is not None:
             self.timeline.close()
         if self._maker is not None:
-            self._maker.interrupt()
+            self._maker.close()
         if self._lock.acquire(timeout=_PATIENCE_S):
-            for reader in readers:
+            for reader in self._readers:
                 reader.close()
 
     def head(self) -> dict[str, Any]:
@@ -117,19 +121,28 @@ class LiveContents:
 
     def _check(self) -> None:
         """Whoever removes a recording leaves no file behind, which a reader takes for no rows."""
-        path, state = self._reader.run.path, _state_of(self._tables)
-        if state is None:
-            raise ReadError(
-                f"the recording {path} is not there any more. Put it back, or end layerscope view"
-            )
-        if state != self._state:
-            raise ReadError(
-                f"the tables of {path} have changed. End layerscope view and start it again"
-            )
+        for run in self._runs:
+            state = _state_of(run)
+            if None in state:
+                raise ReadError(
+                    f"the recording {run.path} is not there any more. Put it back, or end "
+                    "layerscope view"
+                )
+            if state != self._states[run.path]:
+                raise ReadError(
+                    f"the tables of {run.path} have changed. End layerscope view and start it again"
+                )
 
 
-def _state_of(file: Path) -> tuple[int, int] | None:
-    """Which file it is, and when it was written; None: it is not there."""
+def _state_of(run: Run) -> list[tuple[int, int] | None]:
+    """Which files say that the tables are whole, of several ranks those of each, and when they
+    were written; None: one is not there.
+    """
+    folders = [run.tables_path, *(folder for _, folder in run.joined)]
+    return [_state_of_file(folder / COMPLETE) for folder in folders]
+
+
+def _state_of_file(file: Path) -> tuple[int, int] | None:
     try:
         found = file.stat()
     except OSError:

@@ -16,6 +16,8 @@ from layerscope.show.report.questions import Parameters, Questions, Told
 MOST_IN_PAGE = 2_000_000
 # So many questions are answered at once: each may look at all spans.
 _AT_ONCE = 2
+# What reading columns raises that are not as they were written.
+_DAMAGE = (OSError, ValueError, EOFError, KeyError)
 
 
 def is_large(reader: Reader) -> bool:
@@ -37,8 +39,7 @@ class LiveTimeline:
 
     def _make(self) -> None:
         try:
-            folder = self._kept.folder()
-            self._questions = Questions(TimelineColumns(folder))
+            self._questions = self._opened()
             self._kept.are_mapped()
         except LayerscopeError as error:
             self._problem = error
@@ -46,6 +47,13 @@ class LiveTimeline:
             self._problem = ReadError(f"the timeline cannot be prepared: {error}")
         finally:
             self._made.set()
+
+    def _opened(self) -> Questions:
+        folder = self._kept.folder()
+        try:
+            return Questions(TimelineColumns(folder))
+        except _DAMAGE:
+            return Questions(TimelineColumns(self._kept.made_again()))
 
     def wait(self) -> None:
         """Return when it is prepared, or cannot be."""

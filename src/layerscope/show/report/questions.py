@@ -32,8 +32,9 @@ Parameters = Mapping[str, str]
 _MOST_PIXELS, _MOST_LANES, _MOST_ROWS = 20_000, 1_000, 1_000
 _DEPTH, _LAYER = "depth", "layer"
 _FILTER = ("classes", "steps", "tracks")
-_RANGE = re.compile(r"(\d{1,12})-(\d{1,12})")
+_RANGE = re.compile(r"(\d{1,22})-(\d{1,22})")
 _FARTHEST_NS = 1 << 62
+_FARTHEST_STEP = 1 << 53
 _LANE = re.compile(r"(L?)(\d{1,9})")
 
 
@@ -252,7 +253,8 @@ class Questions:
             found = _RANGE.fullmatch(parameters["steps"])
             if not found:
                 raise UsageError("steps are two numbers, such as 10-20")
-            steps = int(found[1]), int(found[2])
+            first, last = (min(int(text), _FARTHEST_STEP) for text in found.groups())
+            steps = first, last
         tracks = None
         if "tracks" in parameters:
             tracks = tuple(_rows(parameters, "tracks", self._most_tracks, 1 << 31))

@@ -8,14 +8,14 @@ changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socketserver
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
@@ -30,14 +30,41 @@ LOCAL = "127.0.0.1"
 # Under these names a browser reaches this machine; the second one after `ssh -L`.
 _NAMES = (LOCAL, "localhost")
 _TOKEN_BYTES = 24
-# A connection that says nothing for so long is closed.
-_PATIENCE_S = 30
+# A connection that says nothing for so long is closed, and one that does not take a piece of an
+# answer: all of it may take longer on a slow line.
+_PATIENCE_S, _PIECE = 30, 1 << 16
 _MOST_PARAMETERS = 20
 # The header that says how a block is to be read.
 ABOUT_HEADER = "Layerscope-Block"
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 _TEXT, _BYTES = "text/plain; charset=utf-8", "application/octet-stream"
 _NO_TOKEN = "open the whole address that layerscope view has printed, with its token"
+_OTHER_NAME = (
+    "this server answers to {} only: open the address that layerscope view has printed, and lead "
+    "the same port to it from another machine"
+)
+# How a browser says that a link on a page of another site was followed, such as in the terminal of
+# a notebook. What a redirection leads to is still asked for in the name of that page, without
+# cookies that are SameSite=Strict; what this page leads to is not.
+_LINKED = "cross-site"
+_ENTRANCE = b"""<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url=/">
+<title>layerscope</title>
+<a href="/">Open the report</a>
+</html>
+"""
+
+
+# Without an answer the page would take the server for one that has ended.
+_FAULT = (
+    b"HTTP/1.0 500 Internal Server Error\r\n"
+    b"Content-Type: text/plain; charset=utf-8\r\n"
+    b"X-Content-Type-Options: nosniff\r\n"
+    b"Cache-Control: no-store\r\n\r\n"
+    b"this is a fault of layerscope view; what is known of it stands where it was started"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +81,7 @@ class Server(ThreadingHTTPServer):
     """Serves one recording. `address` opens it; another server beside it has its own cookie."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -69,8 +97,9 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((LOCAL, port), _Handler)
         except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
             raise UsageError(
-                f"port {port} cannot be used: {error}. Choose another one, or leave --port out"
+                f"port {port} cannot be used: {why}. Choose another one, or leave --port out"
             ) from error
 
     def server_bind(self) -> None:
@@ -120,13 +149,15 @@ class Server(ThreadingHTTPServer):
             self._once.difference_update(found)
         return bool(found)
 
-    def takes_cookie(self, header: str) -> bool:
-        """Whether the header of cookies has ours."""
-        try:
-            morsel = SimpleCookie(header).get(self.cookie_name)
-        except CookieError:
-            return False
-        return morsel is not None and _is_same(morsel.value, self._cookie)
+    def takes_cookie(self, headers: Iterable[str]) -> bool:
+        """Whether the headers of cookies have ours. Those that other servers of this machine gave
+        the browser come with it, and not all of them are well formed.
+        """
+        for cookie in ";".join(headers).split(";"):
+            name, _, value = cookie.strip().partition("=")
+            if name == self.cookie_name and _is_same(value, self._cookie):
+                return True
+        return False
 
     def handle_error(
         self,
@@ -134,8 +165,11 @@ class Server(ThreadingHTTPServer):
         client_address: Any,
     ) -> None:
         """A browser that left is no error; anything else is one of ours, and is not kept back."""
-        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
-            super().handle_error(request, client_address)
+        if isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            return
+        super().handle_error(request, client_address)
+        with contextlib.suppress(OSError):
+            request.sendall(_FAULT)
 
 
 def _is_same(
@@ -172,17 +206,21 @@ class _Handler(BaseHTTPRequestHandler):
             return _sentence(HTTPStatus.BAD_REQUEST, "this is no address")
         if parts.path == "/" and "token" in parts.query:
             return self._with_token(parse_qs(parts.query).get("token", [""])[-1])
-        if not self._server.takes_cookie(self.headers.get("Cookie", "")):
+        if not self._server.takes_cookie(self.headers.get_all("Cookie", [])):
             return _refused(_NO_TOKEN)
         return self._of_path(parts.path, parts.query)
 
     def _refusal(self) -> str:
         """Why the request is none of ours; empty: it is."""
-        host = self.headers.get("Host", "")
-        if host not in self._server.hosts:
-            return "this server answers to its own address only"
-        origin = self.headers.get("Origin")
-        if origin is not None and origin != f"http://{host}":
+        asked = self.headers.get_all("Host", [""])
+        hosts = self._server.hosts
+        if len(asked) != 1 or asked[0] not in hosts:
+            return _OTHER_NAME.format(" and ".join(hosts))
+        own = f"http://{asked[0]}"
+        # An address with a name in it comes before the header.
+        if not self.path.startswith(("/", f"{own}/")):
+            return _OTHER_NAME.format(" and ".join(hosts))
+        if any(origin != own for origin in self.headers.get_all("Origin", [])):
             return "this server answers its own page only"
         return ""
 
@@ -192,8 +230,10 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> Answer:
         if not self._server.takes_token(token):
             return _refused(f"the token is wrong: {_NO_TOKEN}")
-        headers = {"Location": "/", "Set-Cookie": self._server.cookie}
-        return Answer(HTTPStatus.SEE_OTHER, _TEXT, b"", headers)
+        headers = {"Set-Cookie": self._server.cookie}
+        if self.headers.get("Sec-Fetch-Site") == _LINKED:
+            return Answer(HTTPStatus.OK, _HTML, _ENTRANCE, headers)
+        return Answer(HTTPStatus.SEE_OTHER, _TEXT, b"", {"Location": "/", **headers})
 
     def _of_path(
         self,
@@ -232,7 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(answer.body)
+            for at in range(0, len(answer.body), _PIECE):
+                self.wfile.write(answer.body[at : at + _PIECE])
 
     def send_error(
         self,
@@ -246,7 +287,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = _sentence(HTTPStatus.METHOD_NOT_ALLOWED, "this server can only be read")
             self._send(Answer(answer.status, _TEXT, answer.body, {"Allow": "GET, HEAD"}))
         else:
-            self._send(_sentence(HTTPStatus(code), message or explain or "no request"))
+            status = HTTPStatus(code)
+            self._send(_sentence(status, message or explain or status.description))
 
     def log_message(self, *_: Any) -> None:
         """Say nothing: what was asked is nobody's business, and tokens do not belong in logs."""
