@@ -34,6 +34,16 @@ LS_EXPORT int ls_range_begin(const char *text, int kind, uint64_t handle[2]) {
     return 0;
 }
 
+/* The arguments of an open range that was begun on this thread: a JSON object, which names its domain too. */
+LS_EXPORT void ls_range_describe(const uint64_t handle[2], const char *json) {
+    ls_context *c = (ls_context *)(uintptr_t)handle[0];
+    if (!c || !ls.wiped || c->owner != ls_this_thread || !ls_thread_is_current(c->owner) || c->serial != handle[1])
+        return;
+    ls_cached_name name;
+    ls_name_find_arguments(json, &name);
+    c->args = name.id;
+}
+
 static int end_range(const uint64_t handle[2], int was_moment) {
     const ls_context *c = (const ls_context *)(uintptr_t)handle[0];
     if (!c || !ls.wiped || !ls_thread_is_current(c->owner))

@@ -68,6 +68,10 @@ REFUSALS = {
         "train.py",
         "shapes of inputs",
     ),
+    "no_compilations": (
+        "use a newer version of the framework",
+        "what was compiled while the program ran, and why",
+    ),
     "window_late": (
         "record again: the next time it is known how to record this build",
         "the numbers of the steps",

@@ -20,7 +20,7 @@ MEANINGS = {
     API: "Every call of a framework's C interface, and every operator that it hands to the "
     "engine of the framework, which executes it later.",
     RANGES: "Tasks, frames and events that the program marks with the library, with NVTX or with "
-    "ITT.",
+    "ITT, and what a framework compiles meanwhile.",
     PRIMITIVES: "What operators ask of oneDNN and MKL, and what each thread has of it.",
     STACKS: "What every thread does on a CPU, sampled 99 times a second of CPU time, and what it "
     "waits for.",

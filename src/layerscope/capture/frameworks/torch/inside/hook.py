@@ -8,7 +8,10 @@ import time
 
 MARK_PROBLEM = 4  # native/layout.h
 # What is looked at once it has been imported too, and by which function.
-LATER = {"transformers.generation.utils": "watch_generate"}
+LATER = {
+    "transformers.generation.utils": "watch_generate",
+    "torch._dynamo": "watch_compilations",
+}
 state = {
     "agent": None,
     "optimizers": 0,
@@ -18,6 +21,7 @@ state = {
     "rank_is_known": False,
 }
 state["generate"] = None
+state["compilations"] = None
 state["refused"] = False  # the agent cannot record this torch
 state["shapes"] = None  # True: they are read; False: they cannot be
 state["mkl"] = False
@@ -74,6 +78,7 @@ def start():
         watch_optimizers(agent)
         watch_modules()
         watch_ranges()
+        watch_compilations()
         watch_steps(agent)
         watch_mkl(agent)
     elif code < 0:
@@ -143,14 +148,37 @@ def watch_generate():
         state["generate"] = state["watch_generate"](state["modules"])
 
 
+def watch_compilations():
+    """Record what torch.compile compiles. Called whenever what does that may have come, and only
+    looked at where the program has asked for it.
+    """
+    dynamo = sys.modules.get("torch._dynamo")
+    is_there = hasattr(dynamo, "reset")  # else it is still being imported
+    if state["agent"] is None or state["compilations"] is not None or not is_there:
+        return
+    part = part_of("compilations")
+    watched = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
+    state["compilations"] = part["stop"], watched
+    if watched is None:
+        why = b"PyTorch before 2.3 does not tell when it compiles"
+        state["agent"].ls_mark(b"no_compilations\n" + why, MARK_PROBLEM, 0)
+
+
 def pause():
-    """The program has stopped the profiler: calls of modules are not recorded any more."""
+    """The program has stopped the profiler: calls of modules and compilations are not recorded any
+    more.
+    """
+    stop, watched = state["compilations"] or (None, None)
+    if watched is not None:
+        stop(*watched)
+        state["compilations"] = None
     if state["modules"] is not None:
         state["modules"][0].ls_modules_stop()
 
 
 def resume():
     """It goes on; called after `start`."""
+    watch_compilations()
     if state["modules"] is None:
         return
     state["modules"][0].ls_modules_start(*state["modules"][1:])

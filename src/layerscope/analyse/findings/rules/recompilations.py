@@ -1,0 +1,86 @@
+"""`torch.compile` compiles the same function again and again.
+
+**What it looks for.** Compilations in measured steps of functions that were compiled before, on the
+thread that makes the steps. The price is the time that they take. A program that stops compiling in
+the first half of its steps has settled, and is no finding.
+
+**Why it matters.** A compiled function holds for the sizes, types and Python values that it was
+compiled for. For others it is compiled once more, which takes 0.1 s without generating code and
+many seconds with it, and after 8 times (`recompile_limit`) torch leaves it as it is: uncompiled.
+
+**What to do.** Look at the reason. For a size: `dynamic=True`, `torch._dynamo.mark_dynamic`, or
+batches padded to few sizes. For a number: make a tensor of it, or read it outside of the function.
+
+**When it is wrong.** A short run meets sizes for the first time that a long one meets again. Code
+for all sizes can be slower than code for one: measure it with `--prove`.
+
+Source: PyTorch's documentation of recompilations and of dynamic shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerscope.analyse.findings.finding import Finding, Limits, Remedy, Threshold, Where
+from layerscope.analyse.findings.places import largest
+from layerscope.analyse.findings.span_prices import price_of_spans
+from layerscope.analyse.findings.workload import Workload
+
+NEEDS = ("steps", "operators")
+THRESHOLDS = (
+    Threshold(
+        "settled",
+        0.5,
+        "of the steps",
+        "a program that compiles nothing anew after so many of them does not pay for it later on",
+    ),
+)
+FOR_SIZES = Remedy("compile for all sizes at once: `torch.compile(..., dynamic=True)`")
+FOR_VALUES = Remedy(
+    "hand numbers that change over as tensors, or read them outside of the function"
+)
+# The number is that of the function, and behind the stroke how often it was compiled before.
+_COMPILED = """
+    SELECT step, name, self_ns, coalesce(json_extract_string(json, '$.line'), '') AS line,
+        regexp_replace(coalesce(json_extract_string(json, '$.reason'), ''), '^[0-9/]+: ', '')
+            AS reason
+    FROM spans JOIN args USING (args)
+    WHERE layer = 'ranges' AND {in_steps} AND track IN (SELECT track FROM critical_tracks)
+        AND json_extract_string(json, '$.domain') = 'torch.compile'
+        AND regexp_matches(json_extract_string(json, '$.number'), '/[1-9]')"""
+_COUNTS = """
+    SELECT count(*) AS compiled, count(DISTINCT step) AS steps,
+        (SELECT avg((step <= last)::INTEGER) FROM measured_steps) AS settled
+    FROM ({compiled}), (SELECT max(step) AS last FROM ({compiled})) GROUP BY last"""
+_PRICE = "SELECT step, sum(self_ns) AS ns FROM ({compiled}) GROUP BY step"
+_EVIDENCE = """
+    SELECT name, line, count(*) AS compiled, count(DISTINCT step) AS steps,
+        sum(self_ns)::BIGINT AS total_ns, arg_max(reason, self_ns) AS reason
+    FROM ({compiled}) GROUP BY name, line ORDER BY total_ns DESC LIMIT 10"""
+_IS_OF_SIZE = "size mismatch|shape|stride|size\\("
+
+
+def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
+    """What the thread that makes the steps compiles in them that was compiled before."""
+    compiled = _COMPILED.format(in_steps=workload.in_steps("spans"))
+    rows = workload.rows(_COUNTS.format(compiled=compiled))
+    if not rows:
+        return
+    counts = rows[0]
+    price = price_of_spans(workload, _PRICE.format(compiled=compiled))
+    evidence = workload.evidence(_EVIDENCE.format(compiled=compiled))
+    most = evidence.rows.to_pylist()[0]
+    of_size = f"regexp_matches(reason, '{_IS_OF_SIZE}')"
+    is_of_size = largest(workload, f"({compiled})", of_size, "true", "self_ns") == "True"
+    remedies = (FOR_SIZES, FOR_VALUES) if is_of_size else (FOR_VALUES, FOR_SIZES)
+    many = f"{counts['compiled']:,} times in {len(workload.step):,} steps"
+    yield Finding(
+        rule="recompilations",
+        title=f"torch.compile compiles {many} what it had compiled before",
+        price=price,
+        where=Where(operator=most["name"], line=most["line"]),
+        remedies=remedies,
+        evidence=(evidence,),
+        notes=(f"the reason torch gives: {most['reason']}",) if most["reason"] else (),
+        is_below=counts["settled"] <= limits["settled"],
+    )
