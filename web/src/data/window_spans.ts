@@ -29,6 +29,16 @@ type StoryWords = [
   LinkWords[], LinkWords[], number, NumberRow, number,
 ];
 
+// analyse/timeline/flame.py says what it is.
+export interface SelectedTree {
+  parent: number[];
+  frame: number[];
+  node: number[];
+  key: number[];
+  own: number[];
+  spans: number[];
+}
+
 interface WindowLane extends Lane {
   isApart: boolean;
 }
@@ -239,6 +249,14 @@ export class WindowSpans implements SpanStore {
 
   ofSameName(row: number, direction: 1 | -1): Promise<OneSpan | null> {
     return this.one(`/same?row=${row}&direction=${direction}`);
+  }
+
+  // The tree of operators or primitives of a selection; `name`: only below spans called so.
+  async flame(kind: string, by: string, filter: Filter, time: readonly [number, number] | null, name: string): Promise<SelectedTree | null> {
+    const called = name ? this.about.names.indexOf(name) : -1;
+    if (name && called < 0) return null;
+    const words = `/flame?kind=${kind}&by=${by}${time ? stretch(...time) : ""}${parametersOf(filter)}`;
+    return this.ask.json<SelectedTree>(called < 0 ? words : `${words}&name=${called}`);
   }
 
   private async one(question: string): Promise<OneSpan | null> {
