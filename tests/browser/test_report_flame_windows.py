@@ -44,6 +44,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, P
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         patch.setattr(live_timeline, "MOST_IN_PAGE", 0)
         patch.setattr(selection, "CHUNK", PIECE)
+        # The first stacks are found in a table, the others by sorting.
+        patch.setattr(flame, "_MOST_TABLE", 20)
         with serving(Run.open(folder / "train.layerscope")) as server:
             yield file, server.address, folder
 

@@ -8,6 +8,7 @@ and by the size of the tree.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ NONE, TRACK, STEP = "none", "track", "step"
 BY = (NONE, TRACK, STEP)
 # More are neither drawn nor worth the memory.
 MOST_NODES, MOST_WEIGHTS = 300_000, 1_000_000
+# Up to so many possible stacks of a level stand in a table, which costs less than sorting.
+_MOST_TABLE = 1 << 22
 _SHARE = "share"
 _NAME, _KIND, _LAYER = range(3)
 _TOO_MANY = (
@@ -182,9 +185,8 @@ class _Growing:
         """The node of each of some rows of `part`; -1: it lies below no span of the name."""
         if not len(rows):
             return rows
-        every = _with_ancestors(columns.parent, rows, part)
-        parent = columns.parent[every].astype(np.int64)
-        above = np.where(parent >= 0, np.searchsorted(every, parent), -1)
+        every, place_of = _with_ancestors(columns.parent, rows, part)
+        above = place_of(columns.parent[every].astype(np.int64))
         frame = self._frame_of_class[columns.cls[every]]
         depth = columns.depth[every]
         order = np.argsort(depth, kind="stable")
@@ -193,13 +195,23 @@ class _Growing:
         node = np.full(len(every) + 1, -1, np.int64)  # the last one is where -1 leads
         for first, last in zip(bounds, [*bounds[1:], len(every)], strict=True):
             level = order[first:last]
-            code = (node[above[level]] + 1) * self._frames + frame[level]
-            known, place = np.unique(code, return_inverse=True)
-            node[level] = np.array([self._child(one) for one in known.tolist()], np.int64)[place]
-        found = node[np.searchsorted(every, rows)]
+            node[level] = self._nodes_of((node[above[level]] + 1) * self._frames + frame[level])
+        found = np.asarray(node[place_of(rows)])
         if self._name is None or not len(found):
             return found
         return np.where(np.array(self._is_below)[found], found, -1)
+
+    def _nodes_of(self, code: np.ndarray) -> np.ndarray:
+        """The node of each stack: the number of the node above it, and its own frame."""
+        size = (len(self.parent) + 1) * self._frames
+        if size > _MOST_TABLE:
+            known, place = np.unique(code, return_inverse=True)
+            return np.array([self._child(one) for one in known.tolist()], np.int64)[place]
+        node_of = np.zeros(size, np.int64)
+        node_of[code] = 1
+        known = np.flatnonzero(node_of)
+        node_of[known] = [self._child(one) for one in known.tolist()]
+        return np.asarray(node_of[code])
 
     def _child(self, code: int) -> int:
         found = self._children.get(code)
@@ -215,21 +227,35 @@ class _Growing:
         return found
 
 
-def _with_ancestors(parent: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:
-    """The rows, all in `part`, and those around them, in order."""
+def _with_ancestors(
+    parent: np.ndarray, rows: np.ndarray, part: slice
+) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """The rows, all in `part`, and those around them, in order; and what gives the place of a row
+    among them (-1: of none).
+    """
     is_in = np.zeros(part.stop - part.start, np.bool_)
     is_in[rows - part.start] = True
     before = np.zeros(0, np.int64)
     front = rows
     while len(front):
         above = parent[front].astype(np.int64)
-        inner = np.unique(above[above >= part.start])
-        inner = inner[~is_in[inner - part.start]]
-        is_in[inner - part.start] = True
+        is_new = np.zeros(len(is_in), np.bool_)
+        is_new[above[above >= part.start] - part.start] = True
+        is_new &= ~is_in
+        is_in |= is_new
         outer = np.setdiff1d(above[(above >= 0) & (above < part.start)], before)
         before = np.union1d(before, outer)
-        front = np.concatenate([outer, inner])
-    return np.concatenate([before, part.start + np.flatnonzero(is_in)])
+        front = np.concatenate([outer, part.start + np.flatnonzero(is_new)])
+    place = len(before) - 1 + np.cumsum(is_in)
+
+    def place_of(wanted: np.ndarray) -> np.ndarray:
+        found = place[np.maximum(wanted - part.start, 0)]
+        is_before = wanted < part.start
+        outside = wanted[is_before]
+        found[is_before] = np.where(outside < 0, -1, np.searchsorted(before, outside))
+        return np.asarray(found)
+
+    return np.concatenate([before, part.start + np.flatnonzero(is_in)]), place_of
 
 
 class _Weights:
