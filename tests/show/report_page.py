@@ -98,9 +98,14 @@ def unpacked_text(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def serving(run: Run, port: int = 0) -> Iterator[Server]:
-    """The server of `layerscope view` for a recording, until the end of the block."""
-    with Reader(run) as reader, Server(LiveContents(reader), port) as server:
+def serving(run: Run, port: int = 0, other: Run | None = None) -> Iterator[Server]:
+    """The server of `layerscope view` for a recording, compared with the `other` one, until the end
+    of the block.
+    """
+    with contextlib.ExitStack() as stack:
+        reader, before = (stack.enter_context(Reader(of)) if of else None for of in (run, other))
+        assert reader
+        server = stack.enter_context(Server(LiveContents(reader, before), port))
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -87,11 +87,15 @@ export function source(): Promise<Source> {
 }
 
 const OTHER = "other ";
+const OTHER_PATH = "/other"; // live_contents.py
 
 function otherSource(source: Source): Source {
   const named = Object.entries(source.head.blocks).filter(([name]) => name.startsWith(OTHER));
   const blocks = Object.fromEntries(named.map(([name, about]) => [name.slice(OTHER.length), about]));
-  return { head: { ...source.head, blocks }, packed: block => source.packed(OTHER + block) };
+  const { answers } = source;
+  const found = { head: { ...source.head, blocks, has_many_spans: !("spans" in blocks) }, packed: (block: string) => source.packed(OTHER + block) };
+  if (!answers) return found;
+  return { ...found, answers: { json: question => answers.json(OTHER_PATH + question), columns: question => answers.columns(OTHER_PATH + question) } };
 }
 
 // The blocks that stand in the page. Their text is let go once it was read.

@@ -29,6 +29,22 @@ type StoryWords = [
   LinkWords[], LinkWords[], number, NumberRow, number,
 ];
 
+// Spans as they are drawn, and how many there are.
+export interface Bars {
+  count: number;
+  bars: { depth: number; start: number; dur: number; name: string }[];
+}
+
+// analyse/timeline/flame.py says what it is.
+export interface SelectedTree {
+  parent: number[];
+  frame: number[];
+  node: number[];
+  key: number[];
+  own: number[];
+  spans: number[];
+}
+
 interface WindowLane extends Lane {
   isApart: boolean;
 }
@@ -239,6 +255,38 @@ export class WindowSpans implements SpanStore {
 
   ofSameName(row: number, direction: 1 | -1): Promise<OneSpan | null> {
     return this.one(`/same?row=${row}&direction=${direction}`);
+  }
+
+  // The tree of operators or primitives of a selection; `name`: only below spans called so.
+  async flame(kind: string, by: string, filter: Filter, time: readonly [number, number] | null, name: string): Promise<SelectedTree | null> {
+    const called = name ? this.about.names.indexOf(name) : -1;
+    if (name && called < 0) return null;
+    const words = `/flame?kind=${kind}&by=${by}${time ? stretch(...time) : ""}${parametersOf(filter)}`;
+    return this.ask.json<SelectedTree>(called < 0 ? words : `${words}&name=${called}`);
+  }
+
+  // What can be seen at this width of the spans that start in a stretch, of those tracks on the one that
+  // has most of them, down to a depth.
+  async busiest(tracks: readonly number[], [from, to]: readonly [number, number], width: number, depths: number): Promise<Bars> {
+    const own = this.about.tracks.filter(track => tracks.includes(track));
+    const asked = `/statistics?by=track${stretch(from, to)}${parametersOf({ ...EVERYTHING, tracks: own })}`;
+    const counts = new Map((await this.ask.json<NumberRow[]>(asked)).map(([track, , count]) => [track, count]));
+    const most = own.reduce((best, track) => ((counts.get(track) ?? 0) > (counts.get(best) ?? 0) ? track : best), own[0] ?? -1);
+    const count = counts.get(most) ?? 0;
+    const lanes = this.lanes(most).filter(lane => this.depthOf(lane) < depths);
+    if (!count) return { count, bars: [] };
+    const { about, data } = await this.ask.columns(`/picture?start=${from}&end=${to}&width=${width}&margin=0&lanes=${lanes.map(laneWord).join(",")}`);
+    const strips = stripsOf(about as PictureAbout, data, lanes, false, false);
+    const { names, classes } = this.about;
+    const bars = lanes.flatMap(lane => {
+      const { start, end, codes } = strips.get(keyOf(lane))!.drawn;
+      return Array.from(start, (at, i) => ({ depth: this.depthOf(lane), start: at, dur: end[i]! - at, name: names[classes[codes[i]!]![0]]! }));
+    });
+    return { count, bars: bars.filter(bar => bar.start >= from && bar.start < to) };
+  }
+
+  private depthOf({ id }: WindowLane): number {
+    return this.about.lanes[id]![1];
   }
 
   private async one(question: string): Promise<OneSpan | null> {

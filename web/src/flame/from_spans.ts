@@ -3,8 +3,11 @@
 
 import type { NumberColumn } from "../data/blocks";
 import type { Recording } from "../data/recording";
-import { type Spans, spansOf } from "../data/spans";
+import type { Filter } from "../data/span_store";
+import { type SpanAbout, type Spans, spansOf } from "../data/spans";
+import { storeOf } from "../data/store";
 import { type Tracks, tracksOf } from "../data/tracks";
+import { type SelectedTree, WindowSpans } from "../data/window_spans";
 import { type Choice, isChosenPlace, isInModule } from "./choice";
 import { mergedTree, Weighed } from "./frame_tree";
 import { type Built, groupFrame } from "./from_samples";
@@ -32,11 +35,36 @@ export async function fromSpans(recording: Recording, kind: string, choice: Choi
   for (let row = 0; row < spans.count; row++) {
     if (isCounted[row]) weighed.append(row, groups.of(row), time.ns[row]!, weight[row]!);
   }
-  const { frames, frame } = framesOf(spans);
+  const { frames, ofClass } = framesOf(spans.about);
+  const frame = Int32Array.from(spans.cls, cls => ofClass[cls]!);
   const roots = groups.labels.map((_, group) => frames.length + group);
   const all = [...frames, ...groups.labels.map(groupFrame)];
   return { tree: mergedTree({ up: spans.parent, frame }, weighed, roots, all.length), frames: all, idle: 0 };
 }
+
+// The same of a recording whose spans the server has.
+export async function fromServer(recording: Recording, kind: string, choice: Choice, by: By): Promise<Built> {
+  const [store, tracks, rules] = await Promise.all([storeOf(recording), tracksOf(recording), rulesOf(recording)]);
+  if (!(store instanceof WindowSpans)) throw new Error("the page has the spans of this recording");
+  const { classes } = store.about;
+  const filter: Filter = {
+    classes: choice.module ? Uint8Array.from(classes, ([, , , module]) => Number(isInModule(tracks.modulePath.get(module), choice.module))) : null,
+    steps: choice.steps,
+    tracks: choice.tracks && [...choice.tracks],
+  };
+  const found = await store.flame(kind, by === "none" || by === "step" ? by : "track", filter, choice.time, choice.name);
+  const { node, key, own, parent, frame, spans } = found ?? NO_TREE;
+  const keys = Uint32Array.from(key);
+  const groups = groupsBy(by, rules.about, keys, keys);
+  const weighed = new Weighed(groups.labels.length);
+  node.forEach((one, i) => weighed.add(one, groups.of(i), own[i]!, spans[i]!));
+  const { frames } = framesOf(store.about);
+  const roots = groups.labels.map((_, group) => frames.length + group);
+  const all = [...frames, ...groups.labels.map(groupFrame)];
+  return { tree: mergedTree({ up: Int32Array.from(parent), frame: Int32Array.from(frame) }, weighed, roots, all.length), frames: all, idle: 0 };
+}
+
+const NO_TREE: SelectedTree = { parent: [], frame: [], node: [], key: [], own: [], spans: [] };
 
 function trackOfRows(spans: Spans): Uint32Array {
   const found = new Uint32Array(spans.count);
@@ -119,8 +147,7 @@ function chosenSpans(spans: Spans, choice: Choice, tracks: Tracks): (row: number
 }
 
 // A frame for each name within its layer.
-function framesOf(spans: Spans): { frames: RuleFrame[]; frame: Int32Array } {
-  const { classes, names, layers } = spans.about;
+function framesOf({ classes, names, layers }: SpanAbout): { frames: RuleFrame[]; ofClass: number[] } {
   const numbers = new Map<string, number>();
   const frames: RuleFrame[] = [];
   const ofClass = classes.map(([name, , layer]) => {
@@ -133,5 +160,5 @@ function framesOf(spans: Spans): { frames: RuleFrame[]; frame: Int32Array } {
     }
     return number;
   });
-  return { frames, frame: Int32Array.from(spans.cls, cls => ofClass[cls]!) };
+  return { frames, ofClass };
 }

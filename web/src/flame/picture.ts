@@ -8,7 +8,7 @@ import { type Choice, isEverything } from "./choice";
 import type { FlameData, FrameAbout, Nodes } from "./data";
 import { drawnTree, invertedTree } from "./frame_tree";
 import { type Built, fromSamples, SAMPLE_KINDS } from "./from_samples";
-import { fromSpans } from "./from_spans";
+import { fromServer, fromSpans } from "./from_spans";
 import type { By } from "./groups";
 import type { RuleFrame } from "./rules";
 import { type Tree, treeOfPicture } from "./tree";
@@ -46,9 +46,6 @@ const FOOT_PX = 8;
 const WIDTH_PX = 1200;
 const ALL: RuleFrame = { name: "all", label: "all", place: "", layer: "everything", colour: "other" };
 const NOTHING = "Nothing of this kind is left to show. Take away some of the filters.";
-
-const TOO_MANY =
-  "This recording has more spans than a page can hold, so operators and primitives have a flame graph of the whole run only. Take away the filters and the grouping, or see the timeline, whose statistics follow all filters.";
 
 export const comparedBlock = (kind: string) => `flame ${kind} compared`;
 
@@ -100,8 +97,8 @@ async function ofChosen(recording: Recording, look: Look): Promise<Found> {
   const isSampled = kind in SAMPLE_KINDS;
   const problem = isSampled ? (await recording.json<WholeAbout>(`flame ${kind}`)).problem : undefined;
   if (problem !== undefined) return { problem };
-  if (!isSampled && !recording.has("spans")) return { problem: TOO_MANY };
-  const built = isSampled ? await fromSamples(recording, kind, choice, layers, by) : await fromSpans(recording, kind, choice, by);
+  const ofSpans = recording.answers ? fromServer : fromSpans;
+  const built = isSampled ? await fromSamples(recording, kind, choice, layers, by) : await ofSpans(recording, kind, choice, by);
   if (!built.tree.parent.length) return { problem: NOTHING };
   const tree = isInverted ? invertedTree(built.tree, built.frames.length) : built.tree;
   const drawn = drawnTree(tree, by === "step" && !isInverted);

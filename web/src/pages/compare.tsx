@@ -6,12 +6,14 @@ import type { TableColumn } from "../data/head";
 import type { Recording } from "../data/recording";
 import { type Rows, sorted } from "../data/rows";
 import { spansOf } from "../data/spans";
+import { storeOf } from "../data/store";
+import type { WindowSpans } from "../data/window_spans";
 import { tracksOf } from "../data/tracks";
 import { minor, own } from "../state/state";
 import { Histograms } from "../ui/histograms";
 import { duration, percent } from "../ui/format";
 import { Loaded, useLoaded } from "../ui/loading";
-import { StepStrips } from "../ui/step_strips";
+import { StepStrips, type StripSpans } from "../ui/step_strips";
 import { Table } from "../ui/table";
 
 interface Side {
@@ -117,17 +119,16 @@ function Distributions({ data }: { data: Data }) {
   );
 }
 
-// Steps are drawn of spans, of which both recordings must not have too many.
-function Strips({ data, recording }: { data: Data; recording: Recording }) {
-  if (recording.has("spans") && recording.other().has("spans")) return <DrawnStrips data={data} recording={recording} />;
-  return <p class="quiet">One of the recordings has more spans than a page can hold, so no step of them is drawn side by side; `layerscope view` of each shows its timeline.</p>;
+// Spans that the page has, or that the server is asked for.
+function spansFor(recording: Recording): Promise<StripSpans> {
+  return recording.answers ? storeOf(recording).then(store => store as WindowSpans) : spansOf(recording);
 }
 
-function DrawnStrips({ data, recording }: { data: Data; recording: Recording }) {
+function Strips({ data, recording }: { data: Data; recording: Recording }) {
   const [number, setNumber] = useState<number | null>(null);
   const before = recording.other();
   const state = useLoaded(
-    () => Promise.all([spansOf(before), tracksOf(before), spansOf(recording), tracksOf(recording)]),
+    () => Promise.all([spansFor(before), tracksOf(before), spansFor(recording), tracksOf(recording)]),
     [recording],
   );
   if (!data.a.durations_ns.length || !data.b.durations_ns.length) return null;

@@ -4,18 +4,23 @@
 import type { Spans } from "../data/spans";
 import { firstAt } from "../data/statistics";
 import type { Step, Tracks } from "../data/tracks";
+import { type Bars, WindowSpans } from "../data/window_spans";
 import { emptied, useCanvas } from "./canvas";
 import { duration } from "./format";
+import { Loaded, useLoaded } from "./loading";
 import { colour } from "./theme";
 
 const LANE = 18;
 const MOST_LANES = 10;
 const PALETTE = 8;
 const LEAST_LABEL_PX = 40;
+const MOST_PX = 20_000; // of a picture, as questions.py has it
+
+export type StripSpans = Spans | WindowSpans;
 
 interface Side {
   label: string;
-  spans: Spans;
+  spans: StripSpans;
   tracks: Tracks;
 }
 
@@ -53,40 +58,48 @@ function stepOf(steps: Step[], number: number | null): Step | undefined {
 }
 
 function Strip({ side, step, longest }: { side: Side; step: Step; longest: number }) {
-  const rows = rowsOf(side, step);
-  const lanes = Math.min(MOST_LANES, 1 + rows.reduce((most, row) => Math.max(most, side.spans.depth[row]!), 0));
-  const canvas = useCanvas(of => drawStrip(of, side.spans, rows, step, longest, lanes), [side, step, longest]);
-  const label = `${rows.length} spans of ${side.label}, step ${step.step}; the timeline of that report has them one by one`;
-  return <canvas ref={canvas} role="img" aria-label={label} style={{ height: `${lanes * LANE}px` }} />;
+  const state = useLoaded(async () => ({ bars: await barsOf(side, step), of: step }), [side.spans, step]);
+  return <Loaded state={state}>{({ bars, of }) => <Drawn bars={bars} label={side.label} step={of} longest={longest} />}</Loaded>;
+}
+
+function Drawn({ bars: { count, bars }, label, step, longest }: { bars: Bars; label: string; step: Step; longest: number }) {
+  const lanes = Math.min(MOST_LANES, 1 + bars.reduce((most, bar) => Math.max(most, bar.depth), 0));
+  const canvas = useCanvas(of => drawStrip(of, bars, step, longest, lanes), [bars, step, longest]);
+  const words = `${count} spans of ${label}, step ${step.step}; the timeline of that report has them one by one`;
+  return <canvas ref={canvas} role="img" aria-label={words} style={{ height: `${lanes * LANE}px` }} />;
 }
 
 // The spans that start in the step, on the track of its process that has most of them.
-function rowsOf({ spans, tracks }: Side, step: Step): number[] {
+function barsOf({ spans, tracks }: Side, step: Step): Promise<Bars> {
+  const own = tracks.tracks.filter(track => track.process === step.process).map(({ track }) => track);
+  const stretch = [step.start, step.start + step.dur] as const;
+  if (spans instanceof WindowSpans) return spans.busiest(own, stretch, Math.min(MOST_PX, Math.round(screen.width * devicePixelRatio)), MOST_LANES);
   let best: [number, number] = [0, 0];
   for (const track of spans.about.tracks) {
-    if (tracks.track(track)?.process !== step.process) continue;
+    if (!own.includes(track)) continue;
     const [from, to] = spans.range(track);
-    const range: [number, number] = [firstAt(spans.start, from, to, step.start), firstAt(spans.start, from, to, step.start + step.dur)];
+    const range: [number, number] = [firstAt(spans.start, from, to, stretch[0]), firstAt(spans.start, from, to, stretch[1])];
     if (range[1] - range[0] > best[1] - best[0]) best = range;
   }
-  return Array.from({ length: best[1] - best[0] }, (_, i) => best[0] + i);
+  const rows = Array.from({ length: best[1] - best[0] }, (_, i) => best[0] + i);
+  const bars = rows.map(row => ({ depth: spans.depth[row]!, start: spans.start[row]!, dur: spans.dur[row]!, name: spans.name(row) }));
+  return Promise.resolve({ count: rows.length, bars });
 }
 
-function drawStrip(canvas: HTMLCanvasElement, spans: Spans, rows: number[], step: Step, longest: number, lanes: number): void {
+function drawStrip(canvas: HTMLCanvasElement, bars: Bars["bars"], step: Step, longest: number, lanes: number): void {
   const { context, width } = emptied(canvas, lanes * LANE);
   context.font = "11px system-ui, sans-serif";
   const text = colour("text");
   const colours = Array.from({ length: PALETTE }, (_, at) => colour(`part-${at}`));
-  for (const row of rows) {
-    const depth = spans.depth[row]!;
+  for (const { depth, start, dur, name } of bars) {
     if (depth >= lanes) continue;
-    const x = ((spans.start[row]! - step.start) / longest) * width;
-    const px = Math.max((spans.dur[row]! / longest) * width, 0.5);
-    context.fillStyle = colours[placeOf(spans.name(row))]!;
+    const x = ((start - step.start) / longest) * width;
+    const px = Math.max((dur / longest) * width, 0.5);
+    context.fillStyle = colours[placeOf(name)]!;
     context.globalAlpha = 0.6;
     context.fillRect(x, depth * LANE, px, LANE - 1);
     context.globalAlpha = 1;
-    if (px >= LEAST_LABEL_PX) label(context, spans.name(row), x, depth * LANE, px, text);
+    if (px >= LEAST_LABEL_PX) label(context, name, x, depth * LANE, px, text);
   }
 }
 

@@ -22,7 +22,7 @@ from layerscope.analyse.ordered_spans import (
 from layerscope.analyse.self_times import nested_parents
 from layerscope.analyse.timeline.kept import ABOUT
 from layerscope.analyse.timeline.lanes import Lanes, lanes_by_depth, lanes_by_layer
-from layerscope.analyse.timeline.links import write_links
+from layerscope.analyse.timeline.links import write_asked, write_links
 from layerscope.analyse.timeline.mapped import MappedFiles
 from layerscope.recording.reader import Reader
 
@@ -54,6 +54,7 @@ def write(reader: Reader, folder: Path) -> None:
     _save(folder, "args", _narrow(spans.column("args") + 1))
     _save(folder, "weight", _narrow(spans.column("weight")))
     write_links(reader, spans, folder)
+    write_asked(reader, spans, folder)
     (folder / ABOUT).write_bytes(msgspec.json.encode(about))
 
 

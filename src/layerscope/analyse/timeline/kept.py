@@ -24,7 +24,7 @@ from layerscope.model.errors import ReadError
 from layerscope.recording.run import Run
 
 # Written into the name of the folder: columns of another version are not read.
-FORMAT = 1
+FORMAT = 2
 # How the process that makes them says that it could not write.
 CANNOT_WRITE = 3
 # Written last: with it the columns are whole.

@@ -15,6 +15,8 @@ from layerscope.analyse.timeline.mapped import MappedFiles
 from layerscope.recording.reader import Reader
 
 _KINDS = "link_kinds.json"
+# The columns of what `write_asked` writes.
+ASKED = ("asked_primitive", "asked_operator")
 # Keys up to so many times the number of spans stand in a table of all of them.
 _SPARSE = 4
 
@@ -70,6 +72,20 @@ def _rows_of_sparse(wanted: np.ndarray, keys: np.ndarray) -> np.ndarray:
     found = np.searchsorted(ordered, wanted)
     at = np.minimum(found, len(rows) - 1)
     return np.where(ordered[at] == wanted, rows[at], -1)
+
+
+def write_asked(reader: Reader, spans: OrderedSpans, folder: Path) -> None:
+    """Write which primitive was asked for by which operator, in the order of the operators."""
+    read = reader.arrays("primitives", ["span", "operator"])
+    found = [np.zeros(0, np.int64)] * 2
+    if len(read["span"]):
+        keys = spans.column("span")
+        found = [_rows_of(read[name], keys) for name in ("span", "operator")]
+    is_known = (found[0] >= 0) & (found[1] >= 0)
+    order = np.argsort(found[1][is_known], kind="stable")
+    for name, rows in zip(ASKED, found, strict=True):
+        values = rows[is_known][order].astype(np.int32)
+        np.save(folder / f"{name}.npy", values, allow_pickle=False)
 
 
 class SpanLinks:

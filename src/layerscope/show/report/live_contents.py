@@ -19,6 +19,8 @@ from layerscope.show.report.blocks import Block
 from layerscope.show.report.contents import ReportContents
 from layerscope.show.report.live_timeline import LiveTimeline, is_large
 
+# Before questions about the spans of the recording that came before (web/src/data/recording.ts).
+OTHER_PATH = "/other"
 # How long something that is being made is waited for at the end.
 _PATIENCE_S = 2
 
@@ -43,10 +45,22 @@ class LiveContents:
         self.title = reader.run.name
         # Of a recording that a page cannot hold.
         self.timeline: LiveTimeline | None = None
+        self._other_timeline: LiveTimeline | None = None
         self._maker: BlockMaker | None = None
         if is_large(reader):
             self.timeline = LiveTimeline(reader)
             self._maker = BlockMaker(reader.run, None if other is None else other.run)
+
+    def timeline_of(self, path: str) -> tuple[LiveTimeline | None, str]:
+        """Who answers a question about spans, and the question; of the earlier recording that is
+        prepared when it is first asked.
+        """
+        if not path.startswith(OTHER_PATH):
+            return self.timeline, path
+        with self._lock:
+            if self._other_timeline is None and self._other is not None and is_large(self._other):
+                self._other_timeline = LiveTimeline(self._other)
+        return self._other_timeline, path.removeprefix(OTHER_PATH)
 
     @property
     def _readers(self) -> list[Reader]:
@@ -62,8 +76,9 @@ class LiveContents:
         """
         for reader in self._readers:
             reader.interrupt()
-        if self.timeline is not None:
-            self.timeline.close()
+        for timeline in (self.timeline, self._other_timeline):
+            if timeline is not None:
+                timeline.close()
         if self._maker is not None:
             self._maker.close()
         if self._lock.acquire(timeout=_PATIENCE_S):

@@ -29,7 +29,7 @@ class LiveTimeline:
     """The timeline of the recording that `reader` has open. It is prepared from now on."""
 
     def __init__(self, reader: Reader) -> None:
-        files = [*reader.files("spans"), *reader.files("links")]
+        files = [file for table in ("spans", "links", "primitives") for file in reader.files(table)]
         self._kept = KeptColumns(reader.run, files)
         self._made = threading.Event()
         self._questions: Questions | None = None

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from layerscope.analyse.timeline.columns import TimelineColumns
+from layerscope.analyse.timeline.flame import BY, FlameTrees
 from layerscope.analyse.timeline.lanes import Lanes
 from layerscope.analyse.timeline.links import SpanLinks
 from layerscope.analyse.timeline.one_span import SpanTeller
@@ -25,6 +26,7 @@ from layerscope.analyse.timeline.picture import DrawnSpans, Pictures, PictureStr
 from layerscope.analyse.timeline.search import next_hit, next_of_same_name, shown
 from layerscope.analyse.timeline.selection import FIELDS, TRACK, SpanFilter, statistics
 from layerscope.model.errors import UsageError
+from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.show.report.blocks import IntColumn, plain_columns
 
 Parameters = Mapping[str, str]
@@ -54,6 +56,7 @@ class Questions:
     ) -> None:
         self._columns = columns
         self._teller = SpanTeller(columns, SpanLinks(columns.files))
+        self._trees = FlameTrees(columns)
         self._lock = threading.Lock()
         self._pictures: dict[int, Pictures] = {}
 
@@ -177,6 +180,23 @@ class Questions:
         from_ns = _first_ns(parameters, "start")
         to_ns = _first_ns(parameters, "end")
         return Told(statistics(self._columns, self._filter(parameters), from_ns, to_ns, by))
+
+    def flame(
+        self,
+        parameters: Parameters,
+    ) -> Told:
+        """The tree of operators or primitives that start in a stretch."""
+        kind, by = (parameters.get(name, "") for name in ("kind", "by"))
+        if kind not in (OPERATORS, PRIMITIVES):
+            raise UsageError(f"the kind is {OPERATORS} or {PRIMITIVES}")
+        if by not in BY:
+            raise UsageError(f"by is one of {', '.join(BY)}")
+        stretch = _first_ns(parameters, "start"), _first_ns(parameters, "end")
+        name = None
+        if "name" in parameters:
+            name = _number(parameters, "name", 0, len(self._columns.about["names"]) - 1)
+        found = self._trees.tree(kind, self._filter(parameters), stretch, name, by)
+        return Told(found._asdict())
 
     def span(
         self,
@@ -355,6 +375,7 @@ ANSWERS: dict[str, tuple[tuple[str, ...], Callable[[Questions, Parameters], Told
         Questions.picture,
     ),
     "/statistics": (("start", "end", "by", *_FILTER), Questions.statistics),
+    "/flame": (("kind", "start", "end", "name", "by", *_FILTER), Questions.flame),
     "/span": (("row",), Questions.span),
     "/spans": (("rows",), Questions.spans),
     "/place": (("lane", "place", "start", "end"), Questions.place),

@@ -254,8 +254,9 @@ class _Handler(BaseHTTPRequestHandler):
                 block = contents.block(name)
                 about = as_json(block.about).decode("ascii")
                 return Answer(HTTPStatus.OK, _BYTES, block.packed, {ABOUT_HEADER: about})
-            if path in ANSWERS and contents.timeline is not None:
-                return _told(contents.timeline.answer(path, _parameters(query)))
+            timeline, question = contents.timeline_of(path)
+            if question in ANSWERS and timeline is not None:
+                return _told(timeline.answer(question, _parameters(query)))
         except UsageError as error:
             return _sentence(HTTPStatus.BAD_REQUEST, str(error))
         except LayerscopeError as error:
