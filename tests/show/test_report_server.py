@@ -179,6 +179,14 @@ def test_another_host_is_refused(server: Server, host: str) -> None:
     assert ask(server, token, Host=named).status == 403
 
 
+def test_at_the_port_of_the_web_browsers_leave_it_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LOCAL not in server.hosts
+    monkeypatch.setattr(server, "server_port", 80)
+    assert server.hosts == [f"{LOCAL}:80", "localhost:80", LOCAL, "localhost"]
+
+
 def test_after_ssh_it_may_be_called_localhost(server: Server) -> None:
     host = f"localhost:{server.server_port}"
 

@@ -64,6 +64,8 @@ interface Strips {
 }
 
 const MOST_ANSWERS = 300;
+// After so long a question that was not answered is asked again.
+const PATIENCE_MS = 5000;
 // How much more than is shown is asked for on both sides, so that a picture that moves has something to show.
 const MARGIN = 0.5;
 
@@ -168,6 +170,10 @@ export class WindowSpans implements SpanStore {
       this.problem.value = "";
     } catch (error) {
       this.problem.value = error instanceof Error ? error.message : String(error);
+      this.later(() => {
+        if (this.seen === asked) this.seen = "";
+        this.pictures.value++;
+      });
     }
     this.seen = asked;
     this.isAsking = false;
@@ -315,8 +321,17 @@ export class WindowSpans implements SpanStore {
       return value;
     } catch (error) {
       this.problem.value = error instanceof Error ? error.message : String(error);
+      this.later(() => {
+        this.given.delete(question);
+        this.answers.value++;
+      });
       throw error;
     }
+  }
+
+  // A server that does not answer may do so again, such as one behind a tunnel that was closed.
+  private later(again: () => void): void {
+    setTimeout(again, PATIENCE_MS);
   }
 }
 

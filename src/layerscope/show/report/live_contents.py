@@ -64,7 +64,9 @@ class LiveContents:
 
     @property
     def _readers(self) -> list[Reader]:
-        return [reader for reader in (self._reader, self._other) if reader is not None]
+        if self._other is None:
+            return [self._reader]
+        return [self._reader, self._other]
 
     @property
     def _runs(self) -> list[Run]:

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTP_PORT
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
@@ -133,7 +134,9 @@ class Server(ThreadingHTTPServer):
     @property
     def hosts(self) -> list[str]:
         """What a request may call this server."""
-        return [f"{name}:{self.server_port}" for name in _NAMES]
+        with_port = [f"{name}:{self.server_port}" for name in _NAMES]
+        # Browsers leave the port of the Web out.
+        return [*with_port, *(_NAMES if self.server_port == HTTP_PORT else ())]
 
     @property
     def cookie(self) -> str:
