@@ -8,8 +8,8 @@ stack of every operator.
 on, it reads each gradient once more and walks the whole stack at each operator, which makes steps
 of small operators several times slower.
 
-**What to do.** `torch.autograd.set_detect_anomaly(False)`, and `with torch.autograd.detect_anomaly():`
-around the steps that are to be looked at.
+**What to do.** `torch.autograd.set_detect_anomaly(False)`; `torch.autograd.detect_anomaly()` as a
+context manager only around the steps that are to be looked at.
 
 **When it is wrong.** While a NaN is being looked for. Watching the loss for one costs nearly
 nothing.
