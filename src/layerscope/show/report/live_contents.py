@@ -67,7 +67,7 @@ class LiveContents:
         if self.timeline is not None:
             self.timeline.close()
         if self._maker is not None:
-            self._maker.close()
+            self._maker.interrupt()
         if self._lock.acquire(timeout=_PATIENCE_S):
             for reader in self._readers:
                 reader.close()
