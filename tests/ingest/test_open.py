@@ -65,3 +65,13 @@ def test_tables_of_an_earlier_version_without_raw_files_are_refused_in_words(
         ReadError, match=r"has the tables of an earlier layerscope .* read it with that version"
     ):
         open_run(run.path)
+
+
+def test_a_name_that_is_no_utf_8_is_refused_in_words(tmp_path: Path) -> None:
+    """Its tables would be called damaged: neither Arrow nor DuckDB opens them."""
+    run = Recording().write(tmp_path / "train.layerscope")
+    moved = Path(os.fsdecode(os.fsencode(tmp_path) + b"/tr\xff.layerscope"))
+    run.path.rename(moved)
+
+    with pytest.raises(ReadError, match=r"tr\\xff\.layerscope must have a name in UTF-8"):
+        open_run(moved)

@@ -117,7 +117,7 @@ def test_nothing_is_made_after_the_end(tmp_path: Path) -> None:
     maker = BlockMaker(run, None)
     assert [block.name for block in maker.made_with("tracks")] == ["tracks"]
 
-    maker.close()
+    maker.interrupt()
 
     with pytest.raises(ReadError, match="has ended"):
         maker.made_with("tracks")

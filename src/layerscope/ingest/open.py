@@ -51,6 +51,7 @@ def open_run(path: Path) -> Run:
     read.
     """
     folder = folder_of(path)
+    _check_name(folder)
     try:
         return _opened(folder, folder != path)
     except _Damaged:
@@ -60,6 +61,18 @@ def open_run(path: Path) -> Run:
         # again.
         shutil.rmtree(folder.parent, ignore_errors=True)
         return _opened(folder_of(path))
+
+
+def _check_name(folder: Path) -> None:
+    """Refuse a name that Arrow and DuckDB could not open: they would call the files damaged."""
+    name = os.fsencode(folder)
+    try:
+        name.decode("utf-8")
+    except UnicodeDecodeError as error:
+        readable = name.decode("utf-8", "backslashreplace")
+        raise ReadError(
+            f"the recording {readable} must have a name in UTF-8 to be read. Rename it"
+        ) from error
 
 
 def _opened(path: Path, is_copy: bool = False) -> Run:

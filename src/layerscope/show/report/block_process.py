@@ -52,7 +52,7 @@ class BlockMaker:
         blocks: list[Block] = pickle.loads(out)
         return blocks
 
-    def close(self) -> None:
+    def interrupt(self) -> None:
         """Give up what is being made, and make no more."""
         self._is_closed = True
         if self._process is not None:

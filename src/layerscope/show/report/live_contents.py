@@ -82,7 +82,7 @@ class LiveContents:
             if timeline is not None:
                 timeline.close()
         if self._maker is not None:
-            self._maker.close()
+            self._maker.interrupt()
         if self._lock.acquire(timeout=_PATIENCE_S):
             for reader in self._readers:
                 reader.close()
