@@ -81,8 +81,7 @@ class FlameTrees:
             first, last = self._columns.rows_in(track, *stretch)
             if first < last:
                 self._add(kind, of, range(first, last), growing, weights, (by, track))
-        node, key, own, count = weights.summed()
-        return SelectedTree(growing.parent, growing.frame, node, key, own, count)
+        return SelectedTree(growing.parent, growing.frame, *weights.summed())
 
     def _add(
         self,
@@ -104,8 +103,8 @@ class FlameTrees:
             time_ns, is_counted = self._times(part, node[places], moved)
             counted = np.flatnonzero(is_counted)
             key = self._keys(part.start + counted, *grouped)
-            count = self._weight[part.start + counted].astype(np.int64)
-            weights.add(node[places][counted], key, time_ns[counted], count)
+            spans = self._weight[part.start + counted]
+            weights.add(node[places][counted], key, time_ns[counted], spans)
 
     def _is_wanted(self, of: SpanFilter, part: slice) -> np.ndarray:
         cls = self._columns.cls[part]
@@ -113,34 +112,64 @@ class FlameTrees:
         kept &= (self.is_operator | self.is_primitive)[cls]
         return kept
 
-    def _keys(self, rows: np.ndarray, by: str, track: int) -> np.ndarray:
+    def _keys(
+        self,
+        rows: np.ndarray,
+        by: str,
+        track: int,
+    ) -> np.ndarray:
         if by == STEP:
-            return np.asarray(self._columns.step[rows].astype(np.int64))
-        return np.full(len(rows), track if by == TRACK else 0)
+            steps = self._columns.step[rows]
+            return np.asarray(steps, np.int64)
+        key = track if by == TRACK else 0
+        return np.full(len(rows), key)
 
-    def _weighted(self, rows: np.ndarray | slice) -> np.ndarray:
-        own = self._columns.self_ns[rows].astype(np.int64)
-        return np.asarray(own * self._weight[rows].astype(np.int64))
+    def _weighted(
+        self,
+        rows: np.ndarray | slice,
+    ) -> np.ndarray:
+        own = self._columns.self_ns[rows]
+        weight = self._weight[rows]
+        own_ns = np.asarray(own, np.int64)
+        return np.asarray(own_ns * weight)
 
-    def _moved(self, rows: range, node: np.ndarray) -> _Moved:
+    def _moved(
+        self,
+        rows: range,
+        node: np.ndarray,
+    ) -> _Moved:
         """Time of primitives that the operators on their thread have no more. An operator whose
         self time is shorter than that keeps it.
         """
-        primitive, operator = self._asked
-        first, last = np.searchsorted(operator, [rows.start, rows.stop]).tolist()
-        own, asking = primitive[first:last].astype(np.int64), operator[first:last].astype(np.int64)
-        fits = (own >= rows.start) & (own < rows.stop)
-        own, asking = own[fits], asking[fits]
-        fits = (node[own - rows.start] >= 0) & (node[asking - rows.start] >= 0)
-        fits &= self.is_primitive[self._columns.cls[own]]
-        fits &= self.is_operator[self._columns.cls[asking]]
-        own, asking = own[fits], asking[fits]
+        own, asking = self._pairs(rows, node)
         operators, place = np.unique(asking, return_inverse=True)
         taken_ns = np.zeros(len(operators), np.int64)
-        np.add.at(taken_ns, place, self._weighted(own))
+        weighted = self._weighted(own)
+        np.add.at(taken_ns, place, weighted)
         is_enough = taken_ns <= self._weighted(operators)
-        inside = np.unique(own[is_enough[place]])
+        is_inside = is_enough[place]
+        inside = np.unique(own[is_inside])
         return _Moved(inside, operators[is_enough], taken_ns[is_enough])
+
+    def _pairs(
+        self,
+        rows: range,
+        node: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Primitives and the operators that asked for them, both chosen and of this track."""
+        primitive, operator = self._asked
+        ends = [rows.start, rows.stop]
+        first, last = np.searchsorted(operator, ends)
+        own = np.asarray(primitive[first:last], np.int64)
+        asking = np.asarray(operator[first:last], np.int64)
+        is_here = (own >= rows.start) & (own < rows.stop)
+        own, asking = own[is_here], asking[is_here]
+        cls = self._columns.cls
+        fits = self.is_primitive[cls[own]]
+        fits &= self.is_operator[cls[asking]]
+        for side in (own, asking):
+            fits &= node[side - rows.start] >= 0
+        return own[fits], asking[fits]
 
     def _times(
         self, part: slice, node: np.ndarray, moved: _Moved | None
@@ -181,25 +210,28 @@ class _Growing:
         self._is_below: list[bool] = []
         self._children: dict[int, int] = {}
 
-    def nodes(self, columns: TimelineColumns, rows: np.ndarray, part: slice) -> np.ndarray:
+    def nodes(
+        self,
+        columns: TimelineColumns,
+        rows: np.ndarray,
+        part: slice,
+    ) -> np.ndarray:
         """The node of each of some rows of `part`; -1: it lies below no span of the name."""
         if not len(rows):
             return rows
         every, place_of = _with_ancestors(columns.parent, rows, part)
         above = place_of(columns.parent[every].astype(np.int64))
         frame = self._frame_of_class[columns.cls[every]]
-        depth = columns.depth[every]
-        order = np.argsort(depth, kind="stable")
-        depth = depth[order]
-        bounds = np.flatnonzero(np.append(True, depth[1:] != depth[:-1])).tolist()
         node = np.full(len(every) + 1, -1, np.int64)  # the last one is where -1 leads
-        for first, last in zip(bounds, [*bounds[1:], len(every)], strict=True):
-            level = order[first:last]
-            node[level] = self._nodes_of((node[above[level]] + 1) * self._frames + frame[level])
-        found = np.asarray(node[place_of(rows)])
-        if self._name is None or not len(found):
-            return found
-        return np.where(np.array(self._is_below)[found], found, -1)
+        for level in _levels(columns.depth[every]):
+            around = node[above[level]] + 1
+            code = around * self._frames + frame[level]
+            node[level] = self._nodes_of(code)
+        found = node[place_of(rows)]
+        if self._name is not None:
+            is_below = np.array(self._is_below)
+            found[~is_below[found]] = -1
+        return np.asarray(found)
 
     def _nodes_of(self, code: np.ndarray) -> np.ndarray:
         """The node of each stack: the number of the node above it, and its own frame."""
@@ -225,6 +257,15 @@ class _Growing:
             is_inside = above > 0 and self._is_below[above - 1]
             self._is_below.append(is_inside or self._is_called[frame])
         return found
+
+
+def _levels(depth: np.ndarray) -> list[np.ndarray]:
+    """The places of each depth, the outermost first."""
+    order = np.argsort(depth, kind="stable")
+    ordered = depth[order]
+    is_next = ordered[1:] != ordered[:-1]
+    bounds = 1 + np.flatnonzero(is_next)
+    return np.split(order, bounds)
 
 
 def _with_ancestors(
@@ -264,28 +305,47 @@ class _Weights:
     def __init__(self) -> None:
         self._pieces: list[np.ndarray] = []
 
-    def add(self, node: np.ndarray, key: np.ndarray, own_ns: np.ndarray, count: np.ndarray) -> None:
-        piece = np.stack([node, key, own_ns, count]).astype(np.int64)
+    def add(
+        self,
+        node: np.ndarray,
+        key: np.ndarray,
+        own_ns: np.ndarray,
+        spans: np.ndarray,
+    ) -> None:
+        """Add those of some spans."""
+        piece = np.stack([node, key, own_ns, spans])
         self._pieces.append(_summed(piece))
-        if sum(piece.shape[1] for piece in self._pieces) > MOST_WEIGHTS:
-            self._pieces = [_summed(np.concatenate(self._pieces, axis=1))]
-            if self._pieces[0].shape[1] > MOST_WEIGHTS:
-                raise UsageError(_TOO_MANY.format(MOST_WEIGHTS))
+        if self._size <= MOST_WEIGHTS:
+            return
+        self._pieces = [self._whole()]
+        if self._size > MOST_WEIGHTS:
+            raise UsageError(_TOO_MANY.format(MOST_WEIGHTS))
 
-    def summed(self) -> tuple[list[int], list[int], list[int], list[int]]:
+    @property
+    def _size(self) -> int:
+        return sum(len(piece[0]) for piece in self._pieces)
+
+    def _whole(self) -> np.ndarray:
+        nothing = np.zeros((4, 0), np.int64)
+        pieces = [nothing, *self._pieces]
+        joined = np.concatenate(pieces, axis=1)
+        return _summed(joined)
+
+    def summed(self) -> list[list[int]]:
         """Nodes, keys, times and numbers of spans."""
-        pieces = [np.zeros((4, 0), np.int64), *self._pieces]
-        node, key, own, count = _summed(np.concatenate(pieces, axis=1)).tolist()
-        return node, key, own, count
+        found: list[list[int]] = self._whole().tolist()
+        return found
 
 
 def _summed(piece: np.ndarray) -> np.ndarray:
     """One column for each node and key."""
-    order = np.lexsort((piece[1], piece[0]))
+    node, key, *_ = piece
+    order = np.lexsort((key, node))
+    if not len(order):
+        return piece
     ordered = piece[:, order]
-    is_new = np.append(True, (np.diff(ordered[:2], axis=1) != 0).any(axis=0))[: len(order)]
-    first = np.flatnonzero(is_new)
-    if not len(first):
-        return ordered
-    sums = np.add.reduceat(ordered[2:], first, axis=1)
-    return np.concatenate([ordered[:2, first], sums])
+    places, weights = ordered[:2], ordered[2:]
+    is_new = (places[:, 1:] != places[:, :-1]).any(axis=0)
+    first = np.flatnonzero(np.append(True, is_new))
+    sums = np.add.reduceat(weights, first, axis=1)
+    return np.concatenate([places[:, first], sums])
