@@ -43,7 +43,7 @@ _COUNTS = """
     SELECT coalesce(sum(count) FILTER (name = 'aten::isnan'), 0)::DOUBLE AS checks,
         coalesce(sum(count) FILTER (kind = 'backward' AND name NOT LIKE '%evaluate_function%'), 0)
             ::DOUBLE AS functions
-    FROM step_operators WHERE phase = 'backward'"""
+    FROM operator_totals WHERE phase = 'backward'"""
 # Versions differ in how the answer of a check is read; each operator here calls the one behind it.
 _CHECKS = """
     SELECT step, coalesce(sum(dur_ns) FILTER (name = 'aten::isnan'), 0)
@@ -51,7 +51,7 @@ _CHECKS = """
             coalesce(sum(dur_ns) FILTER (name = 'aten::any'), 0))
         + greatest(coalesce(sum(dur_ns) FILTER (name = 'aten::is_nonzero'), 0),
             coalesce(sum(dur_ns) FILTER (name = 'aten::item'), 0)) AS ns
-    FROM step_operators WHERE phase = 'backward' GROUP BY step"""
+    FROM step_spans WHERE phase = 'backward' GROUP BY step"""
 _WRITES = """
     is_critical AND (kind = 'cpu' OR state = 'preempted') AND stack IN (
         SELECT stack FROM stack_frames JOIN frames USING (frame)
@@ -63,7 +63,7 @@ _PRICE = f"""
     GROUP BY step"""
 EVIDENCE = """
     SELECT name, sum(count)::BIGINT AS calls, sum(dur_ns)::BIGINT AS total_ns
-    FROM step_operators WHERE phase = 'backward' AND (kind = 'backward' OR name IN (
+    FROM operator_totals WHERE phase = 'backward' AND (kind = 'backward' OR name IN (
         'aten::isnan', 'aten::_is_any_true', 'aten::any', 'aten::is_nonzero', 'aten::item'))
     GROUP BY name ORDER BY name <> 'aten::isnan', calls DESC, name LIMIT 10"""
 STACKS = f"""
