@@ -133,7 +133,7 @@ def _looked_at(findings: RunFindings) -> Iterator[str]:
         others = f"{none} other" if seen else f"{none}"
         seen.append(f"{others} {plural('rule', none)} found nothing")
     if seen:
-        yield f"Looked at, below 2 %: {', '.join(seen)}."
+        yield f"Looked at, too small or too uncertain to show: {', '.join(seen)}."
 
 
 def _skipped(findings: RunFindings) -> Iterator[str]:
