@@ -28,6 +28,7 @@ SHOWN = """
         }).length};"""
 IS_READ = """document.querySelector('main')
     && ![...document.querySelectorAll('main [role=status]')].some(one => one.innerText.startsWith('Reading'))
+    && !document.querySelector('main [aria-busy=true]')
     || document.querySelector('#page[role=alert]')"""
 
 
