@@ -30,12 +30,13 @@ _STRETCHES = """
     GROUP BY step"""
 
 
-def price_of_repeated(workload: Workload, condition: str) -> Price:
+def price_of_repeated(workload: Workload, condition: str, beside: float = 0.0) -> Price:
     """The price of the operators whose rows in `step_spans` fulfil `condition`, and of what Python
-    does between one and the next.
+    does between one and the next. `beside`: the part of it that they cost elsewhere.
     """
-    sql = _STRETCHES.format(between=BETWEEN_NS, condition=condition)
-    return price_of_spans(workload, sql)
+    stretches = _STRETCHES.format(between=BETWEEN_NS, condition=condition)
+    more = f"SELECT step, ns * {1 + beside} AS ns FROM ({stretches})"
+    return price_of_spans(workload, more, 1 / (1 + beside))
 
 
 def line_of_repeated(workload: Workload, names: str) -> str:

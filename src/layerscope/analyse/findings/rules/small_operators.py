@@ -32,6 +32,12 @@ NEEDS = ("steps", "operators")
 THRESHOLDS = (
     Threshold("calls", 100.0, "calls in a step", "fewer take less than a millisecond"),
     Threshold("short", 10000.0, "ns", "a longer operator is mostly its own work"),
+    Threshold(
+        "beside",
+        0.3,
+        "of their time",
+        "each makes and frees a tensor, and the code between two of them leaves the caches",
+    ),
 )
 REMEDIES = (Remedy("put the small tensors into one and call the operator once, or torch.compile"),)
 # Counts are of all steps.
@@ -67,7 +73,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     yield Finding(
         rule="small_operators",
         title=f"{a_step:,.0f} short operators of a step repeat each other",
-        price=price_of_repeated(workload, condition),
+        price=price_of_repeated(workload, condition, limits["beside"]),
         where=Where(line=line, operator=rows[0]["name"]),
         remedies=REMEDIES,
         evidence=(evidence,),
