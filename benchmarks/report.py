@@ -6,7 +6,6 @@ interface and speedscope open the same spans beside it. Then `layerscope view` o
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -205,7 +204,7 @@ def _measure_view(report: Report, setting: Setting) -> None:
             table.add(f"{what}: timeline, s after the start", f"{shown_s:.2f}", "")
             if what == "again":
                 _measure_questions(report, page, server.pid)
-            server.send_signal(signal.SIGINT)
+            server.terminate()
 
 
 def _started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
