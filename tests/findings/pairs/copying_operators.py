@@ -8,7 +8,7 @@ import torch
 SICK = os.environ["SICK"] == "1"
 LENGTH = int(os.environ.get("LENGTH", "1"))
 STEPS = 120 * LENGTH
-ALSO = ()
+ALSO = ("page_fault_time",)
 
 torch.manual_seed(0)
 torch.set_num_threads(1)

@@ -30,7 +30,7 @@ THRESHOLDS = (
     Threshold("share", 0.08, "of a step", "the copies of an ordinary network take 1 or 2 %"),
     Threshold(
         "beside",
-        0.4,
+        0.6,
         "of a copy's time",
         "its memory is given back later, and what was in the caches has to be read again",
     ),
