@@ -174,6 +174,8 @@ def test_a_name_that_is_no_text_is_one_sentence(
     assert cli.main(["report", name, "-o", "page.html"]) == 125
 
     told = capsys.readouterr().err
-    assert told.startswith("layerscope: the tables of caf\\udce9.layerscope are damaged")
+    assert told.startswith(
+        "layerscope: the recording caf\\xe9.layerscope must have a name in UTF-8"
+    )
     assert told.count("\n") == 1
     assert files(folder) == []
