@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from layerscope.analyse.findings.places import largest
 from layerscope.analyse.findings.span_prices import price_of_spans
+from layerscope.analyse.findings.workload import AFTER_EFFECTS
 
 if TYPE_CHECKING:
     from layerscope.analyse.findings.finding import Price
@@ -30,13 +31,12 @@ _STRETCHES = """
     GROUP BY step"""
 
 
-def price_of_repeated(workload: Workload, condition: str, beside: float = 0.0) -> Price:
+def price_of_repeated(workload: Workload, condition: str, beside: float = AFTER_EFFECTS) -> Price:
     """The price of the operators whose rows in `step_spans` fulfil `condition`, and of what Python
-    does between one and the next. `beside`: the part of it that they cost elsewhere.
+    does between one and the next. `beside`: as in `Workload.price`.
     """
-    stretches = _STRETCHES.format(between=BETWEEN_NS, condition=condition)
-    more = f"SELECT step, ns * {1 + beside} AS ns FROM ({stretches})"
-    return price_of_spans(workload, more, 1 / (1 + beside))
+    sql = _STRETCHES.format(between=BETWEEN_NS, condition=condition)
+    return price_of_spans(workload, sql, beside=beside)
 
 
 def line_of_repeated(workload: Workload, names: str) -> str:

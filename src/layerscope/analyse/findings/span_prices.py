@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from layerscope.analyse.findings.workload import AFTER_EFFECTS
+
 if TYPE_CHECKING:
     from layerscope.analyse.findings.finding import Price
     from layerscope.analyse.findings.workload import Workload
 
 
-def price_of_spans(workload: Workload, sql: str, least: float = 1.0) -> Price:
+def price_of_spans(
+    workload: Workload, sql: str, least: float = 1.0, beside: float = AFTER_EFFECTS
+) -> Price:
     """The price of what costs `ns` in each `step` by `sql`. On a busy machine only the part counts
-    in which the thread had a CPU. `least`: as in `Workload.price`.
+    in which the thread had a CPU. `least`, `beside`: as in `Workload.price`.
     """
-    price = workload.price(sql, least)
+    price = workload.price(sql, least, beside)
     contention = workload.contention
     if contention is None or not workload.is_busy:
         return price

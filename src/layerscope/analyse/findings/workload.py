@@ -167,7 +167,7 @@ class Workload:
         """The question and its answer, to be shown with a finding."""
         return Evidence(sql.strip(), self.arrow(sql))
 
-    def price(self, sql: str, least: float = 1.0) -> Price:
+    def price(self, sql: str, least: float = 1.0, beside: float = AFTER_EFFECTS) -> Price:
         """The price of what costs `ns` in each `step`, the columns of the answer to `sql`. Steps
         that are not among the rows cost nothing.
 
@@ -175,7 +175,7 @@ class Workload:
         interval is Wilson's of their number among all of the critical threads.
 
         `least`: the part of the cost that is saved at least, where the remedy has a cost of its
-        own; the lower end has it.
+        own; the lower end has it. `beside`: the part of it that goes away elsewhere.
         """
         answer = self.arrow(sql)
         cost_ns = np.zeros(len(self.step))
@@ -183,9 +183,15 @@ class Workload:
         places = np.searchsorted(self.step, step)
         np.add.at(cost_ns, places, answer["ns"].to_numpy().astype(float))
         samples = answer["samples"].to_numpy().sum() if "samples" in answer.schema.names else None
-        return self._priced(cost_ns, None if samples is None else int(samples), least)
+        return self._priced(cost_ns, None if samples is None else int(samples), least, beside)
 
-    def _priced(self, cost_ns: NDArray[np.float64], samples: int | None, least: float) -> Price:
+    def _priced(
+        self,
+        cost_ns: NDArray[np.float64],
+        samples: int | None,
+        least: float,
+        beside: float = AFTER_EFFECTS,
+    ) -> Price:
         value_ns = float(cost_ns.mean()) if len(cost_ns) else 0.0
         error_ns = 0.0
         blocks = block_count(len(cost_ns))
@@ -201,8 +207,8 @@ class Workload:
             low_ns = min(low_ns, value_ns * low / share)
             high_ns = max(high_ns, value_ns * high / share)
         low_ns *= least
-        value_ns = min(value_ns * (1 + AFTER_EFFECTS), self.mean_ns)
-        high_ns = min(high_ns * (1 + AFTER_EFFECTS), self.mean_ns)
+        value_ns = min(value_ns * (1 + beside), self.mean_ns)
+        high_ns = min(high_ns * (1 + beside), self.mean_ns)
         share = value_ns / self.mean_ns if self.mean_ns else 0.0
         return Price(value_ns, low_ns, high_ns, share, cost_share, self.per, samples)
 

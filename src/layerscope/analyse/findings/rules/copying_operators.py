@@ -30,7 +30,7 @@ THRESHOLDS = (
     Threshold("share", 0.08, "of a step", "the copies of an ordinary network take 1 or 2 %"),
     Threshold(
         "beside",
-        0.6,
+        0.76,
         "of a copy's time",
         "its memory is given back later, and what was in the caches has to be read again",
     ),
@@ -39,7 +39,7 @@ THRESHOLDS = (
 REMEDIES = (Remedy("copy once before the loop, or let the operators work on the tensor as it is"),)
 _COPIES = """kind = 'function' AND name = 'aten::clone'
         AND coalesce(phase, '') NOT IN ('loading', 'optimizer')"""
-_PRICE = f"SELECT step, sum(dur_ns) * {{more}} AS ns FROM step_spans WHERE {_COPIES} GROUP BY step"
+_PRICE = f"SELECT step, sum(dur_ns) AS ns FROM step_spans WHERE {_COPIES} GROUP BY step"
 EVIDENCE = f"""
     SELECT module, phase, sum(count)::BIGINT AS copies, sum(dur_ns)::BIGINT AS total_ns
     FROM operator_totals WHERE {_COPIES}
@@ -53,19 +53,17 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     evidence = workload.evidence(EVIDENCE)
     if not evidence.rows.num_rows:
         return
-    beside = limits["beside"]
-    price = price_of_spans(workload, _PRICE.format(more=1 + beside), 1 / (1 + beside))
+    price = price_of_spans(workload, _PRICE, beside=limits["beside"])
     module = largest(workload, "operator_totals", "module", _COPIES, "dur_ns")
-    share = price.cost_share / (1 + beside)
     yield Finding(
         rule="copying_operators",
-        title=f"{percent(share)} of a step copies tensors into another order",
+        title=f"{percent(price.cost_share)} of a step copies tensors into another order",
         price=price,
         where=Where(module=module, line=line_of_copies(workload)),
         remedies=REMEDIES,
         evidence=(evidence,),
         certainty=LIKELY,
-        is_below=share < limits["share"],
+        is_below=price.cost_share < limits["share"],
     )
 
 

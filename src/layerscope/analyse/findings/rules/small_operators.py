@@ -34,7 +34,7 @@ THRESHOLDS = (
     Threshold("short", 10000.0, "ns", "a longer operator is mostly its own work"),
     Threshold(
         "beside",
-        0.3,
+        0.43,
         "of their time",
         "each makes and frees a tensor, and the code between two of them leaves the caches",
     ),
