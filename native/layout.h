@@ -54,6 +54,7 @@ enum {
 enum { LF_MARK_MARKER = 0, LF_MARK_STEP = 1, LF_MARK_PAUSED = 2, LF_MARK_RESUMED = 3, LF_MARK_PROBLEM = 4,
        LF_MARK_OPENED = 5, LF_MARK_CLOSED = 6, LF_MARK_NAMED = 7 /* seq: a thread's tid, and this is its name */,
        LF_MARK_BEGINS = 8, LF_MARK_ENDS = 9 /* a step where steps are only counted: `seq` and `end` as of OPENED */,
+       LF_MARK_SETTING = 11 /* the program set this itself: the setting, a new line, what it is one of */,
        LF_MARK_RAISED = 10 /* an outermost call of a module ended here by this exception; end: name of the operator that
                               raised it, 0: none did */ };
 /* The rules of steps (analyse/rules) from the weakest on; NAMED: what --step-mark names. LF_MARK_OPENED has in `seq`

@@ -4,7 +4,8 @@
 library alone. It defines `prepare(module)`, called before the framework is executed; `start()`,
 called behind it, true if it is to be asked again; `pause()` and `resume()`, for a program that
 stops the profiler; and, where it needs them, `LATER`: by name of a module its function that is
-called when that was imported. It finds `settings` (`capture.agent.Settings`) and its own `folder`.
+called when that was imported. It finds `settings` (`capture.agent.Settings`), its own `folder`,
+and the `environment` that the process began with.
 
 The package itself has an `ADAPTER`: what is done outside of the program.
 """

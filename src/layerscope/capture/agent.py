@@ -23,6 +23,7 @@ from urllib.parse import quote
 from layerscope.capture.launchers import RANKS
 from layerscope.model.events import Problem
 from layerscope.model.layers import PRIMITIVES, RANGES, STACKS
+from layerscope.model.secrets import kept_names
 from layerscope.rawfile import layout
 
 _HERE = Path(__file__).parent
@@ -152,6 +153,7 @@ def settings(socket_name: str, use_tsc: bool) -> Settings:
         "hooks": hooks(),
         "package": str(_HERE.parent),
         "tsc": int(use_tsc),
+        "variables": kept_names(),
     }
 
 

@@ -1,5 +1,5 @@
 """Counters of a process from the kernel's own accounting: CPU time, page faults, memory, I/O, and
-of its control group.
+of its control group and the machine.
 
 Clock: CLOCK_MONOTONIC. Read from outside, so the program pays nothing.
 """
@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from layerscope.host.cgroup import Group, group_of
-from layerscope.rawfile.counters import FIRST_OF_GROUP, NAMES, packed
+from layerscope.rawfile.counters import FIRST_OF_GROUP, FIRST_OF_MACHINE, NAMES, packed
 
 _GROWING = {"throttled", "throttled_ns"}
 
@@ -154,10 +154,61 @@ class GroupSource:
         if at_ns < self._next_ns:
             return b""
         self._next_ns = at_ns + self.slow_ns
-        pairs = zip(NAMES[FIRST_OF_GROUP:], astuple(self.group.usage()), strict=True)
+        of_group = NAMES[FIRST_OF_GROUP:FIRST_OF_MACHINE]
+        pairs = zip(of_group, astuple(self.group.usage()), strict=True)
         values: dict[str, int] = {name: value for name, value in pairs if value is not None}
         for name in _GROWING.intersection(values):
             grown = values[name] - self._last.get(name, values[name])
             self._last[name] = values[name]
             values[name] = self._grown[name] = self._grown.get(name, 0) + max(grown, 0)
         return packed(at_ns, values)
+
+
+@dataclass(slots=True)
+class MachineSource:
+    """The machine, whoever uses it. What it counts grows from the first sample on."""
+
+    root: Path = Path("/")
+    slow_ns: int = SLOW_NS
+    _next_ns: int = 0
+    _first: dict[str, int] = field(default_factory=dict)
+
+    def sample(self) -> bytes:
+        """One reading as a chunk holds it; empty where nothing is told or due."""
+        at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        if at_ns < self._next_ns:
+            return b""
+        self._next_ns = at_ns + self.slow_ns
+        values = self._cpu_time() | self._pressure()
+        for name, value in values.items():
+            values[name] = value - self._first.setdefault(name, value)
+        return packed(at_ns, values)
+
+    def _cpu_time(self) -> dict[str, int]:
+        """Of all CPUs, by the first line of /proc/stat (proc(5)): user, nice, system, idle, iowait,
+        irq, softirq, steal.
+        """
+        try:
+            with open(self.root / "proc/stat", "rb") as file:
+                ticks = [int(word) for word in file.readline().split()[1:9]]
+        except (OSError, ValueError):
+            return {}
+        if len(ticks) < 8:
+            return {}
+        user, nice, system, _, _, irq, softirq, steal = ticks
+        busy_ns = (user + nice + system + irq + softirq) * _TICK_NS
+        return {"machine_cpu_ns": busy_ns, "machine_stolen_ns": steal * _TICK_NS}
+
+    def _pressure(self) -> dict[str, int]:
+        """How long some task waited for a CPU, storage or memory (kernel documentation, "PSI":
+        `total` in microseconds).
+        """
+        found = {}
+        for resource in ("cpu", "io", "memory"):
+            try:
+                with open(self.root / "proc/pressure" / resource, "rb") as file:
+                    some = file.readline()
+                found[f"machine_{resource}_pressure_ns"] = int(some.rpartition(b"=")[2]) * 1000
+            except (OSError, ValueError):
+                continue
+        return found

@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerscope.capture import counters
 from layerscope.capture.agent import clock_reading
 from layerscope.capture.drained_process import DrainedProcess
 from layerscope.capture.drainer_messages import END
@@ -79,6 +80,7 @@ class Drainer:
         self.main: DrainedProcess | None = None
         # Which process reports what its control group has used.
         self.groups: dict[tuple[Path, ...], DrainedProcess] = {}
+        self.machine = counters.MachineSource()
         self.disk_full_until = 0.0
         self.disk_full_ns: list[list[int]] = []  # [from, to] on CLOCK_MONOTONIC
         self.host = os.uname().nodename
@@ -328,6 +330,8 @@ class Drainer:
         group = process.group.look()
         if group and self.groups.setdefault(group, process) is process:
             sample += process.group.sample()
+        if process is next(iter(self.processes.values()), None):
+            sample += self.machine.sample()
         if sample:
             self._write(process, raw_file.COUNTERS, sample)
         names = self._thread_names(process)

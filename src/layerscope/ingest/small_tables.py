@@ -188,13 +188,13 @@ class SmallTables:
         self.rows["clock_readings"].extend(_readings(events))
 
     def _add_read(self, process: IngestedProcess, read: np.ndarray, start_ns: int) -> None:
-        """What was read of a process, and of its control group, which the first process in it
-        tells.
+        """What was read of a process, of its control group, which the first process in it tells,
+        and of the machine, which the first process of all tells.
         """
-        is_of_group = read["counter"] >= counters.FIRST_OF_GROUP
-        for name, rows in zip(
-            SYSTEM_COUNTERS, (read[~is_of_group], read[is_of_group]), strict=True
-        ):
+        firsts = (counters.FIRST_OF_GROUP, counters.FIRST_OF_MACHINE)
+        domain = np.searchsorted(firsts, read["counter"], side="right")
+        for number, name in enumerate(SYSTEM_COUNTERS):
+            rows = read[domain == number]
             if not len(rows):
                 continue
             key = self._counter_track(process.number, name, start_ns)

@@ -27,11 +27,12 @@ MEANINGS = {
     COUNTERS: "What the system accounts for each process over time, and what the program counts "
     "itself.",
 }
-# The tracks with what was read from the system about a process and its control group; every other
-# track of counters is the program's own.
+# The tracks with what was read from the system about a process, its control group and the machine;
+# every other track of counters is the program's own.
 PROCESS_COUNTERS = "process"
 GROUP_COUNTERS = "cgroup"
-SYSTEM_COUNTERS = (PROCESS_COUNTERS, GROUP_COUNTERS)
+MACHINE_COUNTERS = "machine"
+SYSTEM_COUNTERS = (PROCESS_COUNTERS, GROUP_COUNTERS, MACHINE_COUNTERS)
 # Those of the system's that only grow: their difference means something and their level does not.
 CUMULATIVE = (
     "cpu_ns",
@@ -49,6 +50,11 @@ CUMULATIVE = (
     "storage_written_bytes",
     "throttled",
     "throttled_ns",
+    "machine_cpu_ns",
+    "machine_stolen_ns",
+    "machine_cpu_pressure_ns",
+    "machine_io_pressure_ns",
+    "machine_memory_pressure_ns",
 )
 
 # The kinds of spans; `rawfile.layout.SPAN_KINDS` has those that the agent writes.
@@ -122,6 +128,7 @@ MARKS = (
     "begins",
     "ends",
     "raised",
+    "setting",
 )
 
 PHASES = ("loading", "forward", "backward", "optimizer", "other")

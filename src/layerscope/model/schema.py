@@ -273,7 +273,8 @@ ARGS = Table(
 
 MARKS = Table(
     "marks",
-    "Moments that the program marked, and where a call of a module ended by an exception.",
+    "Moments that the program marked, where a call of a module ended by an exception, and what the "
+    "program set itself.",
     (
         Column("track", "int32", "the track that marked it", key="track"),
         Column("at_ns", "int64", "when", "ns", instant=True),
@@ -281,13 +282,19 @@ MARKS = Table(
             "kind",
             "name",
             "marker, step, paused, resumed, opened or closed (a window of --steps or --after), "
-            "raised",
+            "raised, setting",
         ),
-        Column("name", "name", "name; of raised: the text of the exception"),
+        Column(
+            "name",
+            "name",
+            "name; of raised: the text of the exception; of setting: NAME=VALUE of a variable that "
+            "the program set before a framework read it, or an optimizer and its parameters",
+        ),
         Column(
             "args",
             "int64",
-            "key of its arguments; of raised: the operator that raised it",
+            "key of its arguments; of raised: the operator that raised it; of setting: its domain, "
+            "variable or optimizer",
             nullable=True,
             key="args",
         ),
@@ -368,8 +375,9 @@ COUNTERS = Table(
             "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, rss_peak_bytes, "
             "threads, rchar_bytes, wchar_bytes, storage_read_bytes, storage_written_bytes; with "
             "stacks also delay_ns, switches_voluntary, switches_forced, migrations; of the control "
-            "group throttled, throttled_ns, group_memory_bytes, group_memory_limit_bytes; or a "
-            "counter of the program",
+            "group throttled, throttled_ns, group_memory_bytes, group_memory_limit_bytes; of the "
+            "machine machine_cpu_ns, machine_stolen_ns, machine_cpu_pressure_ns, "
+            "machine_io_pressure_ns, machine_memory_pressure_ns; or a counter of the program",
         ),
         Column("value", "int64", "its value"),
         Column("unit", "name", "ns, bytes or count"),

@@ -104,17 +104,23 @@ def mask(argv: Sequence[str]) -> list[str]:
     return masked
 
 
-def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `environment` that a recording may keep."""
+def kept_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the variables that a recording may keep, the beginnings of names, and whole names."""
     # Not above: inside of a program this file is read alone, for its masks.
     from layerscope.model.frameworks import frameworks
 
     beginnings = list(_BEGINNINGS)
     for framework in frameworks():
         beginnings += framework.environment
+    return tuple(beginnings), tuple(sorted(_NAMES))
+
+
+def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `environment` that a recording may keep."""
+    beginnings, names = kept_names()
     chosen = {
         name: value
         for name, value in environment.items()
-        if name in _NAMES or name.startswith(tuple(beginnings))
+        if name in names or name.startswith(beginnings)
     }
     return {name: value for name, value in sorted(chosen.items()) if not _OPTION.match(f"--{name}")}

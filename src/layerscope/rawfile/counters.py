@@ -27,6 +27,11 @@ NAMES = (
     "throttled_ns",
     "group_memory_bytes",
     "group_memory_limit_bytes",
+    "machine_cpu_ns",
+    "machine_stolen_ns",
+    "machine_cpu_pressure_ns",
+    "machine_io_pressure_ns",
+    "machine_memory_pressure_ns",
 )
 UNITS = tuple(
     "ns" if name.endswith("_ns") else "bytes" if name.endswith("_bytes") else "count"
@@ -34,6 +39,8 @@ UNITS = tuple(
 )
 # From here on they are those of a control group.
 FIRST_OF_GROUP = NAMES.index("throttled")
+# And from here on those of the machine.
+FIRST_OF_MACHINE = NAMES.index("machine_cpu_ns")
 # A reading in a chunk: at_ns, counter, nothing, value.
 _READING = struct.Struct("<qiiq")
 _NUMBER_OF = {name: number for number, name in enumerate(NAMES)}

@@ -2,7 +2,8 @@
 
 process           key of the process
 domain            process for what was read about it, cgroup for what was read about its control
-                  group, else the domain of the program's own counter
+                  group, machine for all programs together, else the domain of the program's own
+                  counter
 name              what was read
 readings          how often
 first, last       the first and the last reading, in `unit`
@@ -64,7 +65,7 @@ REFUSED: dict[str, str] = {}
 _PROCESS = ResultColumn("process", "int32", "", "key of the process")
 COLUMNS = (
     _PROCESS,
-    ResultColumn("domain", "string", "", "process, cgroup, or a domain of the program's own"),
+    ResultColumn("domain", "string", "", "process, cgroup, machine, or one of the program's own"),
     ResultColumn("name", "string", "", "what was read"),
     ResultColumn("readings", "int64", COUNT, "how often it was read"),
     ResultColumn("first", "int64", BY_ROW, "the first reading"),

@@ -4,6 +4,8 @@ begins. Standard library only.
 
 import os
 
+MARK_SETTING = 11  # native/layout.h
+
 
 def load(settings):
     """The agent; None: nobody listens, or it was made for another system than this process sees."""
@@ -42,6 +44,19 @@ def ask_for_window(agent, window):
             after_in_parent=lambda: agent.ls_window_forked(0),
             after_in_child=lambda: agent.ls_window_forked(1),
         )
+
+
+def tell_variables(agent, settings, before):
+    """Which variables that libraries read the program set, or took away, itself. Called where the
+    framework has been imported, which read them then. `before`: the environment of its start.
+    """
+    beginnings, names = settings["variables"]
+    now = dict(os.environ)
+    for name in sorted(set(now) | set(before)):
+        is_kept = name in names or name.startswith(tuple(beginnings))
+        if is_kept and now.get(name) != before.get(name):
+            told = f"{name}={now[name]}" if name in now else f"{name} taken away"
+            agent.ls_mark(f"{told}\nvariable".encode("utf-8", "replace"), MARK_SETTING, 0)
 
 
 def tell_refusal(agent, settings):

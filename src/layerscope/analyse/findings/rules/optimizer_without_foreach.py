@@ -44,6 +44,10 @@ _COUNTS = f"""
     FROM operator_totals WHERE {_IN_OPTIMIZER} AND name NOT LIKE '%zero_'"""
 _STEP = "phase = 'optimizer' AND kind = 'optimizer' AND name LIKE '%.step'"
 _PRICE = f"SELECT step, sum(self_ns) AS ns FROM step_spans WHERE {_STEP} GROUP BY step"
+# How many parameters an optimizer has: told by the program's own.
+PARAMETERS = """
+    SELECT DISTINCT name FROM marks JOIN args USING (args)
+    WHERE kind = 'setting' AND json LIKE '%"optimizer"%' ORDER BY name"""
 EVIDENCE = """
     SELECT kind, name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns
     FROM operator_totals WHERE phase = 'optimizer'
@@ -63,5 +67,6 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
         price=price,
         where=Where(operator=largest(workload, "operator_totals", "name", _STEP, "self_ns")),
         remedies=REMEDIES,
+        notes=tuple(row["name"] for row in workload.rows(PARAMETERS)),
         evidence=(workload.evidence(EVIDENCE),),
     )

@@ -28,7 +28,10 @@ class _Finder(object):
     is_layerscope_door = True
 
     def __init__(self, hook_files, before=None):
+        from os import environ
+
         self.settings = SETTINGS
+        self.environment = dict(environ)  # before the program can change it
         self.hook_files = hook_files  # by name of a framework the file that records it
         self.before = before  # fills the settings in when a framework comes, where nobody has yet
         self.wanted = True  # False while the program has stopped the profiler
@@ -119,6 +122,7 @@ class _Finder(object):
                 path = self.hook_files[name]
                 hook = {"__name__": "layerscope_inside_" + name, "settings": SETTINGS}
                 hook["folder"] = path.rpartition("/")[0]
+                hook["environment"] = self.environment
                 with open(path) as source:
                     exec(compile(source.read(), path, "exec"), hook)
                 self.hooks[name] = hook

@@ -15,6 +15,7 @@ LATE = (
 )
 state = {"agent": None, "calls": None, "blocks": None, "methods": None}
 state["refused"] = False  # this build is not understood
+state["variables"] = False  # those that the program sets have been told
 state["is_late"] = False  # MXNet was there before us: oneDNN may have been used
 
 
@@ -63,8 +64,17 @@ def start():
     state["refused"] = code == -1
     if code == 0:
         watch_calls(mxnet)
+        tell_variables(agent)
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
+
+
+def tell_variables(agent):
+    """Once, what the program set itself before MXNet read it."""
+    if not state["variables"]:
+        state["variables"] = True
+        tell = part_of("../../../inside/beginning")["tell_variables"]
+        tell(agent, settings, environment)  # noqa: F821
 
 
 def start_server():

@@ -7,6 +7,7 @@ import sys
 import time
 
 MARK_PROBLEM = 4  # native/layout.h
+MARK_SETTING = 11
 # What is looked at once it has been imported too, and by which function.
 LATER = {
     "transformers.generation.utils": "watch_generate",
@@ -25,6 +26,7 @@ state["compilations"] = None
 state["refused"] = False  # the agent cannot record this torch
 state["shapes"] = None  # True: they are read; False: they cannot be
 state["mkl"] = False
+state["variables"] = False  # those that the program sets have been told
 state["steps"] = None  # what watches them where only some are recorded
 state["is_late"] = state["may_mark_steps"] = False
 state["windows"] = None  # those of torch's own profiler, and whether they may be the last resort
@@ -75,6 +77,7 @@ def start():
     use_shapes(agent)
     code = agent.ls_torch_start()
     if code == 0:
+        tell_variables(agent)
         watch_optimizers(agent)
         watch_modules()
         watch_ranges()
@@ -87,6 +90,14 @@ def start():
     agent.ls_note_cost(time.process_time_ns() - begin)
     state["is_late"] |= code == 1
     return code == 1
+
+
+def tell_variables(agent):
+    """Once, what the program set itself before torch read it."""
+    if not state["variables"]:
+        state["variables"] = True
+        tell = part_of("../../../inside/beginning")["tell_variables"]
+        tell(agent, settings, environment)  # noqa: F821
 
 
 def is_refused():
@@ -261,6 +272,16 @@ def note_rank(agent):
         state["rank_is_known"] = True
 
 
+def tell_optimizer(agent, optimizer):
+    """How many parameters it has, and how it goes through them."""
+    groups = optimizer.param_groups
+    count = sum(len(group["params"]) for group in groups)
+    how = {name: groups[0][name] for name in ("foreach", "fused") if name in groups[0]}
+    said = "".join(f", {name}={value}" for name, value in how.items() if value is not None)
+    text = f"{type(optimizer).__name__}: {count} parameters{said}"
+    agent.ls_mark(f"{text}\noptimizer".encode("utf-8", "replace"), MARK_SETTING, 0)
+
+
 def watch_optimizers(agent):
     """Number the optimizer instances: two Adams have the same name, a step belongs to one of
     them.
@@ -286,6 +307,7 @@ def watch_optimizers(agent):
             if reference is None or reference() is not optimizer:
                 state["optimizers"] = number = state["optimizers"] + 1
                 known[id(optimizer)] = weakref.ref(optimizer), number
+                tell_optimizer(agent, optimizer)
             note(number)
             note_rank(agent)
             if state["steps"] is not None and not state["may_mark_steps"]:
