@@ -62,7 +62,8 @@ _OF_JIT = (JIT, STACKS, "jit_taken", "names of code that is made while the progr
 
 class Settings(TypedDict):
     """What the program must know to hand its memory over: the socket's abstract name, where our
-    files are. `hooks`: by name of a framework the file that records it.
+    files are. `hooks`: by name of a framework the file that records it. `variables`: those that a
+    recording may keep, by beginnings and by whole names.
     """
 
     socket: str
@@ -70,6 +71,7 @@ class Settings(TypedDict):
     hooks: dict[str, str]
     package: str
     tsc: int
+    variables: tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def check() -> Problem | None:

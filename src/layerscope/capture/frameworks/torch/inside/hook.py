@@ -275,11 +275,16 @@ def note_rank(agent):
 def tell_optimizer(agent, optimizer):
     """How many parameters it has, and how it goes through them."""
     groups = optimizer.param_groups
-    count = sum(len(group["params"]) for group in groups)
-    how = {name: groups[0][name] for name in ("foreach", "fused") if name in groups[0]}
-    said = "".join(f", {name}={value}" for name, value in how.items() if value is not None)
-    text = f"{type(optimizer).__name__}: {count} parameters{said}"
-    agent.ls_mark(f"{text}\noptimizer".encode("utf-8", "replace"), MARK_SETTING, 0)
+    count = 0
+    for group in groups:
+        count += len(group["params"])
+    text = f"{type(optimizer).__name__}: {count} parameters"
+    for name in ("foreach", "fused"):
+        value = groups[0].get(name)
+        if value is not None:
+            text += f", {name}={value}"
+    text += "\noptimizer"
+    agent.ls_mark(text.encode("utf-8", "replace"), MARK_SETTING, 0)
 
 
 def watch_optimizers(agent):
