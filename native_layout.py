@@ -140,7 +140,6 @@ def numbers(header: Header) -> str:
         name = full.removeprefix("LF_")
         name = RENAMED.get(name, name)
         lines.append(f"{name} = 0x{value:X}" if name.endswith("MAGIC") else f"{name} = {value}")
-    lines += ["# The kinds below are spans.", "FIRST_SPECIAL = COUNTER"]
     lines += ["# By number: the kind and the layer of a span as the tables have them."]
     lines += ["SPAN_KINDS = ("]
     lines += [f'    ("{kind}", "{layer}"),' for _, _, kind, layer in header.kinds]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from layerscope.model.frameworks import frameworks, step_prefixes
+from layerscope.model.frameworks import allocators, frameworks, step_prefixes
 
 OUTPUT = Path(__file__).resolve().parent / "native" / "frameworks" / "names.h"
 
@@ -42,6 +42,12 @@ def lines() -> Iterator[str]:
     yield "static const char *const STEPS[] = {"
     for prefix in step_prefixes():
         yield f'    "{prefix}",'
+    yield "};"
+    yield ""
+    yield "/* Operators that do nothing but allocate: who calls them needs the memory. */"
+    yield "static const char *const ALLOCATORS[] = {"
+    for name in allocators():
+        yield f'    "{name}",'
     yield "};"
 
 

@@ -32,8 +32,14 @@
     KIND(CREATE, 12, "create", "primitives")
 #define LF_KIND_NUMBER(name, number, kind, layer) LF_##name = number,
 enum { LF_SPAN_KINDS(LF_KIND_NUMBER) };
-/* What is no span: moments, and records about the ring itself. */
+/* The kinds below are spans. */
+enum { LF_FIRST_SPECIAL = 248 };
+/* What is no span: memory, moments, and records about the ring itself. */
 enum {
+    LF_ALLOCATION = 248,   /* start: when, end: the address, and in its highest 16 bits those of the size, whose lowest 32
+                              are `seq`; name: the innermost operator that is no allocator itself; module; `depth` and
+                              the lowest 4 bits of `flags`: name of the Python line; above those one of LF_PHASE_ */
+    LF_RELEASE = 249,      /* start: when, end: the address */
     LF_COUNTER = 250,      /* start: when, end: its value as int64, name */
     LF_MARK = 251,         /* start: when, name, module: one of the LF_MARK_ values, seq: scope */
     LF_THREAD_BEGIN = 252, /* start: when, end: tid, seq: RecordFunction's thread id, module: track */
@@ -66,6 +72,9 @@ enum { LF_RULE_NONE = 0, LF_RULE_REQUEST = 1, LF_RULE_LOADER = 2, LF_RULE_OPTIMI
 enum { LF_WINDOW_BY_TIME = 64, LF_WINDOW_WAS_CLOSED = 128, LF_WINDOW_INSTANCE = 8 };
 /* What the drainer tells a process of the capture window. */
 enum { LF_CAPTURE_NOTHING = 0, LF_CAPTURE_CLOSED = 1, LF_CAPTURE_OPEN = 2, LF_CAPTURE_OVER = 3 };
+/* What an allocation is part of, by what is open on its thread; as PHASES of model/layers.py. */
+enum { LF_PHASE_LOADING = 0, LF_PHASE_FORWARD = 1, LF_PHASE_BACKWARD = 2, LF_PHASE_OPTIMIZER = 3, LF_PHASE_OTHER = 4 };
+enum { LF_PHASE_SHIFT = 4, LF_LINE_BITS_IN_FLAGS = 15, LF_ADDRESS_BITS = 48 };
 enum { LF_FLAG_ASYNC = 1, LF_FLAG_ELSEWHERE = 2, LF_FLAG_EXTRA = 4 };
 
 typedef struct {

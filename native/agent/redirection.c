@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <string.h>
 
 static int refuse(ls_redirections *r, const char *why, const char *which) {
     r->why_not = why;
@@ -70,9 +71,8 @@ static void put_back(const ls_loaded_file *f, ls_redirections *r) {
     }
 }
 
-static void redirect(const ls_loaded_file *f, void *of) {
-    ls_redirections *r = of;
-    ls_relocations(f, note_word, r);
+/* All words that were found, or none. */
+static void write_all(const ls_loaded_file *f, ls_redirections *r) {
     for (uint32_t i = 0; i < r->count && !r->why_not; i++)
         if (!is_called(r, &r->wanted[i]))
             refuse(r, "nothing in it calls", r->wanted[i].name);
@@ -87,6 +87,13 @@ static void redirect(const ls_loaded_file *f, void *of) {
     }
 }
 
+static void redirect(const ls_loaded_file *f, void *of) {
+    ls_redirections *r = of;
+    r->inside = *r->wanted[0].original;
+    ls_relocations(f, note_word, r);
+    write_all(f, r);
+}
+
 /* Let the loaded `library` call ours where it calls the functions that are wanted, all of which it has itself. 0: done;
  * -1: nothing is changed, and it says why. */
 int ls_redirect(ls_redirections *r, void *library) {
@@ -99,10 +106,55 @@ int ls_redirect(ls_redirections *r, void *library) {
     return r->why_not ? -1 : 0;
 }
 
+/* The function of another library that the word leads to; one that was not called yet leads back into the file. */
+static void *imported(const ls_loaded_file *f, void *now, const char *name) {
+    uint64_t at = (uint64_t)(uintptr_t)now;
+    return at >= f->start && at < f->end ? dlsym(RTLD_DEFAULT, name) : now;
+}
+
+static void note_import(const ls_loaded_file *f, const Elf64_Rela *relocation, const Elf64_Sym *symbol,
+                        const char *name, void *of) {
+    ls_redirections *r = of;
+    uint64_t type = ELF64_R_TYPE(relocation->r_info);
+    if (symbol->st_shndx || (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT))
+        return;
+    uint32_t i = 0;
+    while (i < r->count && strcmp(r->wanted[i].name, name))
+        i++;
+    if (i == r->count)
+        return;
+    void **word = (void **)(uintptr_t)(f->base + relocation->r_offset);
+    void *original = imported(f, *word, name);
+    if (!original || (*r->wanted[i].original && *r->wanted[i].original != original))
+        refuse(r, "two libraries have", r->wanted[i].name);
+    else if (r->used == LS_MOST_REDIRECTED)
+        refuse(r, "too many places call", r->wanted[i].name);
+    else
+        r->words[r->used++] = (ls_redirected){word, original, r->wanted[i].ours};
+    *r->wanted[i].original = original;
+}
+
+static void redirect_imports(const ls_loaded_file *f, void *of) {
+    ls_redirections *r = of;
+    r->inside = (const void *)(uintptr_t)f->start;
+    ls_relocations(f, note_import, r);
+    write_all(f, r);
+}
+
+int ls_redirect_imports(ls_redirections *r, const void *inside) {
+    r->used = 0;
+    r->why_not = r->which = NULL;
+    for (uint32_t i = 0; i < r->count; i++)
+        *r->wanted[i].original = NULL;
+    if (!ls_file_around(inside, redirect_imports, r))
+        return refuse(r, "it is not loaded as a file with", r->wanted[0].name);
+    return r->why_not ? -1 : 0;
+}
+
 static void restore(const ls_loaded_file *f, void *of) { put_back(f, of); }
 
 /* As it was before. */
 void ls_redirect_back(ls_redirections *r) {
     if (r->used)
-        ls_file_around(*r->wanted[0].original, restore, r);
+        ls_file_around(r->inside, restore, r);
 }

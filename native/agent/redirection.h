@@ -20,12 +20,15 @@ typedef struct {
 typedef struct {
     const ls_redirection *wanted;
     uint32_t count, used;
+    const void *inside; /* an address in the library */
     ls_redirected words[LS_MOST_REDIRECTED];
     const char *why_not; /* what keeps it from being done */
     const char *which;   /* and the function that it is about */
 } ls_redirections;
 
 int ls_redirect(ls_redirections *r, void *library);
+/* The same of functions that the library has from others: those of the file that has the address `inside`. */
+int ls_redirect_imports(ls_redirections *r, const void *inside);
 void ls_redirect_back(ls_redirections *r);
 
 #endif

@@ -43,7 +43,7 @@ static li_sum *sum_of(li_sums *sums, uint64_t kind, uint64_t name) {
 void li_sums_add(li_sums *sums, const lf_record *records, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const lf_record *r = &records[i];
-        li_sum *s = r->kind >= LF_COUNTER ? NULL : sum_of(sums, r->kind, r->name);
+        li_sum *s = r->kind >= LF_FIRST_SPECIAL ? NULL : sum_of(sums, r->kind, r->name);
         if (!s)
             continue;
         s->count++;

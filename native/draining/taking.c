@@ -73,7 +73,7 @@ LD_API void ld_count(const ld_ring *ring, uint64_t first, uint64_t until, li_sum
 
 static void add_left(const lf_record *records, uint64_t count, uint64_t left[3]) {
     for (uint64_t i = 0; i < count; i++) {
-        left[0] += records[i].kind < LF_COUNTER;
+        left[0] += records[i].kind < LF_FIRST_SPECIAL;
         if (records[i].kind == LF_LOST) {
             left[1] += records[i].name;
             left[2] += records[i].module;

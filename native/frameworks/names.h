@@ -28,4 +28,15 @@ static const char *const STEPS[] = {
     "Optimizer.step#",
 };
 
+/* Operators that do nothing but allocate: who calls them needs the memory. */
+static const char *const ALLOCATORS[] = {
+    "aten::empty",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::new_empty",
+    "aten::new_empty_strided",
+    "aten::resize_",
+    "aten::resize_as_",
+};
+
 #endif

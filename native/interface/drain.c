@@ -72,7 +72,7 @@ static void waiting(const lf_ring *ring, uint64_t end, struct iovec parts[LI_PAR
     parts[1] = (struct iovec){(void *)&ring->records[0], (count - before_wrap) * sizeof(lf_record)};
 }
 
-/* Of records whose spans are not kept: the number of these, and all that are none. */
+/* Of records whose spans are not kept: the number of these, and all that are none, without memory. */
 static int write_stripped(li_process *p, li_chunk chunk) {
     uint64_t went = 0;
     lf_record *stay = malloc((chunk.count + 1) * sizeof *stay);
@@ -80,9 +80,9 @@ static int write_stripped(li_process *p, li_chunk chunk) {
     for (int part = 0; stay && part < LI_PARTS; part++) {
         const lf_record *records = chunk.parts[part].iov_base;
         for (size_t i = 0; i < chunk.parts[part].iov_len / sizeof *records; i++) {
-            if (records[i].kind < LF_COUNTER)
+            if (records[i].kind < LF_FIRST_SPECIAL)
                 went++;
-            else if (records[i].kind != LF_EXTRA)
+            else if (records[i].kind != LF_EXTRA && records[i].kind >= LF_COUNTER)
                 stay[stays++] = records[i];
         }
     }
@@ -191,7 +191,7 @@ UNSYNCHRONISED static void add_losses(li_text *text, const li_piece *piece) {
     uint64_t left = 0, full = h->lost_full, deep = h->lost_deep;
     for (uint64_t i = h->consumed; i < h->published; i++) {
         const lf_record *r = &ring->records[i % h->capacity];
-        left += r->kind < LF_COUNTER;
+        left += r->kind < LF_FIRST_SPECIAL;
         full += r->kind == LF_LOST ? r->name : 0;
         deep += r->kind == LF_LOST ? r->module : 0;
     }

@@ -9,7 +9,7 @@ LC_API int64_t lc_version(void) { return LC_VERSION; }
 LC_API int64_t lc_spans_among(const lf_record *records, int64_t count, int64_t *others) {
     int64_t spans = 0, extras = 0;
     for (int64_t i = 0; i < count; i++) {
-        spans += records[i].kind < LF_COUNTER;
+        spans += records[i].kind < LF_FIRST_SPECIAL;
         extras += records[i].kind == LF_EXTRA;
     }
     *others = count - spans - extras;
@@ -67,7 +67,7 @@ LC_API void lc_spans(const lf_record *records, int64_t count, const uint8_t *kin
     for (int64_t i = 0; i < count; i++) {
         lf_record record;
         memcpy(&record, records + i, sizeof record);
-        if (record.kind < LF_COUNTER) {
+        if (record.kind < LF_FIRST_SPECIAL) {
             if (used == room)
                 break;
             take_span(&spans[used++], &record, kinds[record.kind], track);
@@ -121,7 +121,7 @@ LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, i
     for (int64_t i = 0; i < count; i++) {
         lf_record record;
         memcpy(&record, records + i, sizeof record);
-        if (record.kind >= LF_COUNTER)
+        if (record.kind >= LF_FIRST_SPECIAL)
             continue;
         int64_t code = record.name * limit + record.kind;
         if (code >= codes_known)

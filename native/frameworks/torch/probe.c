@@ -87,7 +87,7 @@ LS_EXPORT const char *ls_probe_arguments(uint32_t number) {
     int found = 0;
     for (uint64_t i = t ? t->ring->h.consumed : 0; t && i < t->written; i++) {
         const lf_record *r = &t->ring->records[i % t->capacity];
-        if (r->kind < LF_COUNTER && (found || !number--))
+        if (r->kind < LF_FIRST_SPECIAL && (found || !number--))
             if (found++)
                 break;
         if (found && r->kind == LF_EXTRA && r->name == LF_EXTRA_ARGS)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from layerscope.ingest.allocations import AllocationIngest
 from layerscope.ingest.epochs import Epochs
 from layerscope.ingest.limits import limits_of
 from layerscope.ingest.parents import Keys, TrackNesting
@@ -71,6 +72,7 @@ class RunConversion:
         self._stripped: set[Path] = set()
         self.parts = Parts(tables, self._texts, self._totals, limits)
         self.stacks = StackIngest(source, tables, self._tracks, self._texts)
+        self.allocations = AllocationIngest(tables, self._texts, limits.most_bytes)
         step_mark = source.options.get("step_mark", "")
         self._epochs = Epochs(self._texts, self._totals, self.parts, self.stacks, limits, step_mark)
 
@@ -129,7 +131,7 @@ class RunConversion:
         The first file of each process stays as long as there are others.
         """
         most_bytes = KEEP_SHARE * self._limits.most_bytes
-        size_bytes = self.source.size_bytes() + self.stacks.size_bytes
+        size_bytes = self.source.size_bytes() + self.stacks.size_bytes + self.allocations.size_bytes
         size_bytes += sum(part.size_bytes for part in self.parts.parts)
         if size_bytes <= most_bytes:
             return
@@ -178,6 +180,8 @@ class RunConversion:
             "primitives": self.parts.primitives,
         }
         self.rows |= self.stacks.rows
+        self.allocations.finish()
+        self.rows["allocations"] = self.allocations.rows
         self._write_steps()
         self._write_totals()
         if keeps_within_size:
@@ -194,6 +198,7 @@ class RunConversion:
         """Give the spans that can be judged now keys, parents and self times, and pass them on."""
         for track, rows in process.events.batches(last):
             self._take_track(process, track, rows)
+        self.allocations.add(process, last)
 
     def _take_track(self, process: IngestedProcess, track: int, rows: np.ndarray) -> None:
         window = process.windows.known(process.events.window_marks)
@@ -438,6 +443,7 @@ class RunConversion:
         )
         small.rows["problems"].extend(self._of_source())
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
+        small.rows["problems"].extend(self.allocations.problems())
         small.add_problems(self.processes)
         self.rows.update(small.write(self.tables))
 

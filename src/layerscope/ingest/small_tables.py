@@ -20,6 +20,7 @@ from layerscope.model.distinct import distinct
 from layerscope.model.layers import (
     COUNTERS,
     MARKS,
+    MEMORY,
     MODULES,
     OPERATORS,
     PROCESS_COUNTERS,
@@ -52,6 +53,10 @@ REFUSALS = {
     "custom_operators": (
         "register fewer operators under names of their own",
         "which operator in Python some code belongs to",
+    ),
+    "memory_refused": (
+        "use a build of PyTorch whose libc10.so allocates by posix_memalign, as those on PyPI do",
+        "memory of tensors",
     ),
     "begun_late": (
         "link the program itself with the framework, and start it by layerscope run, not by a "
@@ -356,8 +361,9 @@ class SmallTables:
         remedy, lost = REFUSALS.get(code, ("", ""))
         pid = process.events.about.get("pid")
         what = f"process {pid}: {reason or code}"
-        is_of_modules = code.startswith("modules")
-        layer = MODULES if is_of_modules else OPERATORS
+        layer = OPERATORS
+        for other in (MODULES, MEMORY):
+            layer = other if code.startswith(other) else layer
         self._add_problem(code, what, remedy, lost, layer)
 
     def write(self, tables: Path) -> dict[str, int]:

@@ -77,6 +77,7 @@ class Framework:
     `gradient_seed`: the operator that makes the first gradient of a backward pass.
     `gradient_sum`: a part of the names of backward functions that add a gradient to a parameter's.
     `iterator_seed`: the operator that a loader runs when it is iterated anew.
+    `allocators`: operators that do nothing but allocate, for the operator that calls them.
     `sampler_operators`: what samplers and loaders run that makes no batch.
     `module_calls`: the functions through which every module is called, as how their name and their
     file end.
@@ -101,6 +102,7 @@ class Framework:
     gradient_seed: str = ""
     gradient_sum: str = ""
     iterator_seed: str = ""
+    allocators: tuple[str, ...] = ()
     sampler_operators: frozenset[str] = frozenset()
     anchors: tuple[Anchor, ...] = ()
     module_calls: tuple[tuple[str, str], ...] = ()

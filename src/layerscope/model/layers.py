@@ -12,6 +12,7 @@ RANGES = "ranges"
 PRIMITIVES = "primitives"
 COUNTERS = "counters"
 STACKS = "stacks"
+MEMORY = "memory"
 # What each layer holds; docs/layers/NAME.md has the rest.
 MEANINGS = {
     OPERATORS: "Every operator, backward function, `record_function` range, optimizer step and "
@@ -24,6 +25,8 @@ MEANINGS = {
     PRIMITIVES: "What operators ask of oneDNN and MKL, and what each thread has of it.",
     STACKS: "What every thread does on a CPU, sampled 99 times a second of CPU time, and what it "
     "waits for.",
+    MEMORY: "Every allocation of a tensor on the CPU and its release, with operator, module and "
+    "source line.",
     COUNTERS: "What the system accounts for each process over time, and what the program counts "
     "itself.",
 }

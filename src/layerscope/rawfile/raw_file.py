@@ -182,10 +182,11 @@ def _records(payload: bytes, offset: int = 0) -> np.ndarray:
 
 def stripped(records: np.ndarray) -> bytes:
     """The payload of a stripped chunk: of `records` the number of spans, and all that are none, as
-    they are.
+    they are; allocations and releases go too.
     """
-    special = records["kind"] >= layout.FIRST_SPECIAL
-    stays = records[special & (records["kind"] != layout.EXTRA)]
+    kind = records["kind"]
+    special = kind >= layout.FIRST_SPECIAL
+    stays = records[(kind >= layout.COUNTER) & (kind != layout.EXTRA)]
     payload: bytes = _STRIPPED_COUNT.pack(len(records) - int(special.sum())) + stays.tobytes()
     return payload
 

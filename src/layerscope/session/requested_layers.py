@@ -16,6 +16,7 @@ from layerscope.capture.sampler import HZ, Sampler
 from layerscope.model.layers import (
     API,
     COUNTERS,
+    MEMORY,
     MODULES,
     OPERATORS,
     PRIMITIVES,
@@ -27,7 +28,7 @@ from layerscope.session.session import Session
 
 VERBOSE, MKL, PERF = "verbose", "mkl", "perf"
 DEFAULT = (OPERATORS, MODULES, API, RANGES, PRIMITIVES, STACKS, COUNTERS)
-ON_REQUEST = (VERBOSE, MKL, PERF)
+ON_REQUEST = (MEMORY, VERBOSE, MKL, PERF)
 # What only the end of the program tells: nothing is converted before.
 LATE = (VERBOSE, MKL)
 # What everything else hangs on, and what costs nothing.
@@ -64,6 +65,8 @@ class Requested:
             session.layers["modules"] = False
         if API not in layers:
             session.layers["api"] = False
+        if MEMORY in layers:
+            session.layers["memory"] = True
         if STACKS in layers:
             session.sampler = Sampler(session.raw, session.problems, rate_hz)
         self._since_s = time.time()

@@ -42,6 +42,26 @@ SPAN = np.dtype(
     align=True,
 )
 
+# An allocation, or the release of one, in ns of the run. Texts are numbers into
+# `ProcessEvents.names`; 0: none, of `device` and `allocator` the usual one (`model/memory.py`).
+# `phase`: as in PHASES. Of a release only the time, the address and the track are known.
+MEMORY = np.dtype(
+    [
+        ("at_ns", "<i8"),
+        ("address", "<u8"),
+        ("bytes", "<i8"),
+        ("operator", "<u4"),
+        ("module", "<u4"),
+        ("line", "<u4"),
+        ("device", "<u4"),
+        ("allocator", "<u4"),
+        ("track", "<i4"),
+        ("phase", "u1"),
+        ("is_release", "u1"),
+    ],
+    align=True,
+)
+
 
 # Those that are asked for of all rows, as lc_split of native/tables has them.
 _FIELDS = (
@@ -166,6 +186,12 @@ class ProcessEvents:
     def moments(self) -> Marks:
         """What the program counted and marked, in the order of time."""
         return _no_marks()
+
+    def memory(self, last: bool = False) -> np.ndarray:
+        """Allocations and releases that can be judged now, in the order of time, as rows of
+        `MEMORY`; each is given once. With `last`, everything that is left.
+        """
+        return np.zeros(0, MEMORY)
 
     def step_marks(self) -> Marks:
         """Where the program marked the end of a step."""

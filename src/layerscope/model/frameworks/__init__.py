@@ -69,6 +69,12 @@ def iterator_seeds() -> tuple[str, ...]:
     return _texts(one.iterator_seed for one in every)
 
 
+def allocators() -> tuple[str, ...]:
+    """The operators that do nothing but allocate."""
+    every = frameworks()
+    return _texts(name for one in every for name in one.allocators)
+
+
 @functools.cache
 def sampler_operators() -> frozenset[str]:
     """What samplers and loaders run that makes no batch."""

@@ -138,6 +138,15 @@ FRAMEWORK = Framework(
     gradient_seed="aten::ones_like",
     gradient_sum="AccumulateGrad",
     iterator_seed="aten::random_",
+    allocators=(
+        "aten::empty",
+        "aten::empty_like",
+        "aten::empty_strided",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+        "aten::resize_",
+        "aten::resize_as_",
+    ),
     sampler_operators=frozenset(
         (
             "aten::_local_scalar_dense",

@@ -27,6 +27,7 @@ from layerscope.sources.process import (
     joined_rows,
 )
 from layerscope.sources.raw.marks import MarkList
+from layerscope.sources.raw.memory import MemoryRecords
 from layerscope.sources.raw.record_spans import RecordSpans, spans_of
 from layerscope.sources.raw.ticks import Ticks, uneven
 
@@ -68,6 +69,7 @@ class Decoder(ProcessEvents):
     _thread_names: dict[str, str] = field(default_factory=dict)
     _highest_name: int = 0
     _moments: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    _memory: MemoryRecords = field(default_factory=MemoryRecords)
     _step_marks: MarkList = field(default_factory=MarkList)
     _window_marks: MarkList = field(default_factory=MarkList)
     _is_complete: bool = False  # nothing more will come
@@ -173,6 +175,10 @@ class Decoder(ProcessEvents):
         track, records = track[order], records[order]
         records["start"] = self.clock.to_run(records["start"])
         return track, records
+
+    def memory(self, last: bool = False) -> np.ndarray:
+        """Allocations and releases up to the newest clock reading."""
+        return self._memory.known(self.clock, len(self.names), last)
 
     def step_marks(self) -> Marks:
         """Where the program marked the end of a step: tracks, and records whose `start` is in ns of
@@ -316,8 +322,12 @@ class Decoder(ProcessEvents):
     def _add_special(self, ring: int, records: np.ndarray, found: RecordSpans) -> None:
         """Take in the records that are no spans: threads, losses, counters and marks."""
         kinds = records["kind"][found.special]
-        is_moment = kinds <= layout.MARK
-        for at in np.flatnonzero(~is_moment).tolist():
+        is_memory = kinds < layout.COUNTER
+        if is_memory.any():
+            found_here = found.special[is_memory]
+            self._memory.add(found.track[is_memory], records.take(found_here))
+        is_moment = ~is_memory & (kinds <= layout.MARK)
+        for at in np.flatnonzero(~(is_moment | is_memory)).tolist():
             self._ring_event(ring, records[found.special[at]], int(found.track[at]))
         if not is_moment.any():
             return

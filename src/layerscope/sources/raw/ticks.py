@@ -14,7 +14,15 @@ import numpy as np
 from layerscope.rawfile import layout
 
 # Records whose `start` is a moment; in that of LF_EXTRA is a value.
-_WITH_START = (layout.COUNTER, layout.MARK, layout.THREAD_BEGIN, layout.THREAD_END, layout.LOST)
+_WITH_START = (
+    layout.ALLOCATION,
+    layout.RELEASE,
+    layout.COUNTER,
+    layout.MARK,
+    layout.THREAD_BEGIN,
+    layout.THREAD_END,
+    layout.LOST,
+)
 # Closer readings say too little about the rate.
 _FROM_NS = 10_000_000
 # Crystals wander by some 1e-5, and CLOCK_MONOTONIC is steered by at most 5e-4.

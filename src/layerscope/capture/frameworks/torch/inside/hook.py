@@ -84,6 +84,7 @@ def start():
         watch_compilations()
         watch_steps(agent)
         watch_mkl(agent)
+        watch_memory(agent)
     elif code < 0:
         watch_windows()
     state["refused"] = code < 0
@@ -175,10 +176,26 @@ def watch_compilations():
         state["agent"].ls_mark(b"no_compilations\n" + why, MARK_PROBLEM, 0)
 
 
+def watch_memory(agent):
+    """Record allocations of tensors, where they are wanted."""
+    if not settings.get("memory"):  # noqa: F821
+        return
+    import ctypes
+    import os
+
+    library_folder = os.path.dirname(sys.modules["torch"].__file__) + "/"
+    why = (ctypes.c_char_p * 2)()
+    if agent.ls_torch_memory_start(os.fsencode(library_folder), why):
+        text = b"memory_refused\nallocations of tensors are not recorded: " + b" ".join(why)
+        agent.ls_mark(text, MARK_PROBLEM, 0)
+
+
 def pause():
-    """The program has stopped the profiler: calls of modules and compilations are not recorded any
-    more.
+    """The program has stopped the profiler: calls of modules, compilations and allocations are not
+    recorded any more.
     """
+    if state["agent"] is not None and settings.get("memory"):  # noqa: F821
+        state["agent"].ls_torch_memory_stop()
     stop, watched = state["compilations"] or (None, None)
     if watched is not None:
         stop(*watched)

@@ -1,0 +1,102 @@
+/* Allocations with what the thread is doing: operator, module, phase and Python line. */
+#define _GNU_SOURCE
+#include "allocations.h"
+
+#include "../frameworks/names.h"
+#include "operators.h"
+#include "python_line.h"
+
+#include <string.h>
+
+#define SIZE_BITS_IN_SEQ 32
+#define KNOWN_NAMES (sizeof((ls_thread *)0)->allocators / sizeof(uint32_t))
+
+static int only_allocates(uint32_t name) {
+    const char *text = ls_name_text(name);
+    for (size_t i = 0; text && i < sizeof ALLOCATORS / sizeof *ALLOCATORS; i++)
+        if (!strcmp(text, ALLOCATORS[i]))
+            return 1;
+    return 0;
+}
+
+/* The same from what the thread remembers: the number of a name, and in the highest bit whether it only allocates. */
+static int is_allocator(ls_thread *t, uint32_t name) {
+    uint32_t *known = &t->allocators[name % KNOWN_NAMES];
+    if (LS_UNLIKELY((*known & ~LS_ALLOCATES) != name))
+        *known = name | (only_allocates(name) ? LS_ALLOCATES : 0);
+    return (*known & LS_ALLOCATES) != 0;
+}
+
+static int is_operator(uint32_t kind) { return kind == LF_FUNCTION || kind == LF_BACKWARD || kind == LF_OPTIMIZER; }
+
+/* The innermost operator that does more than allocate; where all of them do no more, the outermost. */
+static uint32_t operator_of(ls_thread *t) {
+    const lf_open *open = t->ring->h.open;
+    uint32_t name = 0;
+    for (uint32_t depth = t->depth; depth; depth--) {
+        const lf_open *o = &open[depth - 1];
+        if ((LS_LOAD(o->state) & 1) || !is_operator(o->kind & 0xff))
+            continue;
+        name = o->name;
+        if (!is_allocator(t, name))
+            break;
+    }
+    return name;
+}
+
+static uint32_t phase_of(const ls_thread *t) {
+    const lf_open *open = t->ring->h.open;
+    for (uint32_t depth = 0; depth < t->depth; depth++) {
+        uint32_t kind = open[depth].kind & 0xff;
+        if (LS_LOAD(open[depth].state) & 1)
+            continue;
+        if (kind == LF_BACKWARD)
+            return LF_PHASE_BACKWARD;
+        if (kind == LF_OPTIMIZER)
+            return LF_PHASE_OPTIMIZER;
+        if (kind == LF_LOADER)
+            return LF_PHASE_LOADING;
+    }
+    return t->modules ? LF_PHASE_FORWARD : LF_PHASE_OTHER;
+}
+
+/* This thread, if what it does is recorded and there is room for a record. */
+static ls_thread *recorded_thread(void) {
+    ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
+    if (!t || (LS_UNLIKELY(LS_LOAD(ls.watching)) && !ls_window_is_open()))
+        return NULL;
+    if (LS_UNLIKELY(!ls_ring_has_room(t, LS_ANY_SPAN))) {
+        ls_ring_lose(t, 0);
+        return NULL;
+    }
+    return t;
+}
+
+void ls_allocation(const void *address, size_t bytes) {
+    ls_thread *t = recorded_thread();
+    if (!t)
+        return;
+    const uint32_t line = ls_python_line(), name = operator_of(t), phase = phase_of(t);
+    const uint64_t size = bytes;
+    lf_record *r = ls_ring_next(t);
+    *r = (lf_record){
+        .start = ls_ticks(),
+        .end = (uint64_t)(uintptr_t)address | size >> SIZE_BITS_IN_SEQ << LF_ADDRESS_BITS,
+        .name = name,
+        .seq = (int32_t)(uint32_t)size,
+        .module = t->module,
+        .depth = (uint16_t)line,
+        .kind = LF_ALLOCATION,
+        .flags = (uint8_t)((line >> 16 & LF_LINE_BITS_IN_FLAGS) | phase << LF_PHASE_SHIFT),
+    };
+    ls_ring_publish(t);
+}
+
+void ls_release(const void *address) {
+    ls_thread *t = recorded_thread();
+    if (!t)
+        return;
+    lf_record *r = ls_ring_next(t);
+    *r = (lf_record){.start = ls_ticks(), .end = (uint64_t)(uintptr_t)address, .kind = LF_RELEASE};
+    ls_ring_publish(t);
+}
