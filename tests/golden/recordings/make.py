@@ -15,7 +15,12 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-OPTIONS = {"train": ["--without", "stacks"], "threads": [], "mxnet": ["--without", "stacks"]}
+OPTIONS = {
+    "train": ["--without", "stacks"],
+    "threads": [],
+    "mxnet": ["--without", "stacks"],
+    "memory": ["--layers=+memory,-stacks"],
+}
 PYTHONS = {"mxnet": "LAYERSCOPE_TEST_MXNET2_PYTHON"}  # of the others LAYERSCOPE_TEST_PYTHON
 # What a reader needs of a recording: the raw files, but not the door into the program or the logs of our processes.
 NEEDLESS = ("door", "converter.log", "drainer.log")
