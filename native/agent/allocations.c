@@ -72,7 +72,7 @@ static ls_thread *recorded_thread(void) {
     return t;
 }
 
-void ls_allocation(const void *address, size_t bytes) {
+void ls_allocation(const void *address, size_t bytes, unsigned by) {
     ls_thread *t = recorded_thread();
     if (!t)
         return;
@@ -87,7 +87,7 @@ void ls_allocation(const void *address, size_t bytes) {
         .module = t->module,
         .depth = (uint16_t)line,
         .kind = LF_ALLOCATION,
-        .flags = (uint8_t)((line >> 16 & LF_LINE_BITS_IN_FLAGS) | phase << LF_PHASE_SHIFT),
+        .flags = (uint8_t)((line >> 16 & LF_LINE_BITS_IN_FLAGS) | phase << LF_PHASE_SHIFT | by),
     };
     ls_ring_publish(t);
 }
