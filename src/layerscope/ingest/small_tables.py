@@ -20,6 +20,7 @@ from layerscope.model.distinct import distinct
 from layerscope.model.layers import (
     COUNTERS,
     GROUP_COUNTERS,
+    HEAP_COUNTERS,
     MACHINE_COUNTERS,
     MARKS,
     MEMORY,
@@ -40,6 +41,8 @@ LONG_TABLES = ("counters", "marks")
 NO_DOMAIN = "program"
 # What the program's own domains are called that have the name of one of ours.
 OWN_DOMAINS = {name: f"{name} (program)" for name in SYSTEM_COUNTERS}
+# As native/agent/heap_statistics.c says it.
+OWN_DOMAINS["layerscope: malloc"] = HEAP_COUNTERS
 # What is said inside the program has no room for more than a code and a reason: code -> remedy,
 # what is lost.
 REFUSALS = {
