@@ -87,7 +87,10 @@ class AllocationIngest:
     release was. `left_out`, `left_out_bytes`: blocks that the table has no room for.
     """
 
-    def __init__(self, tables: Path, texts: StringTable, most_bytes: float) -> None:
+    def __init__(
+        self, tables: Path, texts: StringTable, most_bytes: float, in_windows: bool = False
+    ) -> None:
+        self.in_windows = in_windows
         self.unknown = self.lost = self.left_out = self.left_out_bytes = 0
         self._texts = texts
         self._most_bytes = MOST_SHARE * most_bytes
@@ -132,6 +135,11 @@ class AllocationIngest:
             what = f"the releases of {self.lost:,} blocks were lost"
             lost = "how long these blocks lived"
             found.append(_problem("releases_lost", what, "see the table `gaps` for why", lost))
+        if self.in_windows and self.rows:
+            what = "allocations and releases were recorded in the windows alone"
+            remedy = "record all steps to see all that is live: leave --steps and --after out"
+            lost = "blocks from before a window, and the ends of those that outlive one"
+            found.append(_problem("blocks_of_windows", what, remedy, lost))
         if self.left_out:
             what = (
                 f"{self.left_out:,} blocks that lived less than a second "
