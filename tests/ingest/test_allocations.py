@@ -153,5 +153,5 @@ def test_where_there_is_no_room_blocks_that_live_shortly_are_left_out_and_counte
     assert (found.left_out, found.left_out_bytes) == (4, 400)
     # Those that nobody released stay, and those whose release was lost.
     assert [one["bytes"] for one in blocks].count(7) == 5
-    (problem,) = [one for one in found.problems() if one["code"] == "blocks_left_out"]
-    assert problem["what"].startswith("4 blocks that lived less than a second")
+    (problem,) = [one for one in found.problems() if one.code == "blocks_left_out"]
+    assert problem.what.startswith("4 blocks that lived less than a second")

@@ -444,7 +444,7 @@ class RunConversion:
         )
         small.rows["problems"].extend(self._of_source())
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
-        small.rows["problems"].extend(self.allocations.problems())
+        small.rows["problems"].extend(map(asdict, self.allocations.problems()))
         small.add_problems(self.processes)
         self.rows.update(small.write(self.tables))
 
