@@ -135,9 +135,8 @@ class AllocationIngest:
         if self.lost:
             what = f"the releases of {self.lost:,} blocks were lost"
             lost = "how long these blocks lived"
-            found.append(
-                Problem(LAYER, "releases_lost", what, "see the table `gaps` for why", lost)
-            )
+            remedy = "see the table `gaps` for why"
+            found.append(Problem(LAYER, "releases_lost", what, remedy, lost))
         if self.in_windows and self.rows:
             what = "allocations and releases were recorded in the windows alone"
             remedy = "record all steps to see all that is live: leave --steps and --after out"
