@@ -85,7 +85,8 @@ def gradients_of_one_pass(found: Categories, blocks: Blocks) -> Int64s:
         return rows
     of_pass = np.searchsorted(found.passes.begin_ns, blocks.at_ns[rows], side="right")
     sums = np.bincount(of_pass, weights=blocks.bytes[rows])
-    return rows[of_pass == np.argmax(sums)]
+    of_largest: Int64s = rows[of_pass == np.argmax(sums)]
+    return of_largest
 
 
 def _one_step(blocks: Blocks, spans: PhaseSpans) -> Steps:
@@ -228,7 +229,8 @@ def _as_before(rules: _Rules) -> None:
     examples = np.zeros((len(groups), len(CATEGORIES)), np.int64)
     shown = np.flatnonzero(is_example)
     np.add.at(examples, (groups.number[shown], found.category[rows[shown]]), 1)
-    usual, has_one = examples.argmax(axis=1), examples.any(axis=1)
+    usual: Int64s = examples.argmax(axis=1)
+    has_one = examples.sum(axis=1) > 0
     cut = np.flatnonzero(is_cut & has_one[groups.number])
     found.category[rows[cut]] = usual[groups.number[cut]]
     found.is_certain[rows[cut]] = False
