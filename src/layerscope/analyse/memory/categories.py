@@ -54,6 +54,8 @@ PARAMETER, GRADIENT, STATE, ACTIVATION, BUFFER, TEMPORARY, INPUT, OTHER = range(
 # steps before them show what they are.
 _CUT_STEPS = 2
 _EXAMPLE_STEPS = 20
+# With the gradients and the examples of so many steps the rules say the same as with all.
+FIRST_STEPS, LAST_STEPS = 2, _CUT_STEPS + _EXAMPLE_STEPS
 
 
 @dataclass(slots=True)
