@@ -1,0 +1,199 @@
+"""The table `allocations` as NumPy columns: every block with its process, its step and its end.
+
+A block is live from `at_ns` until `end_ns`, at which it is live no more. Names are numbers of their
+texts (`Blocks.names`), so that millions of blocks are no Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.analyse.step_times import process_of_tracks
+from layerscope.model.distinct import distinct
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+Array = NDArray[Any]
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NAMES = ("device", "allocator", "operator", "line", "phase")
+_COLUMNS = ("track", "at_ns", "dur_ns", "bytes", "module", "is_lost", *NAMES)
+# The step of what lies in none.
+NO_STEP = -1
+
+
+@dataclass(slots=True)
+class Steps:
+    """The steps of one process, in the order of their starts."""
+
+    step: Int64s
+    start_ns: Int64s
+    end_ns: Int64s
+    is_warmup: Bools
+
+    @property
+    def last_end_ns(self) -> int:
+        """When the last step ends; 0 without steps."""
+        return int(self.end_ns.max(initial=0))
+
+    def places_at(self, at_ns: Int64s) -> Int64s:
+        """The place of the step that each moment lies in, -1: in none. Of steps that overlap (of
+        requests) the one that started last.
+        """
+        if not len(self.step):
+            return np.full(len(at_ns), -1, np.int64)
+        place = np.searchsorted(self.start_ns, at_ns, side="right") - 1
+        is_within = (place >= 0) & (at_ns < self.end_ns[place])
+        return np.where(is_within, place, -1)
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Blocks in the order of `at_ns`, a row each in every array.
+
+    `end_ns`: when it was released; of a block that never was, the end of its process' recording; of
+    a block whose release was lost (`is_lost`), its start, because it ended at a moment that nobody
+    knows: it is never counted as live. `is_open`: it was not released while recorded. `step`: the
+    step it was allocated in, -1: none. `module`: -1 where none was open. Of `device`, `allocator`,
+    `operator`, `line` and `phase` the number in `names`.
+    """
+
+    process: Int64s
+    track: Array
+    at_ns: Int64s
+    end_ns: Int64s
+    bytes: Int64s
+    step: Int64s
+    module: Array
+    is_open: Bools
+    is_lost: Bools
+    device: Array
+    allocator: Array
+    operator: Array
+    line: Array
+    phase: Array
+    names: dict[str, Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.at_ns)
+
+    def at(self, rows: Array) -> Blocks:
+        """Those at these places, or where a mask is true."""
+        columns = {name: getattr(self, name)[rows] for name in _ROWS}
+        return Blocks(**columns, names=self.names)
+
+    def texts(self, column: str) -> Array:
+        """The text of each row of a column of names."""
+        texts: Array = self.names[column][getattr(self, column)]
+        return texts
+
+    def has_name(self, column: str, *texts: str) -> Bools:
+        """Which rows have one of these texts in `column`."""
+        numbers = np.flatnonzero(np.isin(self.names[column], texts))
+        found: Bools = np.isin(getattr(self, column), numbers)
+        return found
+
+    @property
+    def lives(self) -> Bools:
+        """Which are live at any moment: one that is released in the nanosecond in which it is
+        allocated is not, and neither is one whose release was lost.
+        """
+        lives: Bools = self.end_ns > self.at_ns
+        return lives
+
+    def live_at(self, at_ns: int) -> Bools:
+        """Which are live at this moment."""
+        is_live: Bools = (self.at_ns <= at_ns) & (self.end_ns > at_ns)
+        return is_live
+
+    def heaps(self) -> Iterator[tuple[int, str, Blocks]]:
+        """Of each process and each device its blocks: what can be added up."""
+        for process in _used(self.process):
+            of_process = _chosen(self, self.process == process)
+            for device in _used(of_process.device):
+                name = str(self.names["device"][device])
+                yield process, name, _chosen(of_process, of_process.device == device)
+
+
+_ROWS = tuple(name for name in Blocks.__slots__ if name != "names")
+
+
+def _chosen(blocks: Blocks, is_chosen: Bools) -> Blocks:
+    """The chosen ones, without a copy where that is all."""
+    return blocks if is_chosen.all() else blocks.at(is_chosen)
+
+
+def _used(numbers: Array) -> list[int]:
+    """The different ones of small numbers: of millions of rows a sort would take long."""
+    used: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
+    return used
+
+
+def read_blocks(reader: Reader) -> Blocks:
+    """All blocks of a recording."""
+    columns = reader.arrays("allocations", list(_COLUMNS))
+    tracks = reader.arrays("tracks", ["track", "process"])
+    process = process_of_tracks(tracks)[columns["track"]]
+    at_ns, dur_ns = columns["at_ns"], columns["dur_ns"]
+    is_lost = columns["is_lost"].astype(np.bool_)
+    is_open = (dur_ns < 0) & ~is_lost
+    end_ns = at_ns + np.maximum(dur_ns, 0)
+    for number, last_ns in _ends(reader, process, end_ns).items():
+        end_ns[is_open & (process == number)] = last_ns
+    blocks = Blocks(
+        process=process,
+        track=columns["track"],
+        at_ns=at_ns,
+        end_ns=end_ns,
+        bytes=columns["bytes"],
+        step=np.full(len(at_ns), NO_STEP, np.int64),
+        module=columns["module"],
+        is_open=is_open,
+        is_lost=is_lost,
+        names={name: columns[f"{name}.names"] for name in NAMES},
+        **{name: columns[name] for name in NAMES},
+    )
+    if (at_ns[1:] < at_ns[:-1]).any():
+        blocks = blocks.at(np.argsort(at_ns, kind="stable"))
+    _add_steps(blocks, steps_of(reader))
+    return blocks
+
+
+def steps_of(reader: Reader) -> dict[int, Steps]:
+    """The steps of each process that has some."""
+    columns = reader.arrays("steps", ["process", "step", "start_ns", "dur_ns", "warmup"])
+    found = {}
+    for process in distinct(columns["process"]).tolist():
+        rows = np.flatnonzero(columns["process"] == process)
+        rows = rows[np.argsort(columns["start_ns"][rows], kind="stable")]
+        start_ns = columns["start_ns"][rows]
+        end_ns = start_ns + columns["dur_ns"][rows]
+        is_warmup = columns["warmup"][rows].astype(np.bool_)
+        found[process] = Steps(columns["step"][rows], start_ns, end_ns, is_warmup)
+    return found
+
+
+def _ends(reader: Reader, process: Int64s, end_ns: Int64s) -> dict[int, int]:
+    """When the recording of each process ended: at the earliest just after its last block."""
+    about = reader.arrays("processes", ["process", "end_ns"])
+    known = dict(zip(about["process"].tolist(), about["end_ns"].tolist(), strict=True))
+    found = {}
+    for number in _used(process):
+        last_ns = int(end_ns[process == number].max(initial=0))
+        found[number] = max(known.get(number, -1), last_ns + 1)
+    return found
+
+
+def _add_steps(blocks: Blocks, steps: dict[int, Steps]) -> None:
+    for process, of_process in steps.items():
+        rows = blocks.process == process
+        place = of_process.places_at(blocks.at_ns[rows])
+        blocks.step[rows] = np.where(place >= 0, of_process.step[place], NO_STEP)

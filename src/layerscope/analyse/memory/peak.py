@@ -1,0 +1,90 @@
+"""The moment at which most memory is live, and which blocks are live then.
+
+Each process has its own moment, and so has each device of it: processes do not wait for each
+other, and memory of one device is of no use to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerscope.analyse.memory.blocks import NO_STEP, Blocks, Bools, Int64s, Steps
+from layerscope.analyse.memory.live_curve import live_at_allocations
+
+
+@dataclass(slots=True)
+class Peak:
+    """The first moment at which most bytes are live, and which of the blocks are: their sizes add
+    up to `bytes`. `step`: the step it lies in, -1: none. `phase`: that of the block that was
+    allocated then.
+    """
+
+    at_ns: int
+    bytes: int
+    is_live: Bools
+    step: int = NO_STEP
+    phase: str = ""
+
+
+@dataclass(slots=True)
+class Heap:
+    """The blocks of one process on one device, with their peak."""
+
+    process: int
+    device: str
+    blocks: Blocks
+    peak: Peak
+
+    @property
+    def at_peak(self) -> Blocks:
+        """The blocks that are live at the peak."""
+        return self.blocks.at(self.peak.is_live)
+
+
+def peak_of(blocks: Blocks) -> Peak:
+    """The peak of blocks of one process and device; of none a peak of 0 bytes."""
+    if not len(blocks):
+        return Peak(0, 0, np.zeros(0, np.bool_))
+    live = live_at_allocations(blocks)
+    # Of blocks that are allocated in one nanosecond, all are live with the last one.
+    first = int(np.argmax(live))
+    at_ns = int(blocks.at_ns[first])
+    is_live = blocks.live_at(at_ns)
+    phase = str(blocks.names["phase"][blocks.phase[first]])
+    return Peak(at_ns, int(blocks.bytes[is_live].sum()), is_live, int(blocks.step[first]), phase)
+
+
+def heaps(blocks: Blocks) -> list[Heap]:
+    """The peaks of all processes and devices, the highest first."""
+    found = [
+        Heap(process, device, of_heap, peak_of(of_heap))
+        for process, device, of_heap in blocks.heaps()
+    ]
+    return sorted(found, key=lambda heap: -heap.peak.bytes)
+
+
+def peaks_of_steps(blocks: Blocks, steps: Steps) -> Int64s:
+    """The most bytes that are live at once in each step, what it began with included; `blocks` of
+    one process and device, `steps` of this process.
+    """
+    live = live_at_allocations(blocks)
+    began = _live_at(blocks, steps.start_ns)
+    most = began.copy()
+    place = steps.places_at(blocks.at_ns)
+    within = np.flatnonzero(place >= 0)
+    np.maximum.at(most, place[within], live[within])
+    return most
+
+
+def _live_at(blocks: Blocks, moments_ns: Int64s) -> Int64s:
+    """How many bytes are live at each of these moments."""
+    size = np.where(blocks.lives, blocks.bytes, 0)
+    allocated = np.append(0, np.cumsum(size))
+    order = np.argsort(blocks.end_ns, kind="stable")
+    released = np.append(0, np.cumsum(size[order]))
+    started = np.searchsorted(blocks.at_ns, moments_ns, side="right")
+    ended = np.searchsorted(blocks.end_ns[order], moments_ns, side="right")
+    found: Int64s = allocated[started] - released[ended]
+    return found
