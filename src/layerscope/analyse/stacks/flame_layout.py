@@ -247,7 +247,10 @@ def table(graph: Graph) -> Result:
             ResultColumn("layer", "string", "", "its layer"),
             [LAYERS[frame.layer] for frame in frames],
         ),
-        (ResultColumn("name", "string", "", "its name"), [frame.name or frame.label for frame in frames]),
+        (
+            ResultColumn("name", "string", "", "its name"),
+            [frame.name or frame.label for frame in frames],
+        ),
         (
             ResultColumn("file", "string", "", "its source file or library"),
             [frame.file or None for frame in frames],
@@ -276,7 +279,7 @@ def table(graph: Graph) -> Result:
                 totals[:, 2],
             ),
             (
-                ResultColumn("count_before", "int64", COUNT, "samples, spans or blocks in it before"),
+                ResultColumn("count_before", "int64", COUNT, "how many were in it before"),
                 totals[:, 3],
             ),
             (

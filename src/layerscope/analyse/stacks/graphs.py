@@ -31,8 +31,8 @@ from layerscope.analyse.stacks.groups import AUTO, STATE, STEP, THREAD, Groups
 from layerscope.analyse.stacks.imports import NOTE, with_imports_as_one
 from layerscope.analyse.stacks.innermost import functions
 from layerscope.analyse.stacks.marked import left_out_shown, spinning
-from layerscope.analyse.stacks.openmp_workers import WORKERS, as_workers
 from layerscope.analyse.stacks.memory import ALLOC, LEAK, LIVE
+from layerscope.analyse.stacks.openmp_workers import WORKERS, as_workers
 from layerscope.analyse.stacks.sample_reader import (
     CPU,
     OFFCPU,
@@ -122,10 +122,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Columns of `tree.own`: weight in `unit` (NS, COUNT or BYTES) and number of samples, spans
-    or blocks; of two recordings then the same of the one before. upright: the tree with the outermost frames first,
-    `tree` itself unless it is inverted. lines: of functions of Python the lines with most weight,
-    each with its share of the function. by: what the frames around all are.
+    """Columns of `tree.own`: weight in `unit` (NS, COUNT or BYTES) and number of samples, spans or
+    blocks; of two recordings then the same of the one before. upright: the tree with the outermost
+    frames first, `tree` itself unless it is inverted. lines: of functions of Python the lines with
+    most weight, each with its share of the function. by: what the frames around all are.
     """
 
     kind: str

@@ -98,7 +98,7 @@ def _live(reader: Reader, blocks: Blocks, choice: Choice) -> tuple[Bools, tuple[
     may_be = _within(reader, blocks, choice)
     begin_ns = _beginnings(reader, choice)
     moments = []
-    for process, device, rows in _heaps(blocks):
+    for process, rows in _heaps(blocks):
         heap = blocks.at(rows)
         live = np.where(may_be[rows], live_at_allocations(heap), -1)
         first = int(np.argmax(live))
@@ -129,15 +129,14 @@ def _of_step(heap: Blocks, at_ns: int) -> str:
     return f", in step {step} ({phase})" if step >= 0 else f" ({phase})"
 
 
-def _heaps(blocks: Blocks) -> Iterator[tuple[int, str, Ints]]:
-    """The rows of each process and device."""
+def _heaps(blocks: Blocks) -> Iterator[tuple[int, Ints]]:
+    """Processes, with the rows that lie on one device each."""
     devices = len(blocks.names["device"])
     code = blocks.process * devices + blocks.device
     order = np.argsort(code, kind="stable")
     known, first = np.unique(code[order], return_index=True)
     for one, rows in zip(known.tolist(), np.split(order, first[1:]), strict=True):
-        process, device = divmod(one, devices)
-        yield process, str(blocks.names["device"][device]), rows
+        yield one // devices, rows
 
 
 def _beginnings(reader: Reader, choice: Choice) -> dict[int, int]:

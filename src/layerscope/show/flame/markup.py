@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from layerscope.analyse.result import BYTES, NS
-from layerscope.analyse.stacks.memory import ALLOC, LEAK, LIVE
 from layerscope.analyse.stacks.flame_layout import SURE, WIDTH_PX, Drawn
 from layerscope.analyse.stacks.frames import LAYERS, StackFrame
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, WORDS, mark_of, marked_weights
+from layerscope.analyse.stacks.memory import ALLOC, LEAK, LIVE
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL
 from layerscope.model import units
 from layerscope.model.distinct import distinct

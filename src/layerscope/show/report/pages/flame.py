@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from layerscope.analyse.stacks.frames import LAYERS, OTHER
-from layerscope.analyse.stacks.memory import KINDS as MEMORY_KINDS
 from layerscope.analyse.stacks.graphs import KINDS, unit_of
+from layerscope.analyse.stacks.memory import KINDS as MEMORY_KINDS
 from layerscope.recording.reader import Reader
 from layerscope.show.flame.markup import WHOLE
 from layerscope.show.report.blocks import BlockGroup
@@ -60,10 +60,12 @@ def groups(
         BlockGroup(graph_names(kind), partial(graph_blocks, reader, kind))
         for kind in _kinds(reader)
     ]
-    differential = [
-        BlockGroup((compared_name(kind),), partial(compared_blocks, reader, other, kind))
-        for kind in (_kinds(reader, other) if other is not None else ())
-    ]
+    differential = []
+    if other is not None:
+        differential = [
+            BlockGroup((compared_name(kind),), partial(compared_blocks, reader, other, kind))
+            for kind in _kinds(reader, other)
+        ]
     return [
         *graphs,
         *differential,
