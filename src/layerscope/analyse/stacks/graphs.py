@@ -196,7 +196,8 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
     is_auto = look.by == AUTO
     look = _with_threads(look, reader, before)
     frames = FrameTable()
-    steps = MeasuredSteps(reader), MeasuredSteps(before)
+    steps_of = memory.steps_before_the_last if look.kind == LEAK else MeasuredSteps
+    steps = steps_of(reader), steps_of(before)
     compared = how_compared(look.per, look.choice, (reader, before), steps)
     by_step = compared.per == STEP
     new, old = (
@@ -271,7 +272,10 @@ def _graph(
 
 def _nothing(look: Look) -> str:
     if look.choice != Choice():
-        return "Leave out some of --thread, --step, --module, --phase and --time, or add --idle"
+        left_out = "Leave out some of --thread, --step, --module, --phase and --time"
+        return left_out if look.kind in memory.KINDS else f"{left_out}, or add --idle"
+    if look.kind == LEAK:
+        return "No place kept memory of late steps as well as of early ones"
     return f"Kinds are {', '.join(KINDS)}"
 
 
@@ -283,10 +287,10 @@ def _nodes(
     is_compared: bool = False,
 ) -> _Nodes:
     if look.by == STATE and look.kind not in SAMPLES_OF:
-        made_of = "spans" if look.kind in spans.KINDS else "blocks of memory"
+        made_of = "are made of spans" if look.kind in spans.KINDS else "is made of blocks of memory"
         raise UsageError(
-            f"--by state is for samples, and {look.kind} is made of {made_of}. Choose cpu, offcpu, "
-            "wall or pagefaults with --kind"
+            f"--by state is for samples, and {look.kind} {made_of}. Choose cpu, offcpu, wall or "
+            "pagefaults with --kind"
         )
     groups = Groups(reader, look.by, is_compared) if look.by is not None else None
     if look.kind in memory.KINDS:

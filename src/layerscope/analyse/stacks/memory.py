@@ -19,12 +19,14 @@ import numpy as np
 from layerscope.analyse.memory.blocks import Blocks, read_blocks, steps_of
 from layerscope.analyse.memory.live_curve import live_at_allocations
 from layerscope.analyse.stacks.frames import FrameTable
-from layerscope.analyse.stacks.memory_places import nodes_of_places
+from layerscope.analyse.stacks.memory_places import distinct_places, nodes_of_places
 from layerscope.analyse.stacks.sample_reader import Choice, chosen_rows
 from layerscope.analyse.stacks.spans import modules_called
 from layerscope.analyse.stacks.tree import Bools, Ints
+from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
+from layerscope.model.distinct import distinct
 from layerscope.model.errors import UsageError
-from layerscope.model.units import duration
+from layerscope.model.units import duration, size
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
@@ -114,11 +116,12 @@ def _live(reader: Reader, blocks: Blocks, choice: Choice) -> tuple[Bools, tuple[
         chosen[rows[is_live]] = True
         if is_live.any():
             since = duration(at_ns - reader.run.info.start_ns)
-            moments.append(f"{since} after the start of the run{_of_step(heap, at_ns)}")
+            moments.append(f"{since} after its start{_of_step(heap, at_ns)}")
     if len(moments) > 1:
-        several = f"{len(moments)} processes and devices are added up, each at its highest moment"
-        return chosen, (f"{several}; --by process has them apart.",)
-    return chosen, tuple(f"The highest moment is {moment}." for moment in moments)
+        several = f"{len(moments)} processes and devices, each at its own highest moment"
+        return chosen, (f"Added up are {several}; --by process has them apart.",)
+    name = reader.run.name
+    return chosen, tuple(f"The highest moment of {name} is {moment}." for moment in moments)
 
 
 def _of_step(heap: Blocks, at_ns: int) -> str:
@@ -157,6 +160,63 @@ def _beginnings(reader: Reader, choice: Choice) -> dict[int, int]:
 
 
 def _left_over(reader: Reader, blocks: Blocks, choice: Choice) -> tuple[Bools, tuple[str, ...]]:
-    """Those that outlived their step up to the end of the last one."""
-    chosen = np.zeros(len(blocks), np.bool_)
-    return chosen, ()
+    """Those that outlived their step up to the end of the last one, of places that kept more in
+    late steps as well as in early ones: what is filled once is a cache.
+    """
+    steps = steps_before_the_last(reader)
+    process_of = process_of_tracks(reader.arrays("tracks", ["track", "process"]))
+    columns = {"track": blocks.track, "step": blocks.step}
+    is_old = steps.of_spans(columns, process_of)[0] & ~blocks.is_lost
+    for process, rows in _heaps(blocks):
+        is_late = blocks.end_ns[rows] > _end_of_last(steps, process)
+        is_old[rows] &= blocks.is_open[rows] | is_late
+    is_growing = _grows(blocks, steps, np.flatnonzero(is_old))
+    notes = _of_filled_once(int(blocks.bytes[is_old & ~is_growing].sum()))
+    return is_old & is_growing & _within(reader, blocks, choice), notes
+
+
+def steps_before_the_last(reader: Reader) -> MeasuredSteps:
+    """The measured steps that others follow: the blocks of the last one are in use. UsageError when
+    there are none.
+    """
+    steps = MeasuredSteps(reader)
+    start_ns, process = steps.columns["start_ns"], steps.columns["process"]
+    for number in steps.processes:
+        last_ns = start_ns[process == number].max()
+        steps.measured &= ~((process == number) & (start_ns == last_ns))
+    if not steps.measured.any():
+        raise UsageError(
+            f"{reader.run.path.name} has no steps that others follow but those of warm-up, so "
+            "nothing can outlive one. Run more of them, or say what a step is: run --step-mark NAME"
+        )
+    return steps
+
+
+def _end_of_last(steps: MeasuredSteps, process: int) -> int:
+    """When the last step of a process ends."""
+    of_process = steps.columns["process"] == process
+    end_ns = steps.columns["start_ns"] + steps.columns["dur_ns"]
+    return int(end_ns[of_process].max(initial=0))
+
+
+def _grows(blocks: Blocks, steps: MeasuredSteps, rows: Ints) -> Bools:
+    """Which of the blocks at `rows` lie in a place that has some of the first third of the steps
+    and some of the last.
+    """
+    wanted = distinct(steps.columns["step"][steps.measured])
+    some = max(1, len(wanted) // 3)
+    at = np.searchsorted(wanted, blocks.step[rows])
+    _, place = distinct_places(blocks.at(rows))
+    is_early, is_late = (
+        np.isin(place, place[part]) for part in (at < some, at >= len(wanted) - some)
+    )
+    grows = np.zeros(len(blocks), np.bool_)
+    grows[rows] = is_early & is_late
+    return grows
+
+
+def _of_filled_once(size_bytes: int) -> tuple[str, ...]:
+    if not size_bytes:
+        return ()
+    what = f"{size(size_bytes)} that outlived their step too are left out"
+    return (f"{what}: their places kept more in early or in late steps alone, as a cache does.",)

@@ -87,8 +87,9 @@ def _line(graph: Graph, drawn: Drawn, chain: list[int], depth: int, width: int |
     first = chain[0]
     total = int(drawn.total[first])
     own = int(drawn.own[chain].sum())
-    total_percent = 100 * total / drawn.whole
-    own_percent = 100 * own / drawn.whole
+    of_all = max(drawn.whole, 1)  # everything may be gone
+    total_percent = 100 * total / of_all
+    own_percent = 100 * own / of_all
     numbers = f"{total_percent:5.1f} % {own_percent:5.1f} % {amount(graph, total):>10}  "
     if graph.compared is not None:
         numbers += f"{_change(graph, drawn, first):>9}  "
