@@ -38,7 +38,8 @@ enum { LF_FIRST_SPECIAL = 248 };
 enum {
     LF_ALLOCATION = 248,   /* start: when, end: the address, and in its highest 16 bits those of the size, whose lowest 32
                               are `seq`; name: the innermost operator that is no allocator itself; module; `depth` and
-                              the lowest 4 bits of `flags`: name of the Python line; above those one of LF_PHASE_ */
+                              the lowest 4 bits of `flags`: name of the Python line; above those one of LF_PHASE_, and
+                              in the highest bit whether NumPy allocated it */
     LF_RELEASE = 249,      /* start: when, end: the address */
     LF_COUNTER = 250,      /* start: when, end: its value as int64, name */
     LF_MARK = 251,         /* start: when, name, module: one of the LF_MARK_ values, seq: scope */
@@ -74,7 +75,7 @@ enum { LF_WINDOW_BY_TIME = 64, LF_WINDOW_WAS_CLOSED = 128, LF_WINDOW_INSTANCE = 
 enum { LF_CAPTURE_NOTHING = 0, LF_CAPTURE_CLOSED = 1, LF_CAPTURE_OPEN = 2, LF_CAPTURE_OVER = 3 };
 /* What an allocation is part of, by what is open on its thread; as PHASES of model/layers.py. */
 enum { LF_PHASE_LOADING = 0, LF_PHASE_FORWARD = 1, LF_PHASE_BACKWARD = 2, LF_PHASE_OPTIMIZER = 3, LF_PHASE_OTHER = 4 };
-enum { LF_PHASE_SHIFT = 4, LF_LINE_BITS_IN_FLAGS = 15, LF_ADDRESS_BITS = 48 };
+enum { LF_PHASE_SHIFT = 4, LF_LINE_BITS_IN_FLAGS = 15, LF_ADDRESS_BITS = 48, LF_BY_NUMPY = 128 };
 enum { LF_FLAG_ASYNC = 1, LF_FLAG_ELSEWHERE = 2, LF_FLAG_EXTRA = 4 };
 
 typedef struct {

@@ -216,14 +216,14 @@ class Profiler:
     blocks.
     """
 
-    def __init__(self, shapes: bool = False) -> None:
+    def __init__(self, shapes: bool = False, memory: bool = False) -> None:
         self._profile: Any = None
-        self._shapes = shapes
+        self._wanted = {"record_shapes": shapes, "profile_memory": memory}
 
     def on(self) -> None:
         """Profile."""
         activities = [torch.profiler.ProfilerActivity.CPU]
-        self._profile = torch.profiler.profile(activities=activities, record_shapes=self._shapes)
+        self._profile = torch.profiler.profile(activities=activities, **self._wanted)
         self._profile.start()
 
     def off(self) -> None:
@@ -308,7 +308,7 @@ def run(parts: list[Part], steps: int) -> None:
 def measure_whole(parts: list[Part], options: argparse.Namespace) -> dict[str, Any]:
     """CPU and wall time of all steps, with or without PyTorch's profiler around them."""
     if options.profiler:
-        Profiler().on()
+        Profiler(memory=options.memory).on()
     run(parts, WARM_UP)
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     run(parts, options.steps)
@@ -361,6 +361,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--profiler", action="store_true")
+    parser.add_argument("--memory", action="store_true", help="with --profiler: memory too")
     parser.add_argument("--toggle", choices=list(SWITCHES))
     parser.add_argument("--block", type=int, default=1, help="steps in a block")
     parser.add_argument("--seconds", type=float, default=5.0, help="for --toggle")

@@ -3,12 +3,14 @@
 #include "allocations.h"
 
 #include "../frameworks/names.h"
+#include "heap_statistics.h"
 #include "operators.h"
 #include "python_line.h"
 
 #include <string.h>
 
 #define SIZE_BITS_IN_SEQ 32
+#define HEAP_EVERY 64u /* records, so that few of them look at the time */
 #define KNOWN_NAMES (sizeof((ls_thread *)0)->allocators / sizeof(uint32_t))
 
 static int only_allocates(uint32_t name) {
@@ -72,7 +74,7 @@ static ls_thread *recorded_thread(void) {
     return t;
 }
 
-void ls_allocation(const void *address, size_t bytes) {
+void ls_allocation(const void *address, size_t bytes, unsigned by) {
     ls_thread *t = recorded_thread();
     if (!t)
         return;
@@ -87,9 +89,11 @@ void ls_allocation(const void *address, size_t bytes) {
         .module = t->module,
         .depth = (uint16_t)line,
         .kind = LF_ALLOCATION,
-        .flags = (uint8_t)((line >> 16 & LF_LINE_BITS_IN_FLAGS) | phase << LF_PHASE_SHIFT),
+        .flags = (uint8_t)((line >> 16 & LF_LINE_BITS_IN_FLAGS) | phase << LF_PHASE_SHIFT | by),
     };
     ls_ring_publish(t);
+    if (LS_UNLIKELY(t->written % HEAP_EVERY == 0))
+        ls_heap_tell();
 }
 
 void ls_release(const void *address) {

@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-/* Called after the allocator has answered: another thread may have had the address until then. */
-void ls_allocation(const void *address, size_t bytes);
+/* Called after the allocator has answered: another thread may have had the address until then. `by`: LF_BY_NUMPY, or 0
+ * for the framework. */
+void ls_allocation(const void *address, size_t bytes, unsigned by);
 /* Called before the allocator gets it back, for the same reason. */
 void ls_release(const void *address);
 

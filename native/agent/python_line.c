@@ -17,6 +17,7 @@
 #define LINES_FIRST 32u   /* in a PyBytesObject: the first byte, behind the size */
 #define LINES_SIZE 16u
 #define LONGEST_LINE 200u /* bytes: the end of the path matters */
+#define MOST_LIBRARIES 4u
 #define FROZEN "<frozen " /* what Python has compiled into itself */
 
 typedef struct {
@@ -34,7 +35,9 @@ typedef struct {
 } known_places;
 
 static known_places *known;
-static char library[LS_TEXT_MOST];
+/* The folders of libraries. */
+static char libraries[MOST_LIBRARIES][LS_TEXT_MOST];
+static _Atomic uint32_t library_count;
 
 /* Memory that is there: of this thread's own frames, and what they hold. */
 static int read_own(void *of, uint64_t address, void *into, size_t bytes) {
@@ -64,6 +67,13 @@ static void describe(known_place *k, const char *file) {
     k->line = name.id;
 }
 
+static int is_of_library(const char *file) {
+    for (uint32_t i = 0; i < atomic_load(&library_count); i++)
+        if (!strncmp(file, libraries[i], strlen(libraries[i])))
+            return 1;
+    return 0;
+}
+
 static void learn(known_place *k, const lu_python_frame *frame) {
     char file[LS_TEXT_MOST];
     uint64_t file_object, name, lines;
@@ -72,7 +82,7 @@ static void learn(known_place *k, const lu_python_frame *frame) {
     if (lu_python_code(ls_python.version, frame->code, read_own, NULL, &file_object, &name, &lines, &first_line)
         || text_of(file_object, file) <= 0)
         return;
-    if (!strncmp(file, library, strlen(library)) || !strncmp(file, FROZEN, strlen(FROZEN)))
+    if (is_of_library(file) || !strncmp(file, FROZEN, strlen(FROZEN)))
         return;
     k->kind = *file == '<' ? WITHOUT_FILE : OWN;
     describe(k, file);
@@ -184,11 +194,15 @@ static int is_python_known(void) {
 }
 
 int ls_python_line_begin(const char *folder) {
+    uint32_t count = atomic_load(&library_count);
+    if (count && is_of_library(folder))
+        return 0;
+    if (strlen(folder) >= sizeof libraries[0] || count == MOST_LIBRARIES || !is_python_known())
+        return -1;
+    strcpy(libraries[count], folder);
+    atomic_store(&library_count, count + 1);
     if (known)
         return 0;
-    if (strlen(folder) >= sizeof library || !is_python_known())
-        return -1;
-    strcpy(library, folder);
     known = ls_wiped_memory(sizeof *known);
     return known ? 0 : -1;
 }

@@ -4,7 +4,7 @@
 
 #include "agent.h"
 
-/* Code in files below `folder` is a library's. 0: done; -1: this Python is not understood, and no line is known. */
+/* Code in files below `folder` is a library's; called once for each library, with the GIL held. 0: done; -1: this Python is not understood, and no line is known. */
 int ls_python_line_begin(const char *folder);
 /* The number of the name of the line, "file:line": the innermost one outside of the library. 0: it is not known, or the
  * thread is not in Python. Called with the GIL or without, on any thread. */

@@ -5,6 +5,7 @@
  * usage: driver SOCKET tree  THREADS COUNT PAUSE_US    COUNT operators a thread in a repeating tree
  *        driver SOCKET chaos THREADS COUNT SEED        ends out of order and on other threads, names of all kinds
  *        driver SOCKET windows THREADS COUNT SEED      the same, while only windows of it are recorded
+ *        driver SOCKET memory THREADS COUNT SEED       COUNT blocks a thread, released by whichever thread comes by
  *        driver -      cost  1       COUNT REPEATS     CPU time of one operator in ns; COUNT below what a ring holds */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -28,6 +29,8 @@ void ls_note_optimizer(uint32_t instance);
 void ls_window_set(int64_t first, int64_t last, int64_t every, int by_time, const char *mark);
 void ls_window_forks(void);
 void ls_window_forked(int is_child);
+void ls_allocation(const void *address, size_t bytes, unsigned by);
+void ls_release(const void *address);
 int ls_probe_record(const char *library, int sequence_offset, int use_tsc);
 
 enum { FUNCTION = 0, BACKWARD = 1, RANGE = 7 };
@@ -170,6 +173,40 @@ static void run_chaos(int threads, uintptr_t seed) {
             chaos_end(carried[i]);
 }
 
+/* Blocks on their way from one thread to another. */
+static _Atomic(void *) passed[CARRIED];
+
+static void drop(void *block) {
+    if (!block)
+        return;
+    ls_release(block);
+    free(block);
+    atomic_fetch_add(&ended, 1);
+}
+
+static void *memory(void *seed) {
+    uint64_t state = (uintptr_t)seed + 1;
+    for (uint64_t i = 0; i < count; i++) {
+        size_t bytes = 16 + dice(&state) % 4000;
+        record_function *f = fake_begin(NAMES[i % PATTERN], i % 3 ? FUNCTION : BACKWARD, -1, 0);
+        void *block = malloc(bytes);
+        ls_allocation(block, bytes, 0);
+        atomic_fetch_add(&begun, 1);
+        fake_end(f);
+        drop(atomic_exchange(&passed[dice(&state) % CARRIED], block));
+        if (pause_us && i % 1000 == 0)
+            usleep(pause_us);
+    }
+    return NULL;
+}
+
+static void run_memory(int threads, uintptr_t seed) {
+    pause_us = 2000;
+    run_threads(memory, threads, seed);
+    for (int i = 0; i < CARRIED; i++)
+        drop(passed[i]);
+}
+
 static void run_cost(int repeats) {
     for (int i = 0; i < repeats; i++) {
         ls_probe_record("", 8, 1); /* into a ring of our own, emptied at each call */
@@ -205,6 +242,9 @@ int main(int arguments, char **argument) {
     if (!strcmp(argument[2], "tree")) {
         pause_us = (unsigned)atoi(argument[5]);
         run_threads(tree, threads, 0);
+    } else if (!strcmp(argument[2], "memory")) {
+        run_memory(threads, (uintptr_t)atoi(argument[5]));
+        printf("%llu %llu\n", (unsigned long long)begun, (unsigned long long)ended);
     } else {
         run_chaos(threads, (uintptr_t)atoi(argument[5]));
         printf("%llu %llu\n", (unsigned long long)begun, (unsigned long long)ended);

@@ -93,3 +93,33 @@ def test_chaos_in_windows_under_a_sanitizer(tmp_path: Path, sanitizer: str, seed
     chaos(
         build_sanitized(tmp_path, sanitizer), tmp_path, 4, times(100_000, 40_000), seed, "windows"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", ["thread", *also(["address,undefined"])])
+def test_blocks_that_any_thread_releases_are_paired_under_a_sanitizer(
+    tmp_path: Path, sanitizer: str
+) -> None:
+    """The C library gives an address out again as soon as it has it back."""
+    driver = build_sanitized(tmp_path, sanitizer)
+    door = Door(tmp_path / "raw")
+    process = subprocess.Popen(
+        [str(driver), door.name, "memory", "4", str(times(12_000, 6_000)), "5"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **OPTIONS},
+    )  # fmt: skip
+    stdout, stderr = process.communicate(timeout=240)
+    door.close()
+    assert (process.returncode, stderr[:6000]) == (0, "")
+    begun, ended = [int(word) for word in stdout.splitlines()[1].split()]
+    assert begun == ended
+    run = Run.create(tmp_path / "memory.layerscope", run_info())
+    conversion = RunConversion(RawRecording(door.raw), run.tables_path)
+    conversion.finish({})
+    with Reader(run) as reader:
+        (row,) = reader.query(
+            "SELECT count(*) AS blocks, count(dur_ns) AS ended, count(DISTINCT track) AS threads, "
+            "count(*) FILTER (phase = 'backward') > 0 AS has_phases, (SELECT count(*) FROM gaps) AS gaps "
+            "FROM allocations"
+        ).to_pylist()
+    assert conversion.allocations.unknown == 0
+    assert row == {"blocks": begun, "ended": begun, "threads": 4, "has_phases": True, "gaps": 0}

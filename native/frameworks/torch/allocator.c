@@ -16,7 +16,7 @@ static void (*give_back)(void *address);
 static int allocate_and_tell(void **address, size_t alignment, size_t bytes) {
     int refused = allocate(address, alignment, bytes);
     if (!refused)
-        ls_allocation(*address, bytes);
+        ls_allocation(*address, bytes, 0);
     return refused;
 }
 

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from layerscope.host.cgroup import Group, group_of
-from layerscope.rawfile.counters import FIRST_OF_GROUP, FIRST_OF_MACHINE, NAMES, packed
+from layerscope.rawfile.counters import OF_GROUP, packed
 
 _GROWING = {"throttled", "throttled_ns"}
 
@@ -21,6 +21,13 @@ SLOW_NS = 1_000_000_000
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _OF_MEMORY = ("rss_bytes", "threads")
+# Lines of /proc/PID/status (proc_pid_status(5)): what is of no file, of files, and shared.
+_MEMORY = {
+    b"VmHWM": "rss_peak_bytes",
+    b"RssAnon": "rss_anonymous_bytes",
+    b"RssFile": "rss_file_bytes",
+    b"RssShmem": "rss_shared_bytes",
+}
 # Lines of /proc/PID/io (proc_pid_io(5)).
 _IO = {
     b"rchar": "rchar_bytes",
@@ -80,15 +87,17 @@ class CounterSource:
             self._next_ns = at_ns
         if at_ns >= self._next_ns:
             self._next_ns = at_ns + self.slow_ns
-            values |= self._rss_peak() | self._io()
+            values |= self._memory() | self._io()
         return packed(at_ns, values)
 
-    def _rss_peak(self) -> dict[str, int]:
-        """The largest resident size so far."""
+    def _memory(self) -> dict[str, int]:
+        """The largest resident size so far, and of what the present one is made."""
+        found = {}
         for line in self._lines("status"):
-            if line.startswith(b"VmHWM:"):
-                return {"rss_peak_bytes": int(line.split()[1]) * 1024}
-        return {}
+            name, _, value = line.partition(b":")
+            if name in _MEMORY:
+                found[_MEMORY[name]] = int(value.split()[0]) * 1024
+        return found
 
     def _io(self) -> dict[str, int]:
         found = {}
@@ -154,8 +163,7 @@ class GroupSource:
         if at_ns < self._next_ns:
             return b""
         self._next_ns = at_ns + self.slow_ns
-        of_group = NAMES[FIRST_OF_GROUP:FIRST_OF_MACHINE]
-        pairs = zip(of_group, astuple(self.group.usage()), strict=True)
+        pairs = zip(OF_GROUP, astuple(self.group.usage()), strict=True)
         values: dict[str, int] = {name: value for name, value in pairs if value is not None}
         for name in _GROWING.intersection(values):
             grown = values[name] - self._last.get(name, values[name])

@@ -18,7 +18,7 @@ from layerscope.ingest.process import IngestedProcess
 from layerscope.ingest.string_table import StringTable
 from layerscope.model.layers import MEMORY as LAYER
 from layerscope.model.layers import PHASES
-from layerscope.model.memory import CPU, TENSOR
+from layerscope.model.memory import ALLOCATORS, CPU
 from layerscope.recording.arrow_columns import arrow_array
 from layerscope.recording.writer import TableWriter, codes_to_names, to_arrow
 from layerscope.sources.process import MEMORY
@@ -186,9 +186,6 @@ class AllocationIngest:
         keys = np.array([process.track_key(one) for one in number.tolist()], np.int32)
         codes = {
             "device": self._or_usual(texts.names(blocks["device"]), blocks["device"], CPU),
-            "allocator": self._or_usual(
-                texts.names(blocks["allocator"]), blocks["allocator"], TENSOR
-            ),
             "operator": self._or_usual(texts.names(blocks["operator"]), blocks["operator"], ""),
         }
         return {
@@ -198,6 +195,7 @@ class AllocationIngest:
             "bytes": blocks["bytes"],
             "module": texts.modules(blocks["module"]),
             "line": texts.lines(blocks["line"]),
+            "allocator": np.minimum(blocks["allocator"], len(ALLOCATORS) - 1).astype(np.int32),
             "phase": np.minimum(blocks["phase"], len(PHASES) - 1).astype(np.int32),
             "is_lost": is_lost,
             **codes,
@@ -218,12 +216,13 @@ class AllocationIngest:
         order = np.argsort(columns["at_ns"], kind="stable")
         columns = {name: values[order] for name, values in columns.items()}
         names = list(self._texts.names)
-        for name in ("device", "allocator", "operator"):
+        for name in ("device", "operator"):
             columns[name] = _used(columns[name], names)
         # Of no line, and of a line that was lost, the last one.
         lines = [*self._texts.lines, ""]
         line = np.where(columns["line"] < 0, len(lines) - 1, columns["line"])
         columns["line"] = _used(line, lines)
+        columns["allocator"] = codes_to_names(columns["allocator"], pa.array(ALLOCATORS))
         columns["phase"] = codes_to_names(columns["phase"], pa.array(PHASES))
         for name in ("dur_ns", "module"):
             columns[name] = arrow_array(columns[name], columns[name] >= 0)

@@ -19,6 +19,8 @@ from layerscope.ingest.string_table import StringTable
 from layerscope.model.distinct import distinct
 from layerscope.model.layers import (
     COUNTERS,
+    GROUP_COUNTERS,
+    MACHINE_COUNTERS,
     MARKS,
     MEMORY,
     MODULES,
@@ -121,6 +123,18 @@ UNREAD = {
         "throttling",
     ),
 }
+# By number, the track that a counter belongs to.
+DOMAIN_OF_COUNTER = np.array(
+    [
+        GROUP_COUNTERS
+        if name in counters.OF_GROUP
+        else MACHINE_COUNTERS
+        if name.startswith("machine_")
+        else PROCESS_COUNTERS
+        for name in counters.NAMES
+    ],
+    object,
+)
 Row = dict[str, Any]
 
 
@@ -196,10 +210,9 @@ class SmallTables:
         """What was read of a process, of its control group, which the first process in it tells,
         and of the machine, which the first process of all tells.
         """
-        firsts = (counters.FIRST_OF_GROUP, counters.FIRST_OF_MACHINE)
-        domain = np.searchsorted(firsts, read["counter"], side="right")
-        for number, name in enumerate(SYSTEM_COUNTERS):
-            rows = read[domain == number]
+        domain = DOMAIN_OF_COUNTER[read["counter"]]
+        for name in SYSTEM_COUNTERS:
+            rows = read[domain == name]
             if not len(rows):
                 continue
             key = self._counter_track(process.number, name, start_ns)
@@ -293,7 +306,7 @@ class SmallTables:
             at_ns=records["start"],
             name=names[counter],
             value=records["end"],
-            unit=np.full(len(records), "count", object),
+            unit=np.array([_unit(name) for name in names.tolist()], object)[counter],
         )
 
     def _add_counted(
@@ -434,6 +447,11 @@ class SmallTables:
         self.rows["problems"].append(
             {"layer": layer, "code": code, "what": what, "remedy": remedy, "lost": lost}
         )
+
+
+def _unit(name: str) -> str:
+    """Of a counter of the program, by its name."""
+    return "bytes" if name.endswith("_bytes") else "count"
 
 
 def _text(process: IngestedProcess, number: int, lost: str = "(name lost)") -> str:

@@ -4,3 +4,5 @@ from __future__ import annotations
 
 CPU = "cpu"
 TENSOR = "tensor"
+NUMPY = "numpy"
+ALLOCATORS = (TENSOR, NUMPY)

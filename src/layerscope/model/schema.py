@@ -373,7 +373,8 @@ COUNTERS = Table(
             "name",
             "name",
             "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, rss_peak_bytes, "
-            "threads, rchar_bytes, wchar_bytes, storage_read_bytes, storage_written_bytes; with "
+            "rss_anonymous_bytes, rss_file_bytes, rss_shared_bytes, threads, rchar_bytes, "
+            "wchar_bytes, storage_read_bytes, storage_written_bytes; with "
             "stacks also delay_ns, switches_voluntary, switches_forced, migrations; of the control "
             "group throttled, throttled_ns, group_memory_bytes, group_memory_limit_bytes; of the "
             "machine machine_cpu_ns, machine_stolen_ns, machine_cpu_pressure_ns, "

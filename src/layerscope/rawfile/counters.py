@@ -32,15 +32,16 @@ NAMES = (
     "machine_cpu_pressure_ns",
     "machine_io_pressure_ns",
     "machine_memory_pressure_ns",
+    "rss_anonymous_bytes",
+    "rss_file_bytes",
+    "rss_shared_bytes",
 )
 UNITS = tuple(
     "ns" if name.endswith("_ns") else "bytes" if name.endswith("_bytes") else "count"
     for name in NAMES
 )
-# From here on they are those of a control group.
-FIRST_OF_GROUP = NAMES.index("throttled")
-# And from here on those of the machine.
-FIRST_OF_MACHINE = NAMES.index("machine_cpu_ns")
+# Those of a control group; of the machine are the ones that say so; all others are of the process.
+OF_GROUP = ("throttled", "throttled_ns", "group_memory_bytes", "group_memory_limit_bytes")
 # A reading in a chunk: at_ns, counter, nothing, value.
 _READING = struct.Struct("<qiiq")
 _NUMBER_OF = {name: number for number, name in enumerate(NAMES)}

@@ -43,8 +43,8 @@ SPAN = np.dtype(
 )
 
 # An allocation, or the release of one, in ns of the run. Texts are numbers into
-# `ProcessEvents.names`; 0: none, of `device` and `allocator` the usual one (`model/memory.py`).
-# `phase`: as in PHASES. Of a release only the time, the address and the track are known.
+# `ProcessEvents.names`; 0: none, of `device` the CPU. `phase`: as in PHASES, `allocator`: as in
+# ALLOCATORS of `model/memory.py`. Of a release only the time, the address and the track are known.
 MEMORY = np.dtype(
     [
         ("at_ns", "<i8"),
@@ -54,9 +54,9 @@ MEMORY = np.dtype(
         ("module", "<u4"),
         ("line", "<u4"),
         ("device", "<u4"),
-        ("allocator", "<u4"),
         ("track", "<i4"),
         ("phase", "u1"),
+        ("allocator", "u1"),
         ("is_release", "u1"),
     ],
     align=True,

@@ -65,6 +65,8 @@ def _rows(clock: Conversion, track: np.ndarray, records: np.ndarray) -> np.ndarr
     rows["module"] = records["module"]
     rows["line"] = _lines(records)
     rows["track"] = track
-    rows["phase"] = records["flags"] >> layout.PHASE_SHIFT
+    flags = records["flags"]
+    rows["allocator"] = flags >= layout.BY_NUMPY
+    rows["phase"] = (flags & (layout.BY_NUMPY - 1)) >> layout.PHASE_SHIFT
     rows["is_release"] = records["kind"] == layout.RELEASE
     return rows

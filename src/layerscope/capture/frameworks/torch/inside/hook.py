@@ -12,6 +12,7 @@ MARK_SETTING = 11
 LATER = {
     "transformers.generation.utils": "watch_generate",
     "torch._dynamo": "watch_compilations",
+    "numpy": "watch_numpy",
 }
 state = {
     "agent": None,
@@ -26,6 +27,7 @@ state["compilations"] = None
 state["refused"] = False  # the agent cannot record this torch
 state["shapes"] = None  # True: they are read; False: they cannot be
 state["mkl"] = False
+state["memory"] = None  # what watches it
 state["variables"] = False  # those that the program sets have been told
 state["steps"] = None  # what watches them where only some are recorded
 state["is_late"] = state["may_mark_steps"] = False
@@ -177,25 +179,24 @@ def watch_compilations():
 
 
 def watch_memory(agent):
-    """Record allocations of tensors, where they are wanted."""
-    if not settings.get("memory"):  # noqa: F821
-        return
-    import ctypes
-    import os
+    """Record allocations of tensors and of NumPy's arrays, where they are wanted."""
+    if settings.get("memory"):  # noqa: F821
+        state["memory"] = state["memory"] or part_of("memory")
+        state["memory"]["watch"](agent, sys.modules["torch"])
 
-    library_folder = os.path.dirname(sys.modules["torch"].__file__) + "/"
-    why = (ctypes.c_char_p * 2)()
-    if agent.ls_torch_memory_start(os.fsencode(library_folder), why):
-        text = b"memory_refused\nallocations of tensors are not recorded: " + b" ".join(why)
-        agent.ls_mark(text, MARK_PROBLEM, 0)
+
+def watch_numpy():
+    """NumPy has been imported after torch."""
+    if state["memory"] is not None:
+        state["memory"]["watch_numpy"](state["agent"])
 
 
 def pause():
     """The program has stopped the profiler: calls of modules, compilations and allocations are not
     recorded any more.
     """
-    if state["agent"] is not None and settings.get("memory"):  # noqa: F821
-        state["agent"].ls_torch_memory_stop()
+    if state["memory"] is not None:
+        state["memory"]["stop"](state["agent"])
     stop, watched = state["compilations"] or (None, None)
     if watched is not None:
         stop(*watched)

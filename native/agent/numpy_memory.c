@@ -1,0 +1,84 @@
+/* The memory of NumPy's arrays: the imports by which its extension module asks the C library lead to ours. Small blocks
+ * are left out: NumPy keeps a store of them, and has them for much beside the data of arrays. */
+#define _GNU_SOURCE
+#include "allocations.h"
+
+#include "agent.h"
+#include "python_line.h"
+#include "redirection.h"
+
+#include <dlfcn.h>
+
+/* The store of NumPy has blocks below this (NBUCKETS of numpy/_core/src/multiarray/alloc.c). */
+#define LEAST_BYTES 1024u
+
+static void *(*allocate)(size_t bytes);
+static void *(*allocate_zeros)(size_t count, size_t bytes);
+static void *(*resize)(void *address, size_t bytes);
+static void (*give_back)(void *address);
+static size_t (*usable_bytes)(void *address);
+
+static int is_large(void *address) { return address && usable_bytes(address) >= LEAST_BYTES; }
+
+static void *tell(void *address, size_t bytes) {
+    if (address && bytes >= LEAST_BYTES)
+        ls_allocation(address, bytes, LF_BY_NUMPY);
+    return address;
+}
+
+static void *allocate_and_tell(size_t bytes) { return tell(allocate(bytes), bytes); }
+
+static void *allocate_zeros_and_tell(size_t count, size_t bytes) {
+    return tell(allocate_zeros(count, bytes), count * bytes); /* an overflow was refused */
+}
+
+static void *resize_and_tell(void *address, size_t bytes) {
+    size_t before = is_large(address) ? usable_bytes(address) : 0;
+    if (before)
+        ls_release(address);
+    void *resized = resize(address, bytes);
+    if (!resized && bytes) /* it is still there */
+        tell(address, before);
+    return tell(resized, bytes);
+}
+
+static void tell_and_give_back(void *address) {
+    if (is_large(address))
+        ls_release(address);
+    give_back(address);
+}
+
+static const ls_redirection WANTED[] = {
+    {"malloc", (void *)allocate_and_tell, (void **)&allocate},
+    {"calloc", (void *)allocate_zeros_and_tell, (void **)&allocate_zeros},
+    {"realloc", (void *)resize_and_tell, (void **)&resize},
+    {"free", (void *)tell_and_give_back, (void **)&give_back},
+};
+static ls_redirections redirections = {.wanted = WANTED, .count = sizeof WANTED / sizeof *WANTED};
+
+/* Start recording the arrays of NumPy, whose extension module `extension` is loaded from this file; `folder`: as
+ * ls_torch_memory_start has it. 0: recording; else why not, in two texts. */
+LS_EXPORT int ls_numpy_memory_start(const char *extension, const char *folder, const char *why[2]) {
+    if (redirections.used)
+        return 0;
+    why[0] = "it is not loaded:";
+    why[1] = "NumPy";
+    *(void **)&usable_bytes = dlsym(RTLD_DEFAULT, "malloc_usable_size");
+    void *loaded = dlopen(extension, RTLD_NOW | RTLD_NOLOAD);
+    const void *inside = loaded ? dlsym(loaded, "PyInit__multiarray_umath") : NULL;
+    if (loaded)
+        dlclose(loaded); /* Python has a reference of its own */
+    if (!inside || !usable_bytes)
+        return -1;
+    ls_python_line_begin(folder);
+    if (!ls_redirect_imports(&redirections, inside))
+        return 0;
+    why[0] = redirections.why_not;
+    why[1] = redirections.which;
+    return -1;
+}
+
+LS_EXPORT void ls_numpy_memory_stop(void) {
+    ls_redirect_back(&redirections);
+    redirections.used = 0;
+}

@@ -1,0 +1,255 @@
+"""What each block is for: a parameter, a gradient, an activation and so on.
+
+No allocator says it. It follows from who allocated the block, when, and how long it lived:
+
+parameter        allocated before the first forward pass of a step, live after the last step, and of
+                 the size of a gradient; without any gradients (inference) every such block. Certain
+                 where there are no more of them of this size than gradients in one backward pass
+gradient         allocated in a backward pass and live after it. Certain if a parameter has its size
+optimizer state  allocated by the optimizer and live after its step. Certain if a parameter has its
+                 size and it is live after the last step
+activation       a result of the forward pass or of the loss that is live when the backward pass of
+                 its step begins. Certain if a module made it and it ends in that pass; likely if it
+                 is released by the end of the next step, as the loss is, which a variable names
+                 until then. Without a backward pass (inference) every result of the forward pass
+input            allocated while data was loaded, which is certain; or in a step before its forward
+                 pass, and live when that begins, until the end of the next step at the latest
+buffer           allocated before the first forward pass and live after the last step, but not of
+                 the size of a gradient: buffers of modules, parameters that are not trained, data
+                 that is kept
+temporary        released in the phase in which it was allocated: workspaces and results that
+                 nothing needs afterwards. Certain within a step
+other            the rest: what the program keeps, as caches do, or leaks
+
+Of a block of the last two steps nobody can see how long it would have lived. It is what most blocks
+of the same line, operator and module were in the steps before. Blocks that were allocated
+before the recording began are not known at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.analyse.memory.blocks import Blocks, Bools, Int64s, Steps
+from layerscope.analyse.memory.grouping import grouped_by
+from layerscope.analyse.memory.phases import NEVER, Passes, PhaseSpans, counted_until, passes_of
+from layerscope.model.distinct import distinct
+
+# In the order in which people read them.
+CATEGORIES = (
+    "parameter",
+    "gradient",
+    "optimizer state",
+    "activation",
+    "buffer",
+    "temporary",
+    "input",
+    "other",
+)
+PARAMETER, GRADIENT, STATE, ACTIVATION, BUFFER, TEMPORARY, INPUT, OTHER = range(len(CATEGORIES))
+# Blocks of so many steps at the end have not lived long enough to be judged, and blocks of so many
+# steps before them show what they are.
+_CUT_STEPS = 2
+_EXAMPLE_STEPS = 20
+
+
+@dataclass(slots=True)
+class Categories:
+    """Of each block its place in `CATEGORIES`, and whether that is certain. `passes`: the backward
+    passes that they were compared with.
+    """
+
+    category: NDArray[np.int8]
+    is_certain: Bools
+    passes: Passes
+
+
+def categories_of(blocks: Blocks, steps: Steps, spans: PhaseSpans) -> Categories:
+    """The categories of blocks of one process and device."""
+    if not len(steps.step):
+        steps = _one_step(blocks, spans)
+    rules = _Rules(blocks, steps, passes_of(spans, blocks, steps))
+    rules.apply()
+    _as_before(rules)
+    _certain_by_size(rules)
+    return rules.found
+
+
+def gradients_of_one_pass(found: Categories, blocks: Blocks) -> Int64s:
+    """The places of the gradients that came of one backward pass, the one with most of them."""
+    rows = np.flatnonzero(found.category == GRADIENT)
+    if not len(rows):
+        return rows
+    of_pass = np.searchsorted(found.passes.begin_ns, blocks.at_ns[rows], side="right")
+    sums = np.bincount(of_pass, weights=blocks.bytes[rows])
+    of_largest: Int64s = rows[of_pass == np.argmax(sums)]
+    return of_largest
+
+
+def _one_step(blocks: Blocks, spans: PhaseSpans) -> Steps:
+    """Of a process without steps all that has a phase, as one step."""
+    has_phase = ~blocks.has_name("phase", "other")
+    at_ns = np.concatenate([blocks.at_ns[has_phase], spans.forward.start_ns])
+    until_ns = np.concatenate([at_ns + 1, spans.forward.end_ns, spans.backward.end_ns])
+    count = int(len(at_ns) > 0)
+    begin_ns = np.full(count, at_ns.min(initial=NEVER), np.int64)
+    end_ns = np.full(count, until_ns.max(initial=0), np.int64)
+    number = np.zeros(count, np.int64)
+    return Steps(number, begin_ns, end_ns, number > 0)
+
+
+class _Rules:
+    """The rules, over the moments that they compare with; the first that holds for a block says
+    what it is.
+    """
+
+    def __init__(self, blocks: Blocks, steps: Steps, passes: Passes) -> None:
+        count = len(blocks)
+        self.blocks, self.steps, self.passes = blocks, steps, passes
+        nothing = np.zeros(count, np.bool_)
+        self.found = Categories(np.full(count, OTHER, np.int8), nothing, passes)
+        self.is_free = ~nothing
+        # The last step is over and the block is there.
+        self.lives_on = blocks.end_ns > steps.last_end_ns
+        self.forward, self.backward, self.optimizer, self.loading = (
+            blocks.has_name("phase", phase)
+            for phase in ("forward", "backward", "optimizer", "loading")
+        )
+        self.place = steps.places_at(blocks.at_ns)
+        self.in_step = self.place >= 0
+        self.begun = counted_until(blocks.at_ns, passes.begin_ns)
+        self.ended = counted_until(blocks.at_ns, passes.end_ns)
+        self.before_loop = blocks.at_ns < _loop_ns(steps, passes)
+        # Of what lies in no step, the step that comes next.
+        next_place = np.searchsorted(steps.start_ns, blocks.at_ns, side="right")
+        own_ns = np.append(steps.end_ns, 0)[self.place]
+        outside_ns = np.append(steps.start_ns, steps.last_end_ns)[next_place]
+        self.until_ns = np.where(self.in_step, own_ns, outside_ns)
+        self.next_until_ns = np.append(steps.end_ns, steps.last_end_ns)[next_place]
+
+    def apply(self) -> None:
+        """All of them, in their order."""
+        end_ns = self.blocks.end_ns
+        soon, by_next = end_ns <= self.until_ns, end_ns <= self.next_until_ns
+        self._backward()
+        self._say(self.optimizer & soon, TEMPORARY, self.in_step)
+        self._say(self.optimizer & (self.in_step | self.lives_on), STATE)
+        self._before_the_loop()
+        self._say(self.loading & by_next, INPUT, self.loading)
+        if len(self.passes):
+            self._training(by_next)
+        else:
+            self._inference(by_next)
+        self._say(self.forward & ~self.in_step & by_next, ACTIVATION)
+        self._say(soon, TEMPORARY)
+
+    def _say(self, chosen: Bools, category: int, is_certain: Bools | None = None) -> None:
+        """Those of the chosen ones that have no category yet are in this one."""
+        rows = np.flatnonzero(chosen & self.is_free)
+        self.found.category[rows] = category
+        if is_certain is not None:
+            self.found.is_certain[rows] = is_certain[rows]
+        self.is_free[rows] = False
+
+    def _backward(self) -> None:
+        inside = self.begun > self.ended
+        # Of those inside the pass that began last.
+        pass_end_ns = np.append(self.passes.end_ns, NEVER)[self.begun - 1]
+        outlives = self.blocks.end_ns > pass_end_ns
+        self._say(self.backward & inside & outlives, GRADIENT)
+        self._say(self.backward, TEMPORARY, inside)
+        # A checkpoint computes them again within the backward pass.
+        self._say(self.forward & inside & ~outlives, ACTIVATION)
+
+    def _before_the_loop(self) -> None:
+        early = self.before_loop & self.lives_on
+        if len(self.passes):
+            gradients = gradients_of_one_pass(self.found, self.blocks)
+            has_size = np.isin(self.blocks.bytes, distinct(self.blocks.bytes[gradients]))
+            self._say(early & has_size, PARAMETER)
+            self._say(early, BUFFER)
+        self._say(early, PARAMETER)
+
+    def _training(self, by_next: Bools) -> None:
+        """What lies before a backward pass of its step."""
+        passes, end_ns = self.passes, self.blocks.end_ns
+        # One more for what no pass comes after.
+        begin_ns = np.append(passes.begin_ns, NEVER)[self.begun]
+        pass_end_ns = np.append(passes.end_ns, NEVER)[self.begun]
+        forward_ns = np.append(passes.first_forward_ns, NEVER)[self.begun]
+        step_of_pass = np.append(self.steps.places_at(passes.begin_ns), -1)[self.begun]
+        has_pass = self.in_step & (step_of_pass == self.place)
+        is_early = has_pass & ~self.forward & (self.blocks.at_ns < forward_ns)
+        is_input = is_early & (end_ns > forward_ns)
+        self._say(is_input & by_next, INPUT)
+        self._say(has_pass & (end_ns <= begin_ns), TEMPORARY, has_pass)
+        in_pass = end_ns <= pass_end_ns
+        kept = has_pass & ~is_input
+        self._say(kept & (in_pass | by_next), ACTIVATION, in_pass & self.forward)
+
+    def _inference(self, by_next: Bools) -> None:
+        """No backward pass keeps anything."""
+        self._say(self.forward & self.in_step & by_next, ACTIVATION)
+        forward_ns = self.passes.forward_ns
+        first = np.searchsorted(forward_ns, self.steps.start_ns, side="left")
+        first_ns = np.append(np.append(forward_ns, NEVER)[first], NEVER)[self.place]
+        is_early = self.in_step & (self.blocks.at_ns < first_ns)
+        self._say(is_early & (self.blocks.end_ns > first_ns) & by_next, INPUT)
+
+
+def _loop_ns(steps: Steps, passes: Passes) -> int:
+    """When the first forward pass of a step begins, or, of a process that has none, its first
+    step.
+    """
+    if not len(steps.step):
+        return 0
+    start_ns = int(steps.start_ns[0])
+    first = int(np.searchsorted(passes.forward_ns, start_ns))
+    return int(passes.forward_ns[first]) if first < len(passes.forward_ns) else start_ns
+
+
+def _as_before(rules: _Rules) -> None:
+    """Blocks of the last two steps, and of what comes after them, are what most blocks like them
+    were in the steps before.
+    """
+    blocks, steps, found = rules.blocks, rules.steps, rules.found
+    recent = max(0, len(steps.step) - _CUT_STEPS)
+    if not recent:
+        return
+    from_ns = steps.start_ns[max(0, recent - _EXAMPLE_STEPS)]
+    is_free = ~(rules.backward | rules.optimizer | rules.before_loop)
+    rows = np.flatnonzero(is_free & (blocks.at_ns >= from_ns))
+    is_cut = (blocks.at_ns[rows] >= steps.start_ns[recent]) & rules.lives_on[rows]
+    is_example = blocks.at_ns[rows] < steps.start_ns[recent]
+    keys = [blocks.line, blocks.operator, blocks.module, blocks.phase]
+    groups = grouped_by([column[rows] for column in keys])
+    examples = np.zeros((len(groups), len(CATEGORIES)), np.int64)
+    shown = np.flatnonzero(is_example)
+    np.add.at(examples, (groups.number[shown], found.category[rows[shown]]), 1)
+    usual: Int64s = examples.argmax(axis=1)
+    has_one = examples.sum(axis=1) > 0
+    cut = np.flatnonzero(is_cut & has_one[groups.number])
+    found.category[rows[cut]] = usual[groups.number[cut]]
+    found.is_certain[rows[cut]] = False
+
+
+def _certain_by_size(rules: _Rules) -> None:
+    """What the sizes of parameters and gradients make certain."""
+    found, size = rules.found, rules.blocks.bytes
+    parameters = np.flatnonzero(found.category == PARAMETER)
+    gradients = gradients_of_one_pass(found, rules.blocks)
+    of_both = grouped_by([size[np.concatenate([parameters, gradients])]])
+    of_parameters = of_both.number[: len(parameters)]
+    count = np.bincount(of_parameters, minlength=len(of_both))
+    most = np.bincount(of_both.number[len(parameters) :], minlength=len(of_both))
+    found.is_certain[parameters] = (count <= most)[of_parameters]
+    sizes = distinct(size[parameters])
+    for category in (GRADIENT, STATE):
+        rows = np.flatnonzero(found.category == category)
+        has_size = np.isin(size[rows], sizes)
+        if category == STATE:
+            has_size &= rules.lives_on[rows]
+        found.is_certain[rows] = has_size

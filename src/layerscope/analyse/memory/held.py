@@ -1,0 +1,98 @@
+"""The blocks of a recording with what is asked of them: their peaks, and what is live then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.analyse.memory.blocks import (
+    Array,
+    Blocks,
+    Bools,
+    Int64s,
+    Steps,
+    read_blocks,
+    steps_of,
+)
+from layerscope.analyse.memory.categories import Categories, categories_of
+from layerscope.analyse.memory.modules import modules_of
+from layerscope.analyse.memory.peak import Heap, heaps
+from layerscope.analyse.memory.phases import PhaseSpans, phase_spans
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+
+@dataclass(slots=True)
+class Held:
+    """The blocks that are live at the peak of `heap`, with their categories (places in
+    `CATEGORIES`) and their modules (-1: none).
+    """
+
+    heap: Heap
+    blocks: Blocks
+    category: NDArray[np.int8]
+    is_certain: Bools
+    module: Array
+
+
+class RecordedMemory:
+    """What was allocated in a recording. Everything is read when it is first asked for."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    @cached_property
+    def heaps(self) -> list[Heap]:
+        """The blocks of each process on each device, the highest peak first."""
+        return heaps(self.blocks)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """All blocks."""
+        return read_blocks(self.reader)
+
+    def steps(self, process: int) -> Steps:
+        """The steps of a process."""
+        none = np.zeros(0, np.int64)
+        return self._steps.get(process, Steps(none, none, none, none > 0))
+
+    def categories(self, heap: Heap) -> Categories:
+        """What each block is for."""
+        return categories_of(heap.blocks, self.steps(heap.process), self._spans(heap.process))
+
+    def modules(self, heap: Heap, rows: Int64s, found: Categories) -> Array:
+        """The modules of the blocks at `rows`; `found`: the categories of all."""
+        return modules_of(heap.blocks, rows, found, self._spans(heap.process))
+
+    def held(self, heap: Heap) -> Held:
+        """What is live at the peak."""
+        found = self.categories(heap)
+        rows = np.flatnonzero(heap.peak.is_live)
+        return Held(
+            heap=heap,
+            blocks=heap.blocks.at(rows),
+            category=found.category[rows],
+            is_certain=found.is_certain[rows],
+            module=self.modules(heap, rows, found),
+        )
+
+    def all_held(self) -> Iterator[Held]:
+        """What is live at each peak, the highest first."""
+        yield from map(self.held, self.heaps)
+
+    def _spans(self, process: int) -> PhaseSpans:
+        return self._phase_spans.get(process, PhaseSpans())
+
+    @cached_property
+    def _steps(self) -> dict[int, Steps]:
+        return steps_of(self.reader)
+
+    @cached_property
+    def _phase_spans(self) -> dict[int, PhaseSpans]:
+        return phase_spans(self.reader)

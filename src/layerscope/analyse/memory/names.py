@@ -1,0 +1,32 @@
+"""What blocks are grouped by, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerscope.analyse.memory.blocks import Array, Blocks
+from layerscope.analyse.tables.modules import OUTSIDE
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+NO_OPERATOR = "no operator"
+NO_LINE = "not known"
+# What stands for an empty name.
+_NONE = {"operator": NO_OPERATOR, "line": NO_LINE}
+
+
+def texts_of_names(blocks: Blocks, column: str, numbers: Array) -> list[str]:
+    """The texts of these numbers of a column of names."""
+    texts: list[str] = blocks.names[column][numbers].tolist()
+    return [text or _NONE.get(column, "") for text in texts]
+
+
+def paths_of_modules(reader: Reader, modules: Array) -> list[str]:
+    """The paths of these modules; -1 is none."""
+    table = reader.arrays("modules", ["module", "path"])
+    keys = np.asarray(table["module"]).tolist()
+    path_of = dict(zip(keys, table["path"].tolist(), strict=True))
+    return [path_of.get(module, OUTSIDE) for module in modules.tolist()]

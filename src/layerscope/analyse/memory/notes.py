@@ -1,0 +1,61 @@
+"""What must be said beside a table of blocks: when the peak was, what leaks, what is not known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layerscope.analyse.memory.held import RecordedMemory
+from layerscope.analyse.memory.leaks import growth_of
+from layerscope.analyse.memory.names import NO_LINE
+from layerscope.analyse.memory.peak import Heap
+from layerscope.model import units
+
+
+def notes_of(memory: RecordedMemory) -> tuple[str, ...]:
+    """Sentences, the peak first."""
+    if not memory.heaps:
+        return ()
+    heap = memory.heaps[0]
+    found = [_peak(memory, heap), *_leak(memory, heap)]
+    lost = memory.blocks.is_lost
+    if lost.any():
+        size = units.size(int(memory.blocks.bytes[lost].sum()))
+        count = int(np.count_nonzero(lost))
+        found.append(
+            f"The releases of {count:,} blocks ({size}) were lost: they are not counted as live, "
+            "and have no lifetime."
+        )
+    return tuple(found)
+
+
+def when(heap: Heap, start_ns: int) -> str:
+    """The moment of a peak, as a part of a sentence."""
+    after = units.duration(heap.peak.at_ns - start_ns)
+    where = "outside of the steps"
+    if heap.peak.step >= 0:
+        named = "" if heap.peak.phase == "other" else f"the {heap.peak.phase} phase of "
+        where = f"in {named}step {heap.peak.step}"
+    return f"{where}, {after} after the start"
+
+
+def _peak(memory: RecordedMemory, heap: Heap) -> str:
+    """When most is live, of the process with the highest peak."""
+    size = units.size(heap.peak.bytes)
+    whose = f" (process {heap.process} on {heap.device})" if len(memory.heaps) > 1 else ""
+    moment = when(heap, memory.reader.run.info.start_ns)
+    return f"The peak is {size}{whose}, {moment}."
+
+
+def _leak(memory: RecordedMemory, heap: Heap) -> list[str]:
+    """The line that leaks most."""
+    growth = growth_of(heap.blocks, memory.steps(heap.process))
+    worst = growth.worst(heap.peak.bytes)
+    if worst < 0:
+        return []
+    line = str(heap.blocks.names["line"][growth.line[worst]]) or NO_LINE
+    size, low, high = (
+        units.size(float(values[worst]))
+        for values in (growth.bytes_per_step, growth.low, growth.high)
+    )
+    sure = "" if low == high else f" (95 %: {low} to {high})"
+    return [f"Live memory grows by {size} a step{sure} at {line}: these blocks are never released."]

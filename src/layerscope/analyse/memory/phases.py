@@ -1,0 +1,173 @@
+"""When a process was in a forward pass and when in a backward pass, as its spans tell.
+
+Blocks say only in which phase they were allocated. Whether one outlives the backward pass is told
+by the moment at which that pass ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerscope.analyse.columns import has_name
+from layerscope.analyse.memory.blocks import Array, Blocks, Int64s, Steps
+from layerscope.analyse.step_times import Arrays, process_of_tracks
+from layerscope.model.distinct import distinct
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+# Later than every moment.
+NEVER = np.iinfo(np.int64).max
+_COLUMNS = ("track", "start_ns", "end_ns", "module")
+
+
+def _nothing() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(slots=True)
+class SpansOfPhase:
+    """Calls of modules, or spans of backward functions, in the order of their starts. `module`: -1
+    where none is known.
+    """
+
+    track: Array = field(default_factory=_nothing)
+    start_ns: Int64s = field(default_factory=_nothing)
+    end_ns: Int64s = field(default_factory=_nothing)
+    module: Array = field(default_factory=_nothing)
+
+
+@dataclass(slots=True)
+class PhaseSpans:
+    """The spans of one process that tell its phases."""
+
+    forward: SpansOfPhase = field(default_factory=SpansOfPhase)
+    backward: SpansOfPhase = field(default_factory=SpansOfPhase)
+
+
+@dataclass(slots=True)
+class Passes:
+    """The backward passes of a process, in order; they do not overlap. `first_forward_ns`: when the
+    forward pass before each of them began, `NEVER` where none did. `forward_ns`: moments at which
+    the process was in a forward pass, in order.
+    """
+
+    begin_ns: Int64s
+    end_ns: Int64s
+    first_forward_ns: Int64s
+    forward_ns: Int64s
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.begin_ns)
+
+
+def counted_until(at_ns: Int64s, moments_ns: Int64s) -> Int64s:
+    """How many of these moments have come at each `at_ns`; both are in order."""
+    first = np.searchsorted(at_ns, moments_ns, side="left")
+    came = np.bincount(first, minlength=len(at_ns) + 1)
+    found: Int64s = np.cumsum(came[:-1])
+    return found
+
+
+def phase_spans(reader: Reader) -> dict[int, PhaseSpans]:
+    """The spans of modules and of backward functions of every process."""
+    tracks = reader.arrays("tracks", ["track", "process"])
+    parts: dict[str, list[Arrays]] = {"module": [], "backward": []}
+    for spans in reader.pieces("spans", ["track", "kind", "start_ns", "dur_ns", "module"]):
+        spans["end_ns"] = spans["start_ns"] + spans["dur_ns"]
+        for kind, found in parts.items():
+            rows = np.flatnonzero(has_name(spans, "kind", kind))
+            found.append({name: spans[name][rows] for name in _COLUMNS})
+    process_of = process_of_tracks(tracks)
+    forward, backward = (_by_process(found, process_of) for found in parts.values())
+    return {
+        process: PhaseSpans(
+            forward.get(process, SpansOfPhase()), backward.get(process, SpansOfPhase())
+        )
+        for process in distinct(tracks["process"]).tolist()
+    }
+
+
+def _by_process(parts: list[Arrays], process_of: Int64s) -> dict[int, SpansOfPhase]:
+    """Spans by their process, in order."""
+    if not parts:
+        return {}
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in _COLUMNS}
+    order = np.argsort(columns["start_ns"], kind="stable")
+    columns = {name: values[order] for name, values in columns.items()}
+    process = process_of[columns["track"]]
+    found = {}
+    for number in distinct(process).tolist():
+        rows = np.flatnonzero(process == number)
+        found[number] = SpansOfPhase(*(columns[name][rows] for name in _COLUMNS))
+    return found
+
+
+def passes_of(spans: PhaseSpans, blocks: Blocks, steps: Steps) -> Passes:
+    """The backward passes of a process. Between two of them there is a forward pass or the start of
+    a step; what is called within one, as checkpoints do, does not end it.
+
+    Where spans are missing (they were thinned, or never recorded), the blocks that were allocated
+    in the backward phase tell roughly when it was.
+    """
+    forward_ns = spans.forward.start_ns
+    splits = np.sort(np.concatenate([forward_ns, steps.start_ns]))
+    begin_ns, end_ns = _joined(spans.backward.start_ns, spans.backward.end_ns, splits)
+    more = _of_blocks(blocks, steps, begin_ns, end_ns)
+    if len(more[0]) or not len(forward_ns):
+        in_forward = blocks.at_ns[blocks.has_name("phase", "forward")]
+        forward_ns = np.sort(np.concatenate([forward_ns, in_forward]))
+        begin_ns, end_ns = (
+            np.concatenate(both) for both in zip((begin_ns, end_ns), more, strict=True)
+        )
+        order = np.argsort(begin_ns, kind="stable")
+        begin_ns, end_ns = begin_ns[order], end_ns[order]
+    return Passes(begin_ns, end_ns, _first_forward(begin_ns, end_ns, forward_ns, steps), forward_ns)
+
+
+def _joined(start_ns: Int64s, end_ns: Int64s, splits_ns: Int64s) -> tuple[Int64s, Int64s]:
+    """Passes from spans in order: joined until a split lies between two that do not touch."""
+    if not len(start_ns):
+        return _nothing(), _nothing()
+    ended_ns = np.maximum.accumulate(end_ns)
+    before, behind = ended_ns[:-1], start_ns[1:]
+    splits = np.searchsorted(splits_ns, behind, side="right") - np.searchsorted(
+        splits_ns, before, side="left"
+    )
+    is_first = np.ones(len(start_ns), np.bool_)
+    is_first[1:] = (behind >= before) & (splits > 0)
+    first = np.flatnonzero(is_first)
+    last = np.append(first[1:], len(start_ns)) - 1
+    return start_ns[first], ended_ns[last]
+
+
+def _of_blocks(
+    blocks: Blocks, steps: Steps, begin_ns: Int64s, end_ns: Int64s
+) -> tuple[Int64s, Int64s]:
+    """A pass for each step, from blocks of the backward phase that lie in no known pass."""
+    rows = np.flatnonzero(blocks.has_name("phase", "backward"))
+    at_ns = blocks.at_ns[rows]
+    begun = counted_until(at_ns, begin_ns)
+    ended = counted_until(at_ns, end_ns)
+    at_ns = at_ns[begun == ended]
+    if not len(at_ns):
+        return _nothing(), _nothing()
+    place = steps.places_at(at_ns)
+    first = np.flatnonzero(np.append(True, place[1:] != place[:-1]))
+    last = np.append(first[1:], len(at_ns)) - 1
+    return at_ns[first], at_ns[last] + 1
+
+
+def _first_forward(begin_ns: Int64s, end_ns: Int64s, forward_ns: Int64s, steps: Steps) -> Int64s:
+    """When the forward pass before each backward pass began: after the one before it, in the same
+    step.
+    """
+    place = steps.places_at(begin_ns)
+    from_ns = np.where(place >= 0, steps.start_ns[place] if len(steps.step) else 0, 0)
+    from_ns[1:] = np.maximum(from_ns[1:], end_ns[:-1])
+    found = np.append(forward_ns, NEVER)[np.searchsorted(forward_ns, from_ns, side="left")]
+    return np.where(found < begin_ns, found, NEVER)

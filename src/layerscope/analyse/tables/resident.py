@@ -1,0 +1,122 @@
+"""Resident memory: what the memory of each process is made of when it holds most.
+
+process    key of the process
+at_ns      when its resident memory was read at its largest, about once a second
+part       what it is:
+           tensors           live blocks of the framework's allocator
+           arrays            live arrays of NumPy of 1 KiB and more
+           other blocks      what else the C library has handed out (malloc): buffers of libraries,
+                             workspaces
+           free blocks       what it keeps for later
+           other anonymous   the rest that is of no file: Python's objects, stacks of threads, what
+                             libraries map themselves
+           files             libraries, their code and data, and files that the program maps
+           shared            shared memory, such as of loader workers, and the rings of the
+                             recording
+           not resident      what of the blocks has never been touched, as a negative number
+bytes      how much; the parts of a process add up to its resident memory
+share      of the resident memory
+
+Tensors and arrays are exact; what malloc has is read about once a second, so with blocks that come
+and go quickly the other blocks are off by what changed in between. Without glibc's malloc
+(jemalloc, tcmalloc) other and free blocks are part of other anonymous.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from layerscope.analyse.result import BYTES, NS, SHARE, Result, ResultColumn
+from layerscope.model.layers import PROCESS_COUNTERS
+from layerscope.model.memory import CPU, NUMPY, TENSOR
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+BY = ()
+REFUSED: dict[str, str] = {}
+COLUMNS = (
+    ResultColumn("process", "int32", "", "key of the process"),
+    ResultColumn("at_ns", "int64", NS, "when its resident memory was largest", instant=True),
+    ResultColumn("part", "string", "", "what it is"),
+    ResultColumn("bytes", "int64", BYTES, "how much"),
+    ResultColumn("share", "float64", SHARE, "of the resident memory"),
+)
+TOP = 0
+EMPTY = "No resident memory was recorded."
+NEXT = "layerscope table peak"
+# What it is called in the table, and the order.
+PARTS = (
+    "tensors",
+    "arrays",
+    "other blocks",
+    "free blocks",
+    "other anonymous",
+    "files",
+    "shared",
+    "not resident",
+)
+_ORDER = " ".join(f"WHEN '{part}' THEN {place}" for place, part in enumerate(PARTS))
+
+_QUERY = f"""
+    WITH resident AS (
+        SELECT process, at_ns,
+            max(value) FILTER (counters.name = 'rss_anonymous_bytes') AS anonymous,
+            max(value) FILTER (counters.name = 'rss_file_bytes') AS files,
+            max(value) FILTER (counters.name = 'rss_shared_bytes') AS shared
+        FROM counters JOIN tracks USING (track)
+        WHERE tracks.name = '{PROCESS_COUNTERS}' AND tracks.kind = 'counter'
+            AND counters.name IN ('rss_anonymous_bytes', 'rss_file_bytes', 'rss_shared_bytes')
+        GROUP BY ALL
+    ),
+    largest AS (
+        SELECT process, unnest(arg_max(resident, anonymous + files + shared)) FROM resident
+        GROUP BY process
+    ),
+    moment AS (SELECT DISTINCT process, at_ns, anonymous, files, shared FROM largest),
+    live AS (
+        SELECT moment.process,
+            coalesce(sum(bytes) FILTER (allocator = '{TENSOR}'), 0) AS tensors,
+            coalesce(sum(bytes) FILTER (allocator = '{NUMPY}'), 0) AS arrays
+        FROM moment JOIN tracks ON tracks.process = moment.process
+            JOIN allocations ON allocations.track = tracks.track
+        WHERE device = '{CPU}' AND allocations.at_ns <= moment.at_ns AND NOT is_lost
+            AND (dur_ns IS NULL OR allocations.at_ns + dur_ns > moment.at_ns)
+        GROUP BY moment.process
+    ),
+    heap AS (
+        SELECT moment.process,
+            arg_min(value, abs(counters.at_ns - moment.at_ns))
+                FILTER (counters.name = 'in_use_bytes') AS in_use,
+            arg_min(value, abs(counters.at_ns - moment.at_ns))
+                FILTER (counters.name = 'free_bytes') AS free
+        FROM moment JOIN tracks ON tracks.process = moment.process
+            JOIN counters ON counters.track = tracks.track
+        WHERE tracks.name = 'malloc' AND tracks.kind = 'counter' GROUP BY moment.process
+    ),
+    known AS (
+        SELECT process, at_ns, anonymous, files, shared,
+            coalesce(tensors, 0) AS tensors, coalesce(arrays, 0) AS arrays,
+            greatest(coalesce(in_use, 0) - coalesce(tensors, 0) - coalesce(arrays, 0), 0) AS other,
+            coalesce(free, 0) AS free
+        FROM moment LEFT JOIN live USING (process) LEFT JOIN heap USING (process)
+    ),
+    parts AS (
+        UNPIVOT (
+            SELECT process, at_ns, tensors, arrays, other AS "other blocks",
+                free AS "free blocks", files, shared,
+                greatest(anonymous - tensors - arrays - other - free, 0) AS "other anonymous",
+                least(anonymous - tensors - arrays - other - free, 0) AS "not resident"
+            FROM known
+        ) ON COLUMNS(* EXCLUDE (process, at_ns)) INTO NAME part VALUE bytes
+    )
+    SELECT process, at_ns, part, bytes::BIGINT AS bytes,
+        (bytes / sum(bytes) OVER (PARTITION BY process))::DOUBLE AS share,
+        CASE part {_ORDER} END AS place
+    FROM parts WHERE bytes <> 0"""
+
+
+def build(reader: Reader, by: str | None = None) -> Result:
+    """A row for each part of each process."""
+    relation = reader.connection().sql(_QUERY)
+    return Result("resident", COLUMNS, relation, order="process, place")
