@@ -1,6 +1,7 @@
 """Compare two recordings: what became slower or faster, what was added and what is gone.
 
-A and B are recordings; VIEW shows one table instead of the overview. If both have steps, their
+A and B are recordings; VIEW shows one table instead of the overview; memory is what is live at the
+peak of each, where allocations were recorded (run --layers=+memory). If both have steps, their
 medians are compared, without warm-up steps; otherwise the duration of the whole run. With repeated
 steps every change has a 95 % confidence interval. The interval covers the variation between steps
 of one run, not between runs.
@@ -38,12 +39,12 @@ _READABLE = 11
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `diff`."""
-    parser.usage = f"{parser.prog} A B [operators|modules|steps] [options]"
+    parser.usage = f"{parser.prog} A B [operators|modules|steps|memory] [options]"
     parser.add_argument(
         "words",
         nargs="*",
         metavar="A B [VIEW]",
-        help="two recordings, and what to show: operators, modules or steps",
+        help="two recordings, and what to show: operators, modules, steps or memory",
     )
     parser.add_argument(
         "--mean",
@@ -58,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 if it is true",
     )
     _output.add_choice(
-        parser, top="overview: 16, operators and modules: 20, steps, --csv and --json: all"
+        parser, top="overview: 16, operators, modules and memory: 20, steps, --csv and --json: all"
     )
     output = _output.add_format(parser)
     output.add_argument(
