@@ -7,9 +7,10 @@ steps every change has a 95 % confidence interval. The interval covers the varia
 of one run, not between runs.
 
 --fail-if turns the comparison into a test. CONDITION is for example step>5%, phase.backward>10%,
-operator:aten::mm>20% or module:Net.conv1>10%. It fails only if the entire 95 % confidence interval
-lies above the threshold; a change without an interval never fails. The exit status is 1 if a
-condition failed, 0 if none did, and 125 if the recordings could not be compared.
+operator:aten::mm>20%, module:Net.conv1>10% or peak>5% (of live memory). It fails only if the entire
+95 % confidence interval lies above the threshold; a change without an interval never fails, but for
+the peak, which is known exactly. The exit status is 1 if a condition failed, 0 if none did, and 125
+if the recordings could not be compared.
 
     layerscope diff before after
     layerscope diff before after operators --where "verdict = 'slower'"
