@@ -27,6 +27,8 @@ GENERATED = (
 )
 
 
+# Layers that are no spans, and the table of each.
+_TABLES = {layers.STACKS: "samples", layers.COUNTERS: "counters", layers.MEMORY: "allocations"}
 FINDINGS = """\
 `layerscope findings` says what a program has that costs it time, what removing that can save at
 most, and what shows it. The summary and the report show the first three, `layerscope diff` names
@@ -214,7 +216,7 @@ def layers_page(folder: Path) -> str:
         "|---|---|---|",
     ]
     for name, meaning in layers.MEANINGS.items():
-        table = "samples" if name == layers.STACKS else "counters"
+        table = _TABLES.get(name, "")
         kinds = (
             ", ".join(f"`{kind}`" for kind in span_kinds(name))
             or f"none: table [{table}](../tables.md#{table})"

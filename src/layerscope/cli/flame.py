@@ -1,4 +1,4 @@
-"""Draw a flame graph of functions, modules, operators, primitives and native code.
+"""Draw a flame graph of functions, modules, operators, primitives, native code and memory.
 
 RUN is a recording made by `layerscope run`; left out, it is the newest one here. Without -o a tree
 of the heaviest branches is printed; the extension of FILE chooses another format.
@@ -6,10 +6,14 @@ of the heaviest branches is printed; the extension of FILE chooses another forma
 --kind chooses the metric: cpu (samples of CPU time), offcpu (waits), wall (both), pagefaults, or
 the measured durations of operators or primitives. The width of a frame is its share of the total;
 the frames in it are what it called. Waits of idle pool threads are hidden unless --idle is given.
+Of a recording with memory (run --layers=+memory) alloc has the bytes of all blocks, live those that
+were there at the highest moment (--step and --time: within these), and leak those that outlived
+their step.
 
     layerscope flame                                  the newest recording, in the terminal
     layerscope flame train -o train.svg               a picture for the browser
     layerscope flame train --kind offcpu --thread python -o waits.html
+    layerscope flame train --kind live                why the peak of memory is what it is
     layerscope flame after --diff before -o diff.svg  what grew and what shrank
 """
 
@@ -35,7 +39,10 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
     from layerscope.show.flame import Picture
 
-_KINDS = ("cpu", "offcpu", "wall", "operators", "primitives", "pagefaults")
+_KINDS = (
+    *("cpu", "offcpu", "wall", "operators", "primitives", "pagefaults"),
+    *("alloc", "live", "leak"),
+)
 _LINE, _NOTHING = "line", "none"
 _LAYERS = "python, modules, operators, ranges, primitives, native, kernel, waits or all"
 

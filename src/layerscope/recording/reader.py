@@ -34,7 +34,13 @@ from layerscope.recording.writer import arrow_schema
 
 
 class Reader:
-    """Reads one recording. Use it as a context manager, or call `close`."""
+    """Reads one recording. Use it as a context manager, or call `close`.
+
+    `since_ns`, `until_ns`: what is seen of it begins and ends then.
+    """
+
+    since_ns = -(2**63)
+    until_ns = 2**63 - 1
 
     def __init__(self, run: Run) -> None:
         self.run = run

@@ -43,6 +43,7 @@ export interface FlameData {
   unit: string;
   whole: number;
   sampled: boolean;
+  noun: string; // what was counted
   inverted: boolean;
   left_out: number;
   width: number;

@@ -47,19 +47,26 @@ const WIDTH_PX = 1200;
 const ALL: RuleFrame = { name: "all", label: "all", place: "", layer: "everything", colour: "other" };
 const NOTHING = "Nothing of this kind is left to show. Take away some of the filters.";
 
+const WHOLE_ONLY = "This page shows the memory of the whole recording. Take away the filters, or type the command below.";
+
 export const comparedBlock = (kind: string) => `flame ${kind} compared`;
 
 export async function pictureOf(recording: Recording, look: Look): Promise<Found> {
   if (look.isCompared) return ofBoth(recording, look.kind);
   const isWhole = isEverything(look.choice) && !look.layers && look.by === "none";
+  if (!isWhole && isMemory(look.about)) return { problem: WHOLE_ONLY };
   return isWhole ? ofWhole(recording, look) : ofChosen(recording, look);
 }
+
+// What cannot be built of samples and spans.
+export const isMemory = (about: KindAbout) => about.unit === "bytes";
 
 interface WholeAbout {
   problem?: string;
   unit: string;
   whole: number;
   sampled: boolean;
+  noun: string;
   left_out: number;
   thinnest_px: number;
   says: string;
@@ -104,7 +111,7 @@ async function ofChosen(recording: Recording, look: Look): Promise<Found> {
   const drawn = drawnTree(tree, by === "step" && !isInverted);
   const used = framesOf(drawn.nodes, built);
   const { whole, left_out } = drawn;
-  const data = { ...geometry(used.nodes), unit: about.unit, whole, sampled: isSampled, inverted: isInverted, left_out, ...used };
+  const data = { ...geometry(used.nodes), unit: about.unit, whole, sampled: isSampled, noun: about.noun, inverted: isInverted, left_out, ...used };
   const counted = plural(used.nodes.count[0]!, about.noun);
   const idle = built.idle ? [`${amountOfIdle(built.idle, about.unit)} that threads of pools waited without work are left out.`] : [];
   return finished(data, `${amountIn(about.unit, whole)} ${about.what} in ${counted}`, [...thinNote(left_out, drawn.thinnest_px), ...idle]);

@@ -17,18 +17,21 @@ export function TreeTable({ data, tree }: { data: FlameData; tree: Tree }) {
   return <Table label="frames" rows={rows} order={order} originNs={0} sort={sort} onSort={setSort} />;
 }
 
+// How columns of weights end, by their unit.
+const SUFFIXES: Record<string, string> = { ns: "_ns", bytes: "_bytes" };
+
 function rowsOf(data: FlameData, tree: Tree): Rows {
   const { nodes, frames } = data;
   const order = walkOf(tree);
   const about = order.map(i => frames[nodes.frame[i]!]!);
-  const suffix = data.unit === "ns" ? "_ns" : "";
+  const suffix = SUFFIXES[data.unit] ?? "";
   const columns = [
     column("frame", "string", "", "its name"),
     column("layer", "string", "", "its layer"),
     column(`own${suffix}`, "int64", data.unit, "weight that lies in no frame in it"),
     column(`total${suffix}`, "int64", data.unit, "its weight"),
     column("total_share", "float64", "share", "its weight as a part of the whole"),
-    column("count", "int64", "count", data.sampled ? "samples in it" : "spans in it"),
+    column("count", "int64", "count", `${data.sampled ? "sample" : data.noun}s in it`),
     column("depth", "int64", "", "frames around it"),
     column("place", "string", "", "its source file or library"),
   ];

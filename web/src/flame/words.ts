@@ -1,6 +1,6 @@
 // What is said about a frame.
 
-import { count, duration, percent, plural, threeDigits } from "../ui/format";
+import { bytes, count, duration, percent, plural, threeDigits } from "../ui/format";
 import type { FlameData, FrameAbout } from "./data";
 import type { Tree } from "./tree";
 
@@ -10,8 +10,12 @@ const SURE = 1.96;
 
 export function amountIn(unit: string, value: number): string {
   if (unit === "ns") return duration(value);
+  if (unit === "bytes") return bytes(value);
   return Number.isInteger(value) ? count(value) : threeDigits(value);
 }
+
+// What a frame has.
+const WEIGHTS: Record<string, string> = { ns: "time", bytes: "memory" };
 
 const signed = (value: number, text: string) => (value > 0 ? "+" : "") + text;
 
@@ -71,7 +75,7 @@ export class Words {
     const all = this.share(total[i]!);
     if (tree.side && i) {
       const ofFunction = percent(total[i]! / total[0]!);
-      return `${this.amount(total[i]!)} of ${this.name(tree, 0)}: ${ofFunction} of its time, ${all} of all`;
+      return `${this.amount(total[i]!)} of ${this.name(tree, 0)}: ${ofFunction} of its ${WEIGHTS[this.data.unit] ?? "weight"}, ${all} of all`;
     }
     const isShown = !tree.side && i && zoomed && total[i]! <= total[zoomed]!;
     const shown = isShown ? `, ${percent(total[i]! / total[zoomed]!)} of what is shown` : "";
@@ -80,7 +84,7 @@ export class Words {
 
   private counted(tree: Tree, i: number): string {
     const { total, count: counts } = tree.nodes;
-    if (!this.data.sampled) return `${plural(counts[i]!, "span")} in it`;
+    if (!this.data.sampled) return `${plural(counts[i]!, this.data.noun)} in it`;
     const [low, high] = interval(total[i]! / this.whole, this.samples);
     return `${plural(counts[i]!, "sample")}: ${percent(low)} to ${percent(high)}${tree.side ? " of all" : ""} with 95 %`;
   }

@@ -6,7 +6,7 @@ import type { Recording } from "../data/recording";
 import { parsedStep } from "../data/steps";
 import { type Choice, OUTSIDE } from "../flame/choice";
 import type { By } from "../flame/groups";
-import { comparedBlock, type KindAbout, type Look, type Picture, pictureOf } from "../flame/picture";
+import { comparedBlock, isMemory, type KindAbout, type Look, type Picture, pictureOf } from "../flame/picture";
 import { ReportPicture } from "../flame/report_picture";
 import { TreeTable } from "../flame/tree_table";
 import type { FrameDetail } from "../flame/viewer";
@@ -42,13 +42,14 @@ function set(key: string, value: string): void {
 function lookOf(recording: Recording, { kinds, layers }: PageAbout): Look {
   const wanted = own.value["kind"] ?? "cpu";
   const kind = wanted in kinds ? wanted : "cpu";
+  const isOfMemory = isMemory(kinds[kind]!);
   const named = (own.value["layers"] ?? "").split(",").filter(layer => layers.includes(layer));
   return {
     kind,
     about: kinds[kind]!,
     choice: choiceOf(),
-    layers: named.length ? new Set(named) : null,
-    by: BY.find(([by]) => by === own.value["by"])?.[0] ?? "none",
+    layers: named.length && !isOfMemory ? new Set(named) : null,
+    by: (!isOfMemory && BY.find(([by]) => by === own.value["by"])?.[0]) || "none",
     isInverted: own.value["inverted"] === "yes",
     isCompared: own.value["compared"] === "yes" && recording.has(comparedBlock(kind)),
   };
@@ -80,19 +81,21 @@ function FlamePage({ recording, about }: { recording: Recording; about: PageAbou
 }
 
 function Controls({ recording, about, look }: { recording: Recording; about: PageAbout; look: Look }) {
-  const isSampled = look.kind !== "operators" && look.kind !== "primitives";
+  const isSampled = look.kind !== "operators" && look.kind !== "primitives" && !isMemory(look.about);
   if (look.isCompared) return <Kinds about={about} look={look} recording={recording} />;
   return (
     <div class="controls">
       <Kinds recording={recording} about={about} look={look} />
-      <label>
-        By{" "}
-        <select value={look.by} onChange={event => set("by", event.currentTarget.value)}>
-          {BY.map(([by, title]) => (
-            <option key={by} value={by}>{title}</option>
-          ))}
-        </select>
-      </label>
+      {!isMemory(look.about) && (
+        <label>
+          By{" "}
+          <select value={look.by} onChange={event => set("by", event.currentTarget.value)}>
+            {BY.map(([by, title]) => (
+              <option key={by} value={by}>{title}</option>
+            ))}
+          </select>
+        </label>
+      )}
       <label>
         <input type="checkbox" checked={look.isInverted} onChange={event => set("inverted", event.currentTarget.checked ? "yes" : "")} /> innermost first
       </label>

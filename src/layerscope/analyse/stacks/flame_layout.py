@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow
+from layerscope.analyse.result import BYTES, COUNT, NS, SHARE, Result, ResultColumn, of_arrow
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.groups import STEP
@@ -29,6 +29,8 @@ _MOST_GONE = 1000
 # How sure it is that a change is more than the chance of sampling: 95 %.
 SURE = 1.96
 _MOST_ROWS = 1000
+# How columns of weights end.
+_SUFFIXES = {NS: "_ns", BYTES: "_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ def table(graph: Graph) -> Result:
     before.
     """
     tree, totals = graph.tree, graph.tree.totals()
-    suffix = "_ns" if graph.unit == NS else ""
+    suffix = _SUFFIXES.get(graph.unit, "")
     whole = max(graph.whole, 1)
     frames = [graph.frames[number] for number in tree.frame.tolist()]
     given: list[tuple[ResultColumn, Any]] = [
@@ -245,7 +247,10 @@ def table(graph: Graph) -> Result:
             ResultColumn("layer", "string", "", "its layer"),
             [LAYERS[frame.layer] for frame in frames],
         ),
-        (ResultColumn("name", "string", "", "its name"), [frame.name for frame in frames]),
+        (
+            ResultColumn("name", "string", "", "its name"),
+            [frame.name or frame.label for frame in frames],
+        ),
         (
             ResultColumn("file", "string", "", "its source file or library"),
             [frame.file or None for frame in frames],
@@ -263,7 +268,7 @@ def table(graph: Graph) -> Result:
             ResultColumn("total_share", "float64", SHARE, "its weight as a fraction of the whole"),
             totals[:, 0] / whole,
         ),
-        (ResultColumn("count", "int64", COUNT, "samples or spans in it"), totals[:, 1]),
+        (ResultColumn("count", "int64", COUNT, "samples, spans or blocks in it"), totals[:, 1]),
     ]
     if graph.compared is not None:
         change, sure = _changes(graph, totals)
@@ -274,7 +279,7 @@ def table(graph: Graph) -> Result:
                 totals[:, 2],
             ),
             (
-                ResultColumn("count_before", "int64", COUNT, "samples or spans in it before"),
+                ResultColumn("count_before", "int64", COUNT, "how many were in it before"),
                 totals[:, 3],
             ),
             (

@@ -39,11 +39,14 @@ class StackFrame(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What is written on it: of Python `train (train.py)` or `train (train.py:12)`."""
+        """What is written on it: of Python `train (train.py)` or `train (train.py:12)`, of a line
+        alone `train.py:12`.
+        """
         if not self.file:
             return self.name
         line = f":{self.line}" if self.line >= 0 else ""
-        return f"{self.name} ({self.short_file or self.file.rpartition('/')[2]}{line})"
+        place = f"{self.short_file or self.file.rpartition('/')[2]}{line}"
+        return f"{self.name} ({place})" if self.name else place
 
     @property
     def place(self) -> str:

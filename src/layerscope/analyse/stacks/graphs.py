@@ -2,7 +2,7 @@
 to the whole.
 
 Kinds: cpu, offcpu, wall and pagefaults are made of samples; operators and primitives of spans,
-which are exact.
+which are exact; alloc, live and leak of blocks of memory, which are exact too.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerscope.analyse import thinned
-from layerscope.analyse.result import COUNT, NS
-from layerscope.analyse.stacks import sample_reader, spans
+from layerscope.analyse.result import BYTES, COUNT, NS
+from layerscope.analyse.stacks import memory, sample_reader, spans
 from layerscope.analyse.stacks.busy_threads import several_are_busy
-from layerscope.analyse.stacks.compared import Compared, how_compared
+from layerscope.analyse.stacks.compared import RUN, Compared, how_compared
 from layerscope.analyse.stacks.frame_filter import folded
 from layerscope.analyse.stacks.frames import (
     NO_LINE,
@@ -31,8 +31,16 @@ from layerscope.analyse.stacks.groups import AUTO, STATE, STEP, THREAD, Groups
 from layerscope.analyse.stacks.imports import NOTE, with_imports_as_one
 from layerscope.analyse.stacks.innermost import functions
 from layerscope.analyse.stacks.marked import left_out_shown, spinning
+from layerscope.analyse.stacks.memory import ALLOC, LEAK, LIVE
 from layerscope.analyse.stacks.openmp_workers import WORKERS, as_workers
-from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
+from layerscope.analyse.stacks.sample_reader import (
+    CPU,
+    OFFCPU,
+    PAGEFAULTS,
+    SAMPLES_OF,
+    WALL,
+    Choice,
+)
 from layerscope.analyse.stacks.tree import (
     NONE,
     Bools,
@@ -64,12 +72,21 @@ KINDS = {
     OPERATORS: "Time in operators",
     PRIMITIVES: "Time in primitives",
     PAGEFAULTS: "Page faults",
+    ALLOC: "Memory allocated",
+    LIVE: "Memory live at its highest moment",
+    LEAK: "Memory that outlived its step",
 }
+_UNITS = {PAGEFAULTS: COUNT, **dict.fromkeys(memory.KINDS, BYTES)}
 _LINES = 3
 _SEVERAL = "Several threads were busy, so each has a frame; --by none leaves that out."
 
 # Lines of a function, each with its share of the function.
 LineShares = list[tuple[int, float]]
+
+
+def unit_of(kind: str) -> str:
+    """What the weight of frames is counted in."""
+    return _UNITS.get(kind, NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +114,7 @@ class Look:
     @property
     def folds_imports(self) -> bool:
         """Whether an import is one frame: not where all frames are asked for, or none of Python."""
-        if self.has_imports or self.kind in spans.KINDS:
+        if self.has_imports or self.kind not in SAMPLES_OF:
             return False
         is_all = self.layers is not None and len(self.layers) == OTHER
         return not is_all and (self.layers is None or PYTHON in self.layers)
@@ -105,10 +122,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Columns of `tree.own`: weight in `unit` (NS or COUNT) and number of samples or spans; of two
-    recordings then the same of the one before. upright: the tree with the outermost frames first,
-    `tree` itself unless it is inverted. lines: of functions of Python the lines with most weight,
-    each with its share of the function. by: what the frames around all are.
+    """Columns of `tree.own`: weight in `unit` (NS, COUNT or BYTES) and number of samples, spans or
+    blocks; of two recordings then the same of the one before. upright: the tree with the outermost
+    frames first, `tree` itself unless it is inverted. lines: of functions of Python the lines with
+    most weight, each with its share of the function. by: what the frames around all are.
     """
 
     kind: str
@@ -124,8 +141,8 @@ class Graph:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether samples were counted; else every span was measured."""
-        return self.kind not in spans.KINDS
+        """Whether samples were counted; else every span and block was measured."""
+        return self.kind in SAMPLES_OF
 
     @property
     def whole(self) -> int:
@@ -163,7 +180,7 @@ def _with_threads(look: Look, *readers: Reader) -> Look:
     """`look` by thread, or by nothing, where it says AUTO."""
     if look.by != AUTO:
         return look
-    is_of_all = look.kind not in spans.KINDS and look.choice.thread is None
+    is_of_all = look.kind in SAMPLES_OF and look.choice.thread is None
     is_by_thread = is_of_all and any(several_are_busy(reader) for reader in readers)
     return replace(look, by=THREAD if is_by_thread else None)
 
@@ -174,10 +191,13 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
     """
     if look.by == STEP:
         raise UsageError("--diff compares the average of steps with another. Leave out --by step")
+    if look.kind == LIVE:
+        look = replace(look, per=_of_one_moment(look.per))
     is_auto = look.by == AUTO
     look = _with_threads(look, reader, before)
     frames = FrameTable()
-    steps = MeasuredSteps(reader), MeasuredSteps(before)
+    steps_of = memory.steps_before_the_last if look.kind == LEAK else MeasuredSteps
+    steps = steps_of(reader), steps_of(before)
     compared = how_compared(look.per, look.choice, (reader, before), steps)
     by_step = compared.per == STEP
     new, old = (
@@ -197,6 +217,13 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
     return _graph(frames, joined, look, compared, is_auto)
 
 
+def _of_one_moment(per: str | None) -> str:
+    """What lives at one moment is of the run as a whole; UsageError where it is to be divided."""
+    if per not in (None, RUN):
+        raise UsageError(f"--kind live is what lives at one moment. Leave out --per {per}")
+    return RUN
+
+
 def _graph(
     frames: FrameTable,
     nodes: _Nodes,
@@ -210,7 +237,7 @@ def _graph(
     levels = by_level(up, nodes.depth)
     del nodes  # there may be millions, and each column counts
     lines = {}
-    if look.kind not in spans.KINDS and not look.by_line:
+    if look.kind in SAMPLES_OF and not look.by_line:
         function = functions(frames).astype(np.int32)
         lines = _hot_lines(frames, function, frame, added_up(up, own[:, :1], levels)[:, 0])
         frame = function[frame]
@@ -229,10 +256,9 @@ def _graph(
     del levels
     upright, _ = merged(up, frame, own, len(frames))
     tree = inverted(upright, len(frames), look.least) if look.is_inverted else upright
-    unit = COUNT if look.kind == PAGEFAULTS else NS
     return Graph(
         look.kind,
-        unit,
+        unit_of(look.kind),
         told_apart(frames.all()),
         tree,
         upright,
@@ -246,7 +272,10 @@ def _graph(
 
 def _nothing(look: Look) -> str:
     if look.choice != Choice():
-        return "Leave out some of --thread, --step, --module, --phase and --time, or add --idle"
+        left_out = "Leave out some of --thread, --step, --module, --phase and --time"
+        return left_out if look.kind in memory.KINDS else f"{left_out}, or add --idle"
+    if look.kind == LEAK:
+        return "No place kept memory of late steps as well as of early ones"
     return f"Kinds are {', '.join(KINDS)}"
 
 
@@ -257,7 +286,15 @@ def _nodes(
     steps: MeasuredSteps | None = None,
     is_compared: bool = False,
 ) -> _Nodes:
+    if look.by == STATE and look.kind not in SAMPLES_OF:
+        made_of = "are made of spans" if look.kind in spans.KINDS else "is made of blocks of memory"
+        raise UsageError(
+            f"--by state is for samples, and {look.kind} {made_of}. Choose cpu, offcpu, wall or "
+            "pagefaults with --kind"
+        )
     groups = Groups(reader, look.by, is_compared) if look.by is not None else None
+    if look.kind in memory.KINDS:
+        return _memory_nodes(reader, frames, look, steps, groups)
     if look.kind in spans.KINDS:
         return _span_nodes(reader, frames, look, steps, groups)
     sample_reader.check_recorded(reader)
@@ -298,11 +335,6 @@ def _span_nodes(
     steps: MeasuredSteps | None,
     groups: Groups | None,
 ) -> _Nodes:
-    if look.by == STATE:
-        raise UsageError(
-            f"--by state is for samples, and {look.kind} are made of spans. Choose cpu, offcpu, "
-            "wall or pagefaults with --kind"
-        )
     if not reader.has("spans"):
         raise UsageError(
             f"{reader.run.path.name} has no {look.kind}. Record them: layerscope run ..."
@@ -317,6 +349,25 @@ def _span_nodes(
         weighed = GroupWeights(rows, group, own[rows])
         up, frame, own, depth = apart(up, frame, depth, weighed, groups.frames(frames))
     return _Nodes(up, frame, own, depth, thinned.notes(reader))
+
+
+def _memory_nodes(
+    reader: Reader,
+    frames: FrameTable,
+    look: Look,
+    steps: MeasuredSteps | None,
+    groups: Groups | None,
+) -> _Nodes:
+    found = memory.read_memory(reader, frames, look.kind, look.choice)
+    own = found.own
+    if steps is not None:
+        own = own * _is_measured(reader, steps, found.track, found.step)[:, None]
+    up, frame, depth = found.up, found.frame, depths(found.up)
+    if groups is None:
+        return _Nodes(up, frame, summed(len(up), found.node, own), depth, found.notes)
+    weighed = GroupWeights(found.node, groups.of(found.track, found.step), own)
+    nodes = apart(up, frame, depth, weighed, groups.frames(frames))
+    return _Nodes(*nodes, found.notes)
 
 
 def _hot_lines(

@@ -62,7 +62,7 @@ def read_spans(reader: Reader, frames: FrameTable, kind: str, choice: Choice) ->
         columns["at_ns"] = columns["start_ns"]
     chosen = chosen_rows(reader, columns, choice, len(columns["span"]))
     if choice.module is not None:
-        chosen &= np.isin(columns["module"], _modules(reader, choice.module))
+        chosen &= np.isin(columns["module"], modules_called(reader, choice.module))
     span = columns["span"]
     order = np.argsort(span, kind="stable")
     columns = {
@@ -136,7 +136,7 @@ def _frames(columns: Columns, frames: FrameTable) -> Ints:
     return frames.numbers(found)[at]
 
 
-def _modules(reader: Reader, path: str) -> Ints:
+def modules_called(reader: Reader, path: str) -> Ints:
     """Keys of the module at `path` and of those it holds; UsageError that lists the modules."""
     columns = reader.arrays("modules", ["module", "path"])
     paths = [str(text) for text in columns["path"]]

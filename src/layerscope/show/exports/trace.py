@@ -21,7 +21,6 @@ _MOMENTS = {
     "counters": "at_ns",
     "marks": "at_ns",
 }
-_LAST_NS = 2**63 - 1
 
 
 class Windowed(Reader):
@@ -30,7 +29,7 @@ class Windowed(Reader):
     def __init__(self, run: Run, since_ns: int, until_ns: int | None) -> None:
         super().__init__(run)
         self.since_ns = since_ns
-        self.until_ns = _LAST_NS if until_ns is None else until_ns
+        self.until_ns = Reader.until_ns if until_ns is None else until_ns
 
     def arrays(self, table: str, columns: list[str]) -> dict[str, np.ndarray]:
         """As `Reader.arrays`."""

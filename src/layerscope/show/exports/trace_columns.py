@@ -153,6 +153,14 @@ class TraceColumns:
             )
         return chosen
 
+    def wanted_ns(self, process: int) -> tuple[int, int]:
+        """The wanted time of a process, half-open."""
+        first_ns, end_ns = self.reader.since_ns, self.reader.until_ns
+        if self.window.steps is not None:
+            first, end = self.window.process_ns.get(process, (0, 0))
+            first_ns, end_ns = max(first_ns, first), min(end_ns, end)
+        return first_ns, end_ns
+
     # -- threads -----------------------------------------------------------------------------------
 
     def _find_threads(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from layerscope.analyse.memory.counters import memory_counters
 from layerscope.model.distinct import distinct
 from layerscope.model.layers import CUMULATIVE, SYSTEM_COUNTERS
 from layerscope.show.exports.trace_columns import rows_of
@@ -34,6 +35,8 @@ _PRIMITIVES = """
              AS algorithm,
            any_value(attributes) AS attributes, any_value(flop) AS flop, any_value(bytes) AS bytes
     FROM primitives JOIN spans USING (span) WHERE args IS NOT NULL GROUP BY args"""
+# Points of a counter of memory: a program may allocate a million times a second.
+_MOST_POINTS = 200_000
 # Rows whose keys are looked at together: what is computed from them stays in the cache.
 _AT_ONCE = 1 << 15
 
@@ -208,7 +211,8 @@ def counters(trace: TraceColumns) -> Columns:
     """The readings of the counters: `pid`, at_ns, name (a code into name.names), value.
 
     Of those of the system that only grow, which would be slopes, how fast they did: CPUs as percent
-    of one that is always busy, the others a second; none of those that never did.
+    of one that is always busy, the others a second; none of those that never did. Beside them how
+    much memory is live.
     """
     columns = _as_rates(
         trace.reader.arrays("counters", ["track", "at_ns", "name", "value"]), trace.reader
@@ -222,10 +226,28 @@ def counters(trace: TraceColumns) -> Columns:
         if trace.window.steps is not None:
             first_ns, end_ns = trace.window.process_ns.get(process, (0, 0))
             kept[rows] = (columns["at_ns"][rows] >= first_ns) & (columns["at_ns"][rows] < end_ns)
-    return {
+    found = {
         name: values if name.endswith(".names") else values[kept]
         for name, values in columns.items()
     }
+    return _with_memory(found, trace)
+
+
+def _with_memory(columns: Columns, trace: TraceColumns) -> Columns:
+    """`columns` with the counters of memory in the wanted time."""
+    names = columns["name.names"].tolist()
+    found = {name: [columns[name]] for name in ("pid", "at_ns", "name", "value")}
+    for counter in memory_counters(trace.reader):
+        first_ns, end_ns = trace.wanted_ns(counter.process)
+        curve = counter.between(first_ns, end_ns).thinned(_MOST_POINTS).curve
+        points = len(curve.at_ns)
+        found["pid"].append(np.full(points, trace.pid(counter.process)))
+        found["at_ns"].append(curve.at_ns)
+        found["value"].append(curve.live_bytes)
+        found["name"].append(np.full(points, len(names)))
+        names.append(counter.name)
+    joined = {name: np.concatenate(parts) for name, parts in found.items()}
+    return {**joined, "name.names": np.array(names, object)}
 
 
 def _is_cumulative(columns: Columns, reader: Reader) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Text with a line for each stack, `a;b;c 1204`, which most tools for flame graphs read.
 
-The weight is in ns, of page faults their number. A semicolon in a name becomes a comma, a line
-break a space. Of a comparison the lines have two weights: before, and now.
+The weight is in ns, of memory in bytes, of page faults their number. A semicolon in a name becomes
+a comma, a line break a space. Of a comparison the lines have two weights: before, and now.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import IO, Any
 
-from layerscope.analyse.result import NS
+from layerscope.analyse.result import BYTES, NS
 from layerscope.analyse.stacks.flame_layout import draw, heaviest
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
@@ -15,6 +15,8 @@ from layerscope.show.flame.palette import css
 from layerscope.show.screen import printable
 
 SUFFIX = ".html"
+# What frames have by the unit of it.
+_WEIGHTS = {NS: "time", BYTES: "memory"}
 OPEN = "open it in a browser: click a frame to zoom, s shows its callers, / searches, Escape resets"
 IS_CUT = True
 _PAGE = """<!DOCTYPE html>
@@ -77,7 +79,8 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
 def _heading(graph: Graph) -> str:
     if graph.compared is not None:
         return f"Own changes per {graph.compared.per}"
-    return f"Most {'time' if graph.unit == NS else 'page faults'} of their own"
+    what = _WEIGHTS.get(graph.unit, "page faults")
+    return f"Most {what} of their own"
 
 
 def _rows(graph: Graph) -> list[dict[str, Any]]:

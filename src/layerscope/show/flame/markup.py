@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.analyse.result import NS
+from layerscope.analyse.result import BYTES, NS
 from layerscope.analyse.stacks.flame_layout import SURE, WIDTH_PX, Drawn
 from layerscope.analyse.stacks.frames import LAYERS, StackFrame
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.marked import SPINNING, UNKNOWN, WORDS, mark_of, marked_weights
+from layerscope.analyse.stacks.memory import ALLOC, LEAK, LIVE
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL
 from layerscope.model import units
 from layerscope.model.distinct import distinct
@@ -61,12 +62,17 @@ WHOLE = {
     PAGEFAULTS: ("page faults", "sample"),
     OPERATORS: ("in operators", "span"),
     PRIMITIVES: ("in primitives", "span"),
+    ALLOC: ("allocated", "block"),
+    LIVE: ("live at the peak", "block"),
+    LEAK: ("left over", "block"),
 }
 
 
 def amount(graph: Graph, weight: float) -> str:
-    """A weight as people read it: a time, or a number."""
-    return units.duration(weight) if graph.unit == NS else f"{weight:,.0f}"
+    """A weight as people read it: a time, a size, or a number."""
+    if graph.unit == NS:
+        return units.duration(weight)
+    return units.size(weight) if graph.unit == BYTES else f"{weight:,.0f}"
 
 
 def whole(graph: Graph) -> str:
@@ -91,10 +97,8 @@ def sentences(picture: Picture, drawn: Drawn) -> list[str]:
         )
     if graph.compared is not None:
         per = graph.compared.per
-        said.append(
-            f"Red grew, blue shrank per {per}; grey: no change, or none beyond the chance of "
-            "sampling."
-        )
+        chance = ", or none beyond the chance of sampling" if graph.is_sampled else ""
+        said.append(f"Red grew, blue shrank per {per}; grey: no change{chance}.")
         if drawn.is_gone.any():
             said.append(
                 "Hatched: gone, which only the recording before has; click it for what it was."
@@ -177,6 +181,7 @@ def about_graph(graph: Graph, drawn: Drawn) -> dict[str, Any]:
         "unit": graph.unit,
         "whole": drawn.whole,
         "sampled": graph.is_sampled,
+        "noun": WHOLE[graph.kind][1],
         "inverted": graph.is_inverted,
         "left_out": drawn.left_out,
     }

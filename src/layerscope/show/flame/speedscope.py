@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import IO, Any
 
-from layerscope.analyse.result import NS
+from layerscope.analyse.result import BYTES, NS
 from layerscope.analyse.stacks.frames import StackFrame
 from layerscope.analyse.stacks.tree import walk
 from layerscope.show.flame import Picture, Written
@@ -21,6 +21,7 @@ OPEN = "drop it on https://www.speedscope.app, which runs in the browser and sen
 IS_CUT = False
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _PIECE = 4096
+_UNITS = {NS: "nanoseconds", BYTES: "bytes"}
 
 
 def write(picture: Picture, stream: IO[bytes]) -> Written:
@@ -42,7 +43,7 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
     profile = {
         "type": "sampled",
         "name": picture.title,
-        "unit": "nanoseconds" if graph.unit == NS else "none",
+        "unit": _UNITS.get(graph.unit, "none"),
         "startValue": 0,
         "endValue": graph.whole,
     }

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import numpy as np
 
-from layerscope.analyse.result import NS
+from layerscope.analyse.result import BYTES, NS
 from layerscope.analyse.stacks.flame_layout import Drawn
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.show.flame import Picture
@@ -22,6 +22,7 @@ LEAST_SHARE = 0.01
 _NEARLY_ALL = 0.95
 _NARROWEST = 24
 _MOST_LINES = 50
+_HEADINGS = {NS: "time", BYTES: "memory"}
 
 
 def text(picture: Picture, drawn: Drawn, width: int | None = None) -> str:
@@ -51,7 +52,7 @@ def text(picture: Picture, drawn: Drawn, width: int | None = None) -> str:
 
 
 def _heading(graph: Graph) -> str:
-    amount_heading = "time" if graph.unit == NS else "count"
+    amount_heading = _HEADINGS.get(graph.unit, "count")
     change_heading = f"{'change':>9}  " if graph.compared else ""
     return f"{'total':>7} {'own':>7} {amount_heading:>10}  {change_heading}frame"
 
@@ -86,8 +87,9 @@ def _line(graph: Graph, drawn: Drawn, chain: list[int], depth: int, width: int |
     first = chain[0]
     total = int(drawn.total[first])
     own = int(drawn.own[chain].sum())
-    total_percent = 100 * total / drawn.whole
-    own_percent = 100 * own / drawn.whole
+    of_all = max(drawn.whole, 1)  # everything may be gone
+    total_percent = 100 * total / of_all
+    own_percent = 100 * own / of_all
     numbers = f"{total_percent:5.1f} % {own_percent:5.1f} % {amount(graph, total):>10}  "
     if graph.compared is not None:
         numbers += f"{_change(graph, drawn, first):>9}  "

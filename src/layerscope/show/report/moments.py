@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.model.layers import CUMULATIVE, SYSTEM_COUNTERS
+from layerscope.analyse.memory.counters import memory_counters
+from layerscope.analyse.result import BYTES
+from layerscope.model.layers import CUMULATIVE, PROCESS_COUNTERS, SYSTEM_COUNTERS
 from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import DELTA, Block, IntColumn, column_block, json_block
 
+# Points of a counter of memory: a screen has a tenth of them.
+_MOST_POINTS = 20_000
+
 
 def counter_blocks(reader: Reader, origin_ns: int) -> list[Block]:
-    """What was read of every counter: by track, name and time, as values or differences of them."""
-    read = reader.arrays("counters", ["track", "at_ns", "name", "value", "unit"])
+    """What was read of every counter, and how much memory is live: by track, name and time, as
+    values or differences of them.
+    """
+    read = _with_memory(reader)
     order = np.lexsort((read["at_ns"], read["name"], read["track"]))
     columns = [
         IntColumn("track", read["track"][order], DELTA),
@@ -28,6 +35,37 @@ def counter_blocks(reader: Reader, origin_ns: int) -> list[Block]:
         "system": SYSTEM_COUNTERS,
     }
     return [json_block("counter_names", about), column_block("counters", columns)]
+
+
+def _with_memory(reader: Reader) -> dict[str, np.ndarray]:
+    """The counters, those of memory among them on the track of what was read of their process."""
+    wanted = ["track", "at_ns", "name", "value", "unit"]
+    read = reader.arrays("counters", wanted)
+    names, units = read["name.names"].tolist(), read["unit.names"].tolist()
+    parts = {name: [read[name]] for name in wanted}
+    track_of = _tracks_of_system(reader)
+    for counter in memory_counters(reader):
+        curve = counter.thinned(_MOST_POINTS).curve
+        points = len(curve.at_ns)
+        track = track_of.get(counter.process, counter.track)
+        parts["track"].append(np.full(points, track))
+        parts["at_ns"].append(curve.at_ns)
+        parts["value"].append(curve.live_bytes)
+        parts["name"].append(np.full(points, len(names)))
+        parts["unit"].append(np.full(points, len(units)))
+        names.append(counter.name)
+    joined = {name: np.concatenate(values) for name, values in parts.items()}
+    joined["name.names"] = np.array(names, object)
+    joined["unit.names"] = np.array([*units, BYTES], object)
+    return joined
+
+
+def _tracks_of_system(reader: Reader) -> dict[int, int]:
+    """By process the track with what the system says about it."""
+    tracks = reader.arrays("tracks", ["track", "process", "name"])
+    ours = tracks["name"] == PROCESS_COUNTERS
+    processes = tracks["process"][ours].tolist()
+    return dict(zip(processes, tracks["track"][ours].tolist(), strict=True))
 
 
 def mark_block(reader: Reader, origin_ns: int) -> Block:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.analyse.result import COUNT, NS
 from layerscope.analyse.stacks.frames import LAYERS, OTHER
-from layerscope.analyse.stacks.graphs import KINDS
-from layerscope.analyse.stacks.sample_reader import PAGEFAULTS
+from layerscope.analyse.stacks.graphs import KINDS, unit_of
+from layerscope.analyse.stacks.memory import KINDS as MEMORY_KINDS
 from layerscope.recording.reader import Reader
 from layerscope.show.flame.markup import WHOLE
 from layerscope.show.report.blocks import BlockGroup
@@ -34,14 +33,20 @@ ORDER = 30
 
 def data(reader: Reader) -> dict[str, Any]:
     """The kinds of flame graphs with their titles, and the layers of frames."""
-    return {"kinds": {kind: _about(kind) for kind in KINDS}, "layers": LAYERS[:OTHER]}
+    kinds = {kind: _about(kind) for kind in _kinds(reader)}
+    return {"kinds": kinds, "layers": LAYERS[:OTHER]}
+
+
+def _kinds(*readers: Reader) -> list[str]:
+    """Those that the page offers: of memory only where all of these recordings have some."""
+    has_memory = all(reader.has("allocations") for reader in readers)
+    return [kind for kind in KINDS if has_memory or kind not in MEMORY_KINDS]
 
 
 def _about(kind: str) -> dict[str, str]:
     """Its title, and what its whole is and is counted in."""
     what, noun = WHOLE[kind]
-    unit = COUNT if kind == PAGEFAULTS else NS
-    return {"title": KINDS[kind], "unit": unit, "what": what, "noun": noun}
+    return {"title": KINDS[kind], "unit": unit_of(kind), "what": what, "noun": noun}
 
 
 def groups(
@@ -51,12 +56,16 @@ def groups(
     other: Reader | None,
 ) -> list[BlockGroup]:
     """The graphs of the whole recording, and the rules for those of a part of it."""
-    graphs = [BlockGroup(graph_names(kind), partial(graph_blocks, reader, kind)) for kind in KINDS]
-    differential = [
-        BlockGroup((compared_name(kind),), partial(compared_blocks, reader, other, kind))
-        for kind in KINDS
-        if other is not None
+    graphs = [
+        BlockGroup(graph_names(kind), partial(graph_blocks, reader, kind))
+        for kind in _kinds(reader)
     ]
+    differential = []
+    if other is not None:
+        differential = [
+            BlockGroup((compared_name(kind),), partial(compared_blocks, reader, other, kind))
+            for kind in _kinds(reader, other)
+        ]
     return [
         *graphs,
         *differential,

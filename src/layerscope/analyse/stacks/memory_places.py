@@ -1,0 +1,139 @@
+"""What blocks of memory are drawn as: the modules around their allocation, from the outermost on,
+then the operator and the source line.
+
+Where blocks lie on several devices, or several libraries allocated them, that is the outermost
+frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerscope.analyse.memory.blocks import Blocks
+from layerscope.analyse.stacks.frames import (
+    MODULES,
+    OPERATORS,
+    OTHER,
+    PYTHON,
+    FrameTable,
+    StackFrame,
+)
+from layerscope.analyse.stacks.tree import NONE, Ints
+from layerscope.model.distinct import distinct
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+UNKNOWN = StackFrame(OTHER, "no module, operator or line known")
+
+
+@dataclass(slots=True)
+class _Places:
+    """Ways of frames as nodes: the node above each, and its frame."""
+
+    up: list[int] = field(default_factory=list)
+    frame: list[int] = field(default_factory=list)
+    _known: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def end_of(self, way: Iterable[int]) -> int:
+        """The node of the last of these frames, which lie in each other."""
+        node = NONE
+        for frame in way:
+            inside = self._known.get((node, frame))
+            if inside is None:
+                inside = self._known[node, frame] = len(self.up)
+                self.up.append(node)
+                self.frame.append(frame)
+            node = inside
+        return node
+
+
+def nodes_of_places(reader: Reader, frames: FrameTable, blocks: Blocks) -> tuple[Ints, Ints, Ints]:
+    """A node for each place in which blocks were allocated and for what lies around it: the node
+    above and the frame of each. Then the node of each block.
+    """
+    first, place_of = distinct_places(blocks)
+    modules = _module_frames(reader)
+    origin = _has_several(blocks)
+    places = _Places()
+    ends = []
+    for block in map(_OneBlock, [blocks] * len(first), first.tolist()):
+        way = [block.origin] if origin else []
+        way += modules.get(block.module, [])
+        way += block.inside
+        numbers = [frames.number(frame) for frame in way or [UNKNOWN]]
+        ends.append(places.end_of(numbers))
+    node = np.array(ends, np.int32)[place_of]
+    return np.array(places.up, np.int32), np.array(places.frame, np.int32), node
+
+
+@dataclass(frozen=True, slots=True)
+class _OneBlock:
+    """A row of the blocks, as frames."""
+
+    blocks: Blocks
+    row: int
+
+    def _text(self, column: str) -> str:
+        number = getattr(self.blocks, column)[self.row]
+        return str(self.blocks.names[column][number])
+
+    @property
+    def module(self) -> int:
+        return int(self.blocks.module[self.row])
+
+    @property
+    def origin(self) -> StackFrame:
+        """Who allocated it and where it lies."""
+        allocator, device = self._text("allocator"), self._text("device")
+        return StackFrame(OTHER, f"{allocator} on {device}")
+
+    @property
+    def inside(self) -> list[StackFrame]:
+        """Its operator and its line, as far as they are known."""
+        operator, line = self._text("operator"), self._text("line")
+        found = [StackFrame(OPERATORS, operator)] if operator else []
+        file, _, number = line.rpartition(":")
+        if file and number.isdecimal():
+            found.append(StackFrame(PYTHON, "", file, int(number)))
+        elif line:
+            found.append(StackFrame(PYTHON, line))
+        return found
+
+
+def distinct_places(blocks: Blocks) -> tuple[Ints, Ints]:
+    """A block of each place, and the place of each block."""
+    code = np.zeros(len(blocks), np.int64)
+    for name in ("device", "allocator", "module", "operator", "line"):
+        known, at = np.unique(getattr(blocks, name), return_inverse=True)
+        # So that the product of all of them stays small.
+        _, code = np.unique(code * len(known) + at, return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    return first, code
+
+
+def _has_several(blocks: Blocks) -> bool:
+    """Whether several libraries allocated them, or on several devices."""
+    columns = (blocks.device, blocks.allocator)
+    return any(len(distinct(column)) > 1 for column in columns)
+
+
+def _module_frames(reader: Reader) -> dict[int, list[StackFrame]]:
+    """By module the frames of those that hold it, from the outermost on, and its own."""
+    columns = reader.arrays("modules", ["module", "parent", "path"])
+    modules = columns["module"].tolist()
+    path = dict(zip(modules, columns["path"].tolist(), strict=True))
+    parent = dict(zip(modules, columns["parent"].tolist(), strict=True))
+    found = {}
+    for module in modules:
+        way: list[int] = []
+        above = module
+        while above in path and above not in way:
+            way.append(above)
+            above = parent[above]
+        found[module] = [StackFrame(MODULES, str(path[one])) for one in reversed(way)]
+    return found
