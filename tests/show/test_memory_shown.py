@@ -256,9 +256,10 @@ def test_the_terminal_shows_a_leak_that_is_gone() -> None:
 
 def _leaking(size: int) -> Recording:
     recording = Recording()
-    for step in range(5):
+    for step in range(10):
         recording.add_step(step, 100 * step * MS, (0, 100 * MS, 0, 0, 0))
         _allocate(recording, 100 * step, 1)
         if size:
             _allocate(recording, 100 * step, size, dur_ns=None)
+    _allocate(recording, 2000, 1)
     return recording

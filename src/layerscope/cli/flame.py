@@ -116,7 +116,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--by",
         metavar="WHAT",
         help="thread, process, rank or step: a frame around all for each; state: one each for "
-        "running, spinning and waiting; line: frames are lines of Python; none (thread where "
+        "running, spinning and waiting; category: of memory one each for parameters, gradients, "
+        "activations and so on; line: frames are lines of Python; none (thread where "
         "several threads had 10 %% of the CPU time or more each, else none)",
     )
     parser.add_argument("--title", metavar="TEXT", help="title of the picture")

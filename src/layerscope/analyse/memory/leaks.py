@@ -54,13 +54,17 @@ class Growth:
         return int(np.argmax(grows)) if is_worth_it else -1
 
 
+def judged_places(steps: Steps) -> Array:
+    """The places of the steps that are judged: none of too few."""
+    judged: Array = np.flatnonzero(~steps.is_warmup)[:-_CUT_STEPS]
+    return judged if len(judged) >= FEWEST_STEPS else judged[:0]
+
+
 def growth_of(blocks: Blocks, steps: Steps) -> Growth:
     """The growth of each line that leaves anything behind; `blocks` of one process and device,
     `steps` of that process.
     """
-    judged = np.flatnonzero(~steps.is_warmup)[:-_CUT_STEPS]
-    if len(judged) < FEWEST_STEPS:
-        judged = judged[:0]
+    judged = judged_places(steps)
     rows = np.flatnonzero(blocks.end_ns > steps.last_end_ns)
     # The place of each block's step among the judged ones.
     place_of = np.full(len(steps.step) + 1, -1, np.int64)

@@ -27,7 +27,7 @@ from layerscope.analyse.stacks.frames import (
     StackFrame,
     told_apart,
 )
-from layerscope.analyse.stacks.groups import AUTO, STATE, STEP, THREAD, Groups
+from layerscope.analyse.stacks.groups import AUTO, CATEGORY, STATE, STEP, THREAD, Groups
 from layerscope.analyse.stacks.imports import NOTE, with_imports_as_one
 from layerscope.analyse.stacks.innermost import functions
 from layerscope.analyse.stacks.marked import left_out_shown, spinning
@@ -196,7 +196,7 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
     is_auto = look.by == AUTO
     look = _with_threads(look, reader, before)
     frames = FrameTable()
-    steps_of = memory.steps_before_the_last if look.kind == LEAK else MeasuredSteps
+    steps_of = memory.leaking_steps if look.kind == LEAK else MeasuredSteps
     steps = steps_of(reader), steps_of(before)
     compared = how_compared(look.per, look.choice, (reader, before), steps)
     by_step = compared.per == STEP
@@ -275,7 +275,7 @@ def _nothing(look: Look) -> str:
         left_out = "Leave out some of --thread, --step, --module, --phase and --time"
         return left_out if look.kind in memory.KINDS else f"{left_out}, or add --idle"
     if look.kind == LEAK:
-        return "No place kept memory of late steps as well as of early ones"
+        return "No line goes on keeping memory step after step"
     return f"Kinds are {', '.join(KINDS)}"
 
 
@@ -286,6 +286,9 @@ def _nodes(
     steps: MeasuredSteps | None = None,
     is_compared: bool = False,
 ) -> _Nodes:
+    if look.by == CATEGORY and look.kind not in memory.KINDS:
+        of_memory = ", ".join(memory.KINDS)
+        raise UsageError(f"--by category is for memory. Choose one of {of_memory} with --kind")
     if look.by == STATE and look.kind not in SAMPLES_OF:
         made_of = "are made of spans" if look.kind in spans.KINDS else "is made of blocks of memory"
         raise UsageError(
@@ -365,7 +368,8 @@ def _memory_nodes(
     up, frame, depth = found.up, found.frame, depths(found.up)
     if groups is None:
         return _Nodes(up, frame, summed(len(up), found.node, own), depth, found.notes)
-    weighed = GroupWeights(found.node, groups.of(found.track, found.step), own)
+    group = found.category if groups.is_category else groups.of(found.track, found.step)
+    weighed = GroupWeights(found.node, group, own)
     nodes = apart(up, frame, depth, weighed, groups.frames(frames))
     return _Nodes(*nodes, found.notes)
 

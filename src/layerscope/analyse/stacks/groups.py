@@ -1,5 +1,5 @@
 """What `--by` puts around the stacks of a flame graph: a frame for each thread, process, rank or
-step, or for running, spinning and waiting.
+step, for running, spinning and waiting, or for what blocks of memory are for.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.stacks.frames import OTHER, FrameTable, StackFrame
 from layerscope.analyse.stacks.tree import Bools, Ints
 from layerscope.analyse.tables.threads import THREAD_NAMES
@@ -15,11 +16,14 @@ from layerscope.analyse.tables.threads import THREAD_NAMES
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-THREAD, PROCESS, RANK, STEP, STATE = BY = ("thread", "process", "rank", "step", "state")
+BY = ("thread", "process", "rank", "step", "state", "category")
+THREAD, PROCESS, RANK, STEP, STATE, CATEGORY = BY
 # Threads where several of them were busy, else nothing.
 AUTO = "auto"
 # What a sample says that its thread did.
 STATES = RUNNING, SPINNING, WAITING = ("running", "spinning", "waiting")
+# The groups that are the same of every recording.
+_FIXED = {STATE: STATES, CATEGORY: CATEGORIES}
 _NO_STEP = "outside steps"
 # Of tracks that nobody knows.
 UNKNOWN = {THREAD: "no thread", PROCESS: "no process", RANK: "no rank"}
@@ -33,8 +37,9 @@ class Groups:
     def __init__(self, reader: Reader, by: str, are_plain: bool = False) -> None:
         self._is_step = by == STEP
         self.is_state = by == STATE
-        self._labels: list[str] = [*STATES] if self.is_state else []
-        if self._is_step or self.is_state:
+        self.is_category = by == CATEGORY
+        self._labels: list[str] = [*_FIXED.get(by, ())]
+        if self._is_step or self._labels:
             return
         of_track = labels_of_tracks(reader, by, are_plain)
         unknown = UNKNOWN[by]

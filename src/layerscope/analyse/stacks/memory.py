@@ -1,8 +1,8 @@
 """The tree of memory: in which module, by which operator and on which line blocks were allocated.
 
 Of `alloc` the weight is every byte that was allocated; of `live` what was live at the highest
-moment of each process and device; of `leak` what steps allocated and nobody had released when the
-last step ended. Steps of warm-up are not looked at, nor the last one, whose blocks are in use.
+moment of each process and device; of `leak` what the lines that leak left behind, step after step
+(`analyse.memory.leaks`).
 
 `Choice.steps` and `Choice.seconds` choose blocks by when they were allocated; of `live` they say in
 which time the highest moment is looked for.
@@ -10,21 +10,22 @@ which time the highest moment is looked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layerscope.analyse.memory.blocks import Blocks, read_blocks, steps_of
+from layerscope.analyse.memory.blocks import Blocks
+from layerscope.analyse.memory.held import RecordedMemory
+from layerscope.analyse.memory.leaks import FEWEST_STEPS, growth_of, judged_places
 from layerscope.analyse.memory.live_curve import live_at_allocations
+from layerscope.analyse.memory.peak import Heap
 from layerscope.analyse.stacks.frames import FrameTable
-from layerscope.analyse.stacks.memory_places import distinct_places, nodes_of_places
+from layerscope.analyse.stacks.memory_places import nodes_of_places
 from layerscope.analyse.stacks.sample_reader import Choice, chosen_rows
 from layerscope.analyse.stacks.spans import modules_called
 from layerscope.analyse.stacks.tree import Bools, Ints
-from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
-from layerscope.model.distinct import distinct
+from layerscope.analyse.step_times import MeasuredSteps
 from layerscope.model.errors import UsageError
 from layerscope.model.units import duration, size
 
@@ -38,7 +39,8 @@ NOT_RECORDED = "has no memory of tensors. Record it: layerscope run --layers=+me
 @dataclass(frozen=True, slots=True)
 class MemoryNodes:
     """Where blocks were allocated as nodes, `up` the one around each; and the blocks: the node of
-    each, its bytes and a 1 (`own`), its track and its step. notes: what must be said of them.
+    each, its bytes and a 1 (`own`), its track, its step and its category (a place in `CATEGORIES`).
+    notes: what must be said of them.
     """
 
     up: Ints
@@ -47,176 +49,168 @@ class MemoryNodes:
     own: Ints
     track: Ints
     step: Ints
+    category: Ints
     notes: tuple[str, ...]
 
 
-def check_recorded(reader: Reader) -> None:
-    """UsageError with the reason and the remedy when no memory was recorded."""
+def read_memory(reader: Reader, frames: FrameTable, kind: str, choice: Choice) -> MemoryNodes:
+    """The blocks of a kind of picture that `choice` leaves. UsageError with the reason and the
+    remedy when no memory was recorded.
+    """
     if not reader.has("allocations"):
         raise UsageError(f"{reader.run.path.name} {NOT_RECORDED}")
-
-
-def read_memory(reader: Reader, frames: FrameTable, kind: str, choice: Choice) -> MemoryNodes:
-    """The blocks of a kind of picture that `choice` leaves."""
-    check_recorded(reader)
-    blocks = read_blocks(reader)
-    if kind == LIVE:
-        chosen, notes = _live(reader, blocks, choice)
-    elif kind == LEAK:
-        chosen, notes = _left_over(reader, blocks, choice)
-    else:
-        chosen, notes = _within(reader, blocks, choice), ()
-    chosen &= _of_place(reader, blocks, choice)
-    blocks = blocks.at(chosen)
+    memory = RecordedMemory(reader)
+    if kind == LEAK:
+        leaking_steps(reader)
+    chosen = _Chosen(reader, choice)
+    parts, categories = [], []
+    for heap in memory.heaps:
+        rows = np.flatnonzero(chosen.of_kind(kind, memory, heap))
+        found = memory.categories(heap)
+        module = memory.modules(heap, rows, found)
+        blocks = replace(heap.blocks.at(rows), module=module)
+        is_chosen = chosen.of_place(blocks)
+        parts.append(blocks.at(is_chosen))
+        categories.append(found.category[rows[is_chosen]])
+    blocks = _joined(parts)
     up, frame, node = nodes_of_places(reader, frames, blocks)
     own = np.stack([blocks.bytes, np.ones_like(blocks.bytes)], axis=1)
-    return MemoryNodes(up, frame, node, own, blocks.track, blocks.step, notes)
+    category, notes = np.concatenate(categories), chosen.notes(kind)
+    return MemoryNodes(up, frame, node, own, blocks.track, blocks.step, category, notes)
 
 
-def _within(reader: Reader, blocks: Blocks, choice: Choice) -> Bools:
-    """Those that were allocated in the steps and in the time that are chosen."""
-    in_time = Choice(steps=choice.steps, seconds=choice.seconds)
-    columns = {"at_ns": blocks.at_ns, "step": blocks.step}
-    return chosen_rows(reader, columns, in_time, len(blocks))
-
-
-def _of_place(reader: Reader, blocks: Blocks, choice: Choice) -> Bools:
-    """Those of the thread, the phase and the module that are chosen."""
-    place = Choice(thread=choice.thread, phase=choice.phase)
-    columns = {
-        "track": blocks.track,
-        "phase": blocks.phase,
-        "phase.names": blocks.names["phase"],
-    }
-    chosen = chosen_rows(reader, columns, place, len(blocks))
-    if choice.module is not None:
-        chosen &= np.isin(blocks.module, modules_called(reader, choice.module))
-    return chosen
-
-
-def _live(reader: Reader, blocks: Blocks, choice: Choice) -> tuple[Bools, tuple[str, ...]]:
-    """Those that are live at the highest moment of their process and device."""
-    chosen = np.zeros(len(blocks), np.bool_)
-    may_be = _within(reader, blocks, choice)
-    begin_ns = _beginnings(reader, choice)
-    moments = []
-    for process, rows in _heaps(blocks):
-        heap = blocks.at(rows)
-        live = np.where(may_be[rows], live_at_allocations(heap), -1)
-        first = int(np.argmax(live))
-        at_ns = int(heap.at_ns[first]) if live[first] >= 0 else None
-        begin = begin_ns.get(process)
-        if begin is not None:
-            # What was there already when that time began may be more than ever later.
-            most = int(heap.bytes[heap.live_at(begin)].sum())
-            at_ns = begin if most > live[first] else at_ns
-        if at_ns is None:
-            continue
-        is_live = heap.live_at(at_ns)
-        chosen[rows[is_live]] = True
-        if is_live.any():
-            since = duration(at_ns - reader.run.info.start_ns)
-            moments.append(f"{since} after its start{_of_step(heap, at_ns)}")
-    if len(moments) > 1:
-        several = f"{len(moments)} processes and devices, each at its own highest moment"
-        return chosen, (f"Added up are {several}; --by process has them apart.",)
-    name = reader.run.name
-    return chosen, tuple(f"The highest moment of {name} is {moment}." for moment in moments)
-
-
-def _of_step(heap: Blocks, at_ns: int) -> str:
-    """The step and the phase of the block that was allocated last before a moment."""
-    last = int(np.searchsorted(heap.at_ns, at_ns, side="right")) - 1
-    phase = str(heap.names["phase"][heap.phase[last]])
-    step = int(heap.step[last])
-    return f", in step {step} ({phase})" if step >= 0 else f" ({phase})"
-
-
-def _heaps(blocks: Blocks) -> Iterator[tuple[int, Ints]]:
-    """Processes, with the rows that lie on one device each."""
-    devices = len(blocks.names["device"])
-    code = blocks.process * devices + blocks.device
-    order = np.argsort(code, kind="stable")
-    known, first = np.unique(code[order], return_index=True)
-    for one, rows in zip(known.tolist(), np.split(order, first[1:]), strict=True):
-        yield one // devices, rows
-
-
-def _beginnings(reader: Reader, choice: Choice) -> dict[int, int]:
-    """By process when the chosen time begins; without a choice there is none."""
-    found: dict[int, int] = {}
-    processes = reader.arrays("processes", ["process"])["process"].tolist()
-    if choice.steps is not None:
-        for process, steps in steps_of(reader).items():
-            wanted = (steps.step >= choice.steps.start) & (steps.step < choice.steps.stop)
-            if wanted.any():
-                found[process] = int(steps.start_ns[wanted].min())
-    elif choice.seconds is not None:
-        found = dict.fromkeys(processes, 0)
-    if choice.seconds is not None:
-        begin_ns = reader.run.info.start_ns + round(choice.seconds[0] * 1e9)
-        found = {process: max(at_ns, begin_ns) for process, at_ns in found.items()}
-    return found
-
-
-def _left_over(reader: Reader, blocks: Blocks, choice: Choice) -> tuple[Bools, tuple[str, ...]]:
-    """Those that outlived their step up to the end of the last one, of places that kept more in
-    late steps as well as in early ones: what is filled once is a cache.
+def leaking_steps(reader: Reader) -> MeasuredSteps:
+    """The steps of which is looked whether they leave something behind. UsageError when there are
+    too few.
     """
-    steps = steps_before_the_last(reader)
-    process_of = process_of_tracks(reader.arrays("tracks", ["track", "process"]))
-    columns = {"track": blocks.track, "step": blocks.step}
-    is_old = steps.of_spans(columns, process_of)[0] & ~blocks.is_lost
-    for process, rows in _heaps(blocks):
-        is_late = blocks.end_ns[rows] > _end_of_last(steps, process)
-        is_old[rows] &= blocks.is_open[rows] | is_late
-    is_growing = _grows(blocks, steps, np.flatnonzero(is_old))
-    notes = _of_filled_once(int(blocks.bytes[is_old & ~is_growing].sum()))
-    return is_old & is_growing & _within(reader, blocks, choice), notes
-
-
-def steps_before_the_last(reader: Reader) -> MeasuredSteps:
-    """The measured steps that others follow: the blocks of the last one are in use. UsageError when
-    there are none.
-    """
-    steps = MeasuredSteps(reader)
-    start_ns, process = steps.columns["start_ns"], steps.columns["process"]
+    steps, memory = MeasuredSteps(reader), RecordedMemory(reader)
+    step, process = steps.columns["step"], steps.columns["process"]
+    is_judged = np.zeros(len(step), np.bool_)
     for number in steps.processes:
-        last_ns = start_ns[process == number].max()
-        steps.measured &= ~((process == number) & (start_ns == last_ns))
+        of_process = memory.steps(number)
+        judged = of_process.step[judged_places(of_process)]
+        is_judged |= (process == number) & np.isin(step, judged)
+    steps.measured &= is_judged
     if not steps.measured.any():
         raise UsageError(
-            f"{reader.run.path.name} has no steps that others follow but those of warm-up, so "
-            "nothing can outlive one. Run more of them, or say what a step is: run --step-mark NAME"
+            f"{reader.run.path.name} has too few steps: {FEWEST_STEPS} besides warm-up and the "
+            "last two show what goes on growing. Run more, or say what a step is: "
+            "run --step-mark NAME"
         )
     return steps
 
 
-def _end_of_last(steps: MeasuredSteps, process: int) -> int:
-    """When the last step of a process ends."""
-    of_process = steps.columns["process"] == process
-    end_ns = steps.columns["start_ns"] + steps.columns["dur_ns"]
-    return int(end_ns[of_process].max(initial=0))
+def _joined(parts: list[Blocks]) -> Blocks:
+    """The blocks of all parts, whose names have the same numbers."""
+    columns = {
+        one.name: np.concatenate([getattr(part, one.name) for part in parts])
+        for one in fields(Blocks)
+        if one.name != "names"
+    }
+    return Blocks(**columns, names=parts[0].names)
 
 
-def _grows(blocks: Blocks, steps: MeasuredSteps, rows: Ints) -> Bools:
-    """Which of the blocks at `rows` lie in a place that has some of the first third of the steps
-    and some of the last.
-    """
-    wanted = distinct(steps.columns["step"][steps.measured])
-    some = max(1, len(wanted) // 3)
-    at = np.searchsorted(wanted, blocks.step[rows])
-    _, place = distinct_places(blocks.at(rows))
-    is_early, is_late = (
-        np.isin(place, place[part]) for part in (at < some, at >= len(wanted) - some)
-    )
-    grows = np.zeros(len(blocks), np.bool_)
-    grows[rows] = is_early & is_late
-    return grows
+class _Chosen:
+    """Which blocks a kind of picture is made of, and what must be said of them."""
+
+    def __init__(self, reader: Reader, choice: Choice) -> None:
+        self._reader = reader
+        self._choice = choice
+        self._moments: list[str] = []
+        self._filled_bytes = 0
+
+    def of_kind(self, kind: str, memory: RecordedMemory, heap: Heap) -> Bools:
+        """Which of a process and device."""
+        if kind == LIVE:
+            return self._live(memory, heap)
+        within = self._within(heap.blocks)
+        return within if kind == ALLOC else within & self._left_behind(memory, heap)
+
+    def of_place(self, blocks: Blocks) -> Bools:
+        """Those of the thread, the phase and the module that are chosen."""
+        choice = self._choice
+        columns = {
+            "track": blocks.track,
+            "phase": blocks.phase,
+            "phase.names": blocks.names["phase"],
+        }
+        place = Choice(thread=choice.thread, phase=choice.phase)
+        chosen = chosen_rows(self._reader, columns, place, len(blocks))
+        if choice.module is not None:
+            chosen &= np.isin(blocks.module, modules_called(self._reader, choice.module))
+        return chosen
+
+    def notes(self, kind: str) -> tuple[str, ...]:
+        """Sentences."""
+        if len(self._moments) > 1:
+            several = f"{len(self._moments)} processes and devices, each at its own highest moment"
+            return (f"Added up are {several}; --by process has them apart.",)
+        name = self._reader.run.name
+        said = [f"The highest moment of {name} is {moment}." for moment in self._moments]
+        if kind == LEAK and self._filled_bytes:
+            filled = f"{size(self._filled_bytes)} that outlived their step too are left out"
+            said.append(f"{filled}: their lines do not go on keeping more, like a full cache.")
+        return tuple(said)
+
+    def _within(self, blocks: Blocks) -> Bools:
+        """Those that were allocated in the steps and in the time that are chosen."""
+        in_time = Choice(steps=self._choice.steps, seconds=self._choice.seconds)
+        columns = {"at_ns": blocks.at_ns, "step": blocks.step}
+        return chosen_rows(self._reader, columns, in_time, len(blocks))
+
+    def _left_behind(self, memory: RecordedMemory, heap: Heap) -> Bools:
+        """Those that outlived their step and the last one, of lines that leak."""
+        blocks, steps = heap.blocks, memory.steps(heap.process)
+        is_old = np.isin(blocks.step, steps.step[judged_places(steps)])
+        is_old &= blocks.end_ns > steps.last_end_ns
+        growth = growth_of(blocks, steps)
+        leaks = is_old & np.isin(blocks.line, growth.line[growth.is_leak])
+        self._filled_bytes += int(blocks.bytes[is_old & ~leaks].sum())
+        return leaks
+
+    def _live(self, memory: RecordedMemory, heap: Heap) -> Bools:
+        """Those that are live at the highest moment of the time that is chosen."""
+        blocks = heap.blocks
+        at_ns = self._highest_ns(memory, heap)
+        if at_ns is None:
+            return np.zeros(len(blocks), np.bool_)
+        is_live = blocks.live_at(at_ns)
+        if is_live.any():
+            since = duration(at_ns - self._reader.run.info.start_ns)
+            self._moments.append(f"{since} after its start{_of_step(blocks, at_ns)}")
+        return is_live
+
+    def _highest_ns(self, memory: RecordedMemory, heap: Heap) -> int | None:
+        """When most is live in the time that is chosen; None: that process has nothing there."""
+        choice, blocks = self._choice, heap.blocks
+        if choice.steps is None and choice.seconds is None:
+            return heap.peak.at_ns
+        live = np.where(self._within(blocks), live_at_allocations(blocks), -1)
+        highest = int(np.argmax(live))
+        begin_ns = self._begin_ns(memory, heap.process)
+        # What was there already when that time began may be more than ever later.
+        at_begin = -1 if begin_ns is None else int(blocks.bytes[blocks.live_at(begin_ns)].sum())
+        if at_begin > live[highest]:
+            return begin_ns
+        return int(blocks.at_ns[highest]) if live[highest] >= 0 else None
+
+    def _begin_ns(self, memory: RecordedMemory, process: int) -> int | None:
+        """When the chosen time of a process begins; None: it has none of these steps."""
+        choice, begins_ns = self._choice, []
+        if choice.seconds is not None:
+            begins_ns.append(self._reader.run.info.start_ns + round(choice.seconds[0] * 1e9))
+        if choice.steps is not None:
+            steps = memory.steps(process)
+            wanted = (steps.step >= choice.steps.start) & (steps.step < choice.steps.stop)
+            if not wanted.any():
+                return None
+            begins_ns.append(int(steps.start_ns[wanted].min()))
+        return max(begins_ns)
 
 
-def _of_filled_once(size_bytes: int) -> tuple[str, ...]:
-    if not size_bytes:
-        return ()
-    what = f"{size(size_bytes)} that outlived their step too are left out"
-    return (f"{what}: their places kept more in early or in late steps alone, as a cache does.",)
+def _of_step(blocks: Blocks, at_ns: int) -> str:
+    """The step and the phase of the block that was allocated last before a moment."""
+    last = int(np.searchsorted(blocks.at_ns, at_ns, side="right")) - 1
+    phase = str(blocks.names["phase"][blocks.phase[last]])
+    step = int(blocks.step[last])
+    return f", in step {step} ({phase})" if step >= 0 else f" ({phase})"

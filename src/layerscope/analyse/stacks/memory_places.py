@@ -56,7 +56,7 @@ def nodes_of_places(reader: Reader, frames: FrameTable, blocks: Blocks) -> tuple
     """A node for each place in which blocks were allocated and for what lies around it: the node
     above and the frame of each. Then the node of each block.
     """
-    first, place_of = distinct_places(blocks)
+    first, place_of = _distinct_places(blocks)
     modules = _module_frames(reader)
     origin = _has_several(blocks)
     places = _Places()
@@ -105,7 +105,7 @@ class _OneBlock:
         return found
 
 
-def distinct_places(blocks: Blocks) -> tuple[Ints, Ints]:
+def _distinct_places(blocks: Blocks) -> tuple[Ints, Ints]:
     """A block of each place, and the place of each block."""
     code = np.zeros(len(blocks), np.int64)
     for name in ("device", "allocator", "module", "operator", "line"):
