@@ -41,12 +41,16 @@ def memory_lines(summary: Summary, noun: str) -> Iterator[str]:
 
 def _peak(blocks: BlocksAtPeak, noun: str) -> str:
     """How much it is, and when."""
-    of = f" of process {blocks.process} on {blocks.device}" if blocks.heaps > 1 else ""
+    whose = ""
+    if blocks.heaps > 1:
+        whose = f" of process {blocks.process} on {blocks.device}"
     when = f"after {units.duration(blocks.after_ns)}"
     if blocks.step >= 0:
-        phase = "" if blocks.phase == "other" else f" ({blocks.phase})"
-        when = f"in {noun} {blocks.step}{phase}"
-    return f"Tensors: {units.size(blocks.bytes)} at the peak{of}, {when}"
+        when = f"in {noun} {blocks.step}"
+        if blocks.phase != "other":
+            when += f" ({blocks.phase})"
+    size = units.size(blocks.bytes)
+    return f"Tensors: {size} at the peak{whose}, {when}"
 
 
 def _what(blocks: BlocksAtPeak) -> str:
@@ -62,5 +66,7 @@ def _what(blocks: BlocksAtPeak) -> str:
 
 def _most(blocks: BlocksAtPeak, folder: str) -> str:
     """The line that holds most."""
-    line, size = next(iter(blocks.lines.items()), ("", 0))
-    return f"; most of {line.removeprefix(folder)}: {units.size(size)}" if line else ""
+    for line, size in blocks.lines.items():
+        name = line.removeprefix(folder)
+        return f"; most of {name}: {units.size(size)}"
+    return ""

@@ -52,14 +52,16 @@ class Peaks:
         if self.a.bytes == self.b.bytes:
             return f"The peak of live memory is {size} in both."
         changes = _changes("category", self.a.categories, self.b.categories)
-        parts = [f"{row[1]} {_signed(row[4])}" for row in list(changes)[:_MOST_NAMED]]
+        parts = [f"{name} {_signed(change)}" for _, name, _, _, change, _, _ in changes]
+        named = ", ".join(parts[:_MOST_NAMED])
         before = units.size(self.a.bytes)
-        return f"The peak of live memory was {before} in A and is {size} in B: {', '.join(parts)}."
+        return f"The peak of live memory was {before} in A and is {size} in B: {named}."
 
     def _rows(self) -> Iterator[Row]:
-        yield from _changes("peak", {"peak": self.a.bytes}, {"peak": self.b.bytes})
-        yield from _changes("category", self.a.categories, self.b.categories)
-        yield from _changes("line", self.a.lines, self.b.lines)
+        a, b = self.a, self.b
+        yield from _changes("peak", {"peak": a.bytes}, {"peak": b.bytes})
+        yield from _changes("category", a.categories, b.categories)
+        yield from _changes("line", a.lines, b.lines)
 
 
 def peaks_of(a: Reader, b: Reader) -> Peaks | str:
@@ -78,13 +80,21 @@ def peaks_of(a: Reader, b: Reader) -> Peaks | str:
 
 def _changes(what: str, a: dict[str, int], b: dict[str, int]) -> Iterator[Row]:
     """What changed, the largest change first."""
-    change = {name: b.get(name, 0) - a.get(name, 0) for name in (*a, *b)}
-    names = sorted(change, key=lambda name: (-abs(change[name]), name))
-    for name in names:
-        if change[name]:
-            before, after = a.get(name, 0), b.get(name, 0)
-            share = change[name] / before if before else None
-            yield what, name, before, after, change[name], share, _verdict(before, after)
+    found: list[Row] = []
+    for name in {**a, **b}:
+        before, after = a.get(name, 0), b.get(name, 0)
+        change = after - before
+        share = change / before if before else None
+        verdict = _verdict(before, after)
+        if change:
+            found.append((what, name, before, after, change, share, verdict))
+    yield from sorted(found, key=_by_change)
+
+
+def _by_change(row: Row) -> tuple[int, str]:
+    """The largest change first, then by name."""
+    _, name, _, _, change, _, _ = row
+    return -abs(change), name
 
 
 def _verdict(before: int, after: int) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from layerscope.analyse.memory.blocks import Blocks
+from layerscope.analyse.memory.blocks import Array, Blocks
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import Held, RecordedMemory
 from layerscope.analyse.memory.names import texts_of_names
@@ -81,19 +82,22 @@ def leak_of(memory: RecordedMemory) -> LineGrowth | None:
 
 
 def _by_category(held: Held) -> dict[str, int]:
-    sums = np.bincount(held.category, weights=held.blocks.bytes, minlength=len(CATEGORIES))
-    by_name = dict(zip(CATEGORIES, map(int, sums.tolist()), strict=True))
-    return _largest_first(by_name)
+    count = len(CATEGORIES)
+    sums = np.bincount(held.category, held.blocks.bytes, count)
+    return _largest_first(CATEGORIES, sums)
 
 
 def _by_line(blocks: Blocks) -> dict[str, int]:
-    lines = np.arange(len(blocks.names["line"]))
-    sums = np.bincount(blocks.line, weights=blocks.bytes, minlength=len(lines))
-    texts = texts_of_names(blocks, "line", lines)
-    return _largest_first(dict(zip(texts, map(int, sums.tolist()), strict=True)))
+    count = len(blocks.names["line"])
+    texts = texts_of_names(blocks, "line", np.arange(count))
+    sums = np.bincount(blocks.line, blocks.bytes, count)
+    return _largest_first(texts, sums)
 
 
-def _largest_first(sums: dict[str, int]) -> dict[str, int]:
-    """Those that are not zero."""
-    ordered = sorted(sums.items(), key=lambda item: -item[1])
-    return {name: size for name, size in ordered if size}
+def _largest_first(names: Sequence[str], sums: Array) -> dict[str, int]:
+    """The sums that are not zero, by their names."""
+    found = {}
+    for place in np.argsort(-sums, kind="stable").tolist():
+        if sums[place]:
+            found[names[place]] = int(sums[place])
+    return found
