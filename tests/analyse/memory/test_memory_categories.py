@@ -141,6 +141,21 @@ def test_a_copy_of_the_parameters_makes_neither_certain(folder: Path) -> None:
     assert shares["gradient"] == shares["optimizer state"] == 1
 
 
+def test_data_of_the_size_of_a_parameter_is_told_apart_by_its_line(folder: Path) -> None:
+    recording = training(10)
+    # A second parameter of the same line, whose size is that of no other block.
+    allocate(recording, 15, FOREVER, 1111, line="net.py:1")
+    for step in range(10):
+        at = start_of(step)
+        allocate(recording, at + 47, at + 96, 1111, phase="backward", line="train.py:4")
+    allocate(recording, 40, FOREVER, PARAMETER, line="data.py:1")
+
+    found = categories(recording, folder)
+
+    assert found[("data.py:1", PARAMETER)] == "buffer"
+    assert found[("net.py:1", PARAMETER)] == found[("net.py:1", 1111)] == "parameter"
+
+
 def test_without_a_backward_pass_all_results_are_activations(folder: Path) -> None:
     recording = Recording()
     recording.rows["processes"][0]["end_ns"] = 5000

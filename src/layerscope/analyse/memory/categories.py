@@ -4,7 +4,8 @@ No allocator says it. It follows from who allocated the block, when, and how lon
 
 parameter        allocated before the first forward pass of a step, live after the last step, and of
                  the size of a gradient; without any gradients (inference) every such block. Certain
-                 where there are no more of them of this size than gradients in one backward pass
+                 where there are no more of them of this size than gradients in one backward pass.
+                 Of more, those are it whose lines made parameters of other sizes
 gradient         allocated in a backward pass and live after it. Certain if a parameter has its size
 optimizer state  allocated by the optimizer and live after its step. Certain if a parameter has its
                  size and it is live after the last step
@@ -271,8 +272,18 @@ def _certain_by_size(rules: _Rules) -> None:
     both = np.concatenate([parameters, gradients])
     of_size = grouped_by([size[both]])
     is_parameter = np.arange(len(both)) < len(parameters)
-    is_few = of_size.sums(is_parameter) <= of_size.sums(~is_parameter)
-    found.is_certain[parameters] = is_few[of_size.number[is_parameter]]
+    gradient_count = of_size.sums(~is_parameter)
+    is_few = of_size.sums(is_parameter) <= gradient_count
+    number = of_size.number[is_parameter]
+    is_certain = is_few[number]
+    found.is_certain[parameters] = is_certain
+    # Of too many of one size those are it that come from lines which made others.
+    line = rules.blocks.line[parameters]
+    is_same = np.isin(line, distinct(line[is_certain]))
+    same_count = np.bincount(number[is_same], minlength=len(of_size))
+    is_told = (same_count > 0) & (same_count <= gradient_count)
+    is_buffer = ~is_certain & ~is_same & is_told[number]
+    found.category[parameters[is_buffer]] = BUFFER
     sizes = distinct(size[parameters])
     for category in (GRADIENT, STATE):
         rows = np.flatnonzero(found.category == category)
