@@ -15,8 +15,10 @@ from layerscope.analyse.findings.workload import Workload
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import RecordedMemory
 from layerscope.analyse.memory.leaks import growth_of
+from layerscope.analyse.summary import summarise
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
+from layerscope.show.summary import text
 from tests.analyse.memory.made import (
     ACTIVATION,
     FIRST_NS,
@@ -304,6 +306,22 @@ def test_a_block_of_the_end_of_the_recording_lives_until_then() -> None:
     (row,) = rows(recording, "memory")
 
     assert (row["max_ns"], row["end_bytes"]) == (400, 7)
+
+
+def test_the_summary_names_phase_and_categories_of_the_peak(folder: Path) -> None:
+    recording = training(10)
+    other = recording.add_thread(recording.add_process(200, end_ns=9000), 200, "rank")
+    allocate(recording, 50, 60, 5, track=other)
+
+    with Reader(recording.write(folder)) as reader:
+        said = " ".join(text(summarise(reader)).split())
+
+    assert (
+        "Tensors: 3.57 kB at the peak of process 0 on cpu, in step 1 (forward): parameters 1.00 kB, "
+        "gradients 1.00 kB, optimizer state 1.00 kB, activations 304 bytes, temporary 200 bytes; "
+        "most of net.py:1: 1.00 kB"
+    ) in said
+    assert "Leak:" not in said
 
 
 # -- diff ------------------------------------------------------------------------------------------
