@@ -77,9 +77,10 @@ def test_without_spans_the_phases_of_blocks_tell_the_same(folder: Path) -> None:
     assert categories(training(10, has_spans=False), folder) == KNOWN
 
 
-def test_a_block_at_the_peak_is_what_it_is_among_all_blocks(folder: Path) -> None:
-    with Reader(training(60).write(folder)) as reader:
-        memory = RecordedMemory(reader)
+@pytest.mark.parametrize("has_spans", [True, False])
+def test_of_many_blocks_some_tell_what_those_at_the_peak_are(folder: Path, has_spans: bool) -> None:
+    with Reader(training(60, has_spans).write(folder)) as reader:
+        memory = RecordedMemory(reader, most=40)
         (heap,) = memory.heaps
         whole = memory.categories(heap)
         held = memory.held(heap)

@@ -53,10 +53,10 @@ CATEGORIES = (
 PARAMETER, GRADIENT, STATE, ACTIVATION, BUFFER, TEMPORARY, INPUT, OTHER = range(len(CATEGORIES))
 # Blocks of so many steps at the end have not lived long enough to be judged, and blocks of so many
 # steps before them show what they are.
-_CUT_STEPS = 2
+CUT_STEPS = 2
 _EXAMPLE_STEPS = 20
-# With the gradients and the examples of so many steps the rules say the same as with all.
-FIRST_STEPS, LAST_STEPS = 2, _CUT_STEPS + _EXAMPLE_STEPS
+# Gradients of so many steps show which sizes parameters have.
+FIRST_STEPS = 2
 
 
 @dataclass(slots=True)
@@ -240,7 +240,7 @@ def _as_before(rules: _Rules) -> None:
     were in the steps before.
     """
     blocks, steps, found = rules.blocks, rules.steps, rules.found
-    recent = max(0, len(steps.step) - _CUT_STEPS)
+    recent = max(0, len(steps.step) - CUT_STEPS)
     if not recent:
         return
     from_ns = steps.start_ns[max(0, recent - _EXAMPLE_STEPS)]
