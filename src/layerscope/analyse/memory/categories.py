@@ -12,7 +12,8 @@ optimizer state  allocated by the optimizer and live after its step. Certain if 
 activation       a result of the forward pass or of the loss that is live when the backward pass of
                  its step begins. Certain if a module made it and it ends in that pass; likely if it
                  is released by the end of the next step, as the loss is, which a variable names
-                 until then. Without a backward pass (inference) every result of the forward pass
+                 until then. A checkpoint makes them again in the backward pass: likely. Without a
+                 backward pass (inference) every result of the forward pass
 input            allocated while data was loaded, which is certain; or in a step before its forward
                  pass, and live when that begins, until the end of the next step at the latest
 buffer           allocated before the first forward pass and live after the last step, but not of
@@ -169,9 +170,21 @@ class _Rules:
         pass_end_ns = _or_last(self.passes.end_ns, NEVER, self.begun - 1)
         outlives = self.blocks.end_ns > pass_end_ns
         self._say(self.backward & inside & outlives, GRADIENT)
+        is_again = inside & ~outlives
+        is_again &= self.forward | self._is_called_again()
+        self._say(is_again, ACTIVATION)
         self._say(self.backward, TEMPORARY, inside)
-        # A checkpoint computes them again within the backward pass.
-        self._say(self.forward & inside & ~outlives, ACTIVATION)
+
+    def _is_called_again(self) -> Bools:
+        """Whether a module was open, which in a backward pass only a checkpoint calls again, and
+        the block is there when that call ends.
+        """
+        blocks, passes = self.blocks, self.passes
+        calls = counted_until(blocks.at_ns, passes.call_ns)
+        end_ns = _or_last(passes.call_end_ns, 0, calls - 1)
+        is_open = (blocks.module >= 0) & (blocks.at_ns < end_ns)
+        outlives: Bools = is_open & (blocks.end_ns > end_ns)
+        return outlives
 
     def _before_the_loop(self) -> None:
         early = self.before_loop & self.lives_on
