@@ -1,5 +1,5 @@
-/* What the C library's allocator has: in use, free, mapped for itself. Counters of the domain "malloc", about once a
- * second, told by a thread that has just allocated. */
+/* What the C library's allocator has in use, and free. Counters of a domain that no program has, about once a second,
+ * told by a thread that has just allocated. */
 #define _GNU_SOURCE
 #include "heap_statistics.h"
 
@@ -38,6 +38,6 @@ void ls_heap_tell(void) {
     struct mallinfo2 found = of_heap();
     uint64_t cost_ns = ls_monotonic_ns() - now;
     atomic_store(&next_ns, now + (cost_ns * MOST_SHARE > EVERY_NS ? cost_ns * MOST_SHARE : EVERY_NS));
-    ls_counter("in_use_bytes\nmalloc", (int64_t)(found.uordblks + found.hblkhd));
-    ls_counter("free_bytes\nmalloc", (int64_t)found.fordblks);
+    ls_counter("in_use_bytes\nlayerscope: malloc", (int64_t)(found.uordblks + found.hblkhd));
+    ls_counter("free_bytes\nlayerscope: malloc", (int64_t)found.fordblks);
 }

@@ -12,8 +12,10 @@ import threading
 import numpy
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.checkpoint import checkpoint
 
 KIB = 1024
+BATCH, WIDTH = 512, 256
 
 
 def train():
@@ -25,6 +27,55 @@ def train():
         optimizer.step()
 
 
+class Blocks(torch.nn.Module):
+    """Blocks that keep one activation each for their backward pass, or, in pairs, none until then."""
+
+    def __init__(self, is_checkpointed):
+        super().__init__()
+        self.is_checkpointed = is_checkpointed
+        pairs = []
+        for _ in range(2):
+            layers = [torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU()]
+            layers += [torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU()]
+            pairs.append(torch.nn.Sequential(*layers))
+        self.pairs = torch.nn.ModuleList(pairs)
+
+    def forward(self, x):
+        for pair in self.pairs:
+            x = checkpoint(pair, x, use_reentrant=False) if self.is_checkpointed else pair(x)
+        return x
+
+
+def step_of(model, optimizer, batches):
+    optimizer.zero_grad()
+    for _ in range(batches):
+        model(torch.ones(BATCH, WIDTH)).sum().backward()
+    optimizer.step()
+
+
+def train_twins():
+    """Twins that differ in what they keep: a step of each after one that is not looked at."""
+    twins = {
+        "plain": (False, torch.optim.SGD, 1),
+        "checkpointed": (True, torch.optim.SGD, 1),
+        "accumulated": (False, torch.optim.SGD, 3),
+        "adam": (False, torch.optim.Adam, 1),
+    }
+    peaks = {}
+    for name, (is_checkpointed, make, batches) in twins.items():
+        model = Blocks(is_checkpointed)
+        optimizer = make(model.parameters(), lr=0.01)
+        step_of(model, optimizer, 1)
+        profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        with profiler, record_function(name):
+            step_of(model, optimizer, batches)
+        live, peaks[name] = 0, 0
+        for size in events_of(profiler):
+            live += size
+            peaks[name] = max(peaks[name], live)
+    return peaks
+
+
 def events_of(profiler):
     """Of this thread: torch.profiler knows no other."""
     profiler.export_chrome_trace(sys.argv[1])
@@ -32,7 +83,17 @@ def events_of(profiler):
         events = json.load(file)["traceEvents"]
     found = [event for event in events if event["name"] == "[memory]"]
     found.sort(key=lambda event: event["args"]["Ev Idx"])
-    return [event["args"]["Bytes"] for event in found]
+    # It says of some blocks that were there before that they are released, and of others not.
+    live, sizes = set(), []
+    for event in found:
+        address, size = event["args"]["Addr"], event["args"]["Bytes"]
+        if size > 0:
+            live.add(address)
+            sizes.append(size)
+        elif address in live:
+            live.remove(address)
+            sizes.append(size)
+    return sizes
 
 
 torch.set_num_threads(1)
@@ -41,7 +102,7 @@ profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
 with profiler, record_function("profiled"):
     train()
 with open(sys.argv[1] + ".bytes", "w") as file:
-    json.dump(events_of(profiler), file)
+    json.dump({"events": events_of(profiler), "peaks": train_twins()}, file)
 
 # One thread allocates, another releases.
 handed = []

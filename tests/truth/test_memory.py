@@ -36,6 +36,12 @@ def of_size(recorded: Recorded, size: int) -> list[dict[str, Any]]:
     )
 
 
+def of_torch_profiler(recorded: Recorded) -> dict[str, Any]:
+    trace = recorded.run.path.parent / "trace.bytes"
+    found: dict[str, Any] = json.loads(trace.read_text())
+    return found
+
+
 def line_of(text: str) -> str:
     lines = PROGRAM.read_text().splitlines()
     (number,) = [number for number, line in enumerate(lines, 1) if text in line]
@@ -45,8 +51,7 @@ def line_of(text: str) -> str:
 def test_the_events_of_torch_profiler_are_the_same(recorded: Recorded) -> None:
     """On its thread, one by one: every allocation and every release, in the same order."""
     assert recorded.status == -signal.SIGKILL or recorded.status == 128 + signal.SIGKILL
-    trace = recorded.run.path.parent / "trace.bytes"
-    theirs = json.loads(trace.read_text())
+    theirs = of_torch_profiler(recorded)["events"]
     begin_ns, end_ns = recorded.rows(
         "SELECT start_ns, start_ns + dur_ns AS end_ns FROM spans WHERE name = 'profiled'"
     )[0].values()
@@ -102,3 +107,49 @@ def test_of_a_killed_program_what_was_live_is_known(recorded: Recorded) -> None:
     assert [block["dur_ns"] for block in live] == [None] * 3
     assert {block["line"] for block in live} == {line_of("live = [torch.empty")}
     assert {block["is_lost"] for block in live} == {False}
+
+
+ACTIVATION = 512 * 256 * FLOAT
+WEIGHT, BIAS = 256 * 256 * FLOAT, 256 * FLOAT
+PARAMETERS = 4 * (WEIGHT + BIAS)
+# PyTorch saves the state of its generator for what is computed again.
+GENERATOR = 5056
+
+
+def growth(recorded: Recorded, name: str) -> int:
+    """By how much live tensors grow at most in the range `name`."""
+    return int(
+        recorded.value(
+            f"""
+            WITH range AS (
+                SELECT start_ns AS since, start_ns + dur_ns AS until FROM spans
+                WHERE name = '{name}' AND layer = 'operators'
+            ),
+            blocks AS (
+                SELECT allocations.* FROM allocations, range
+                WHERE allocator = 'tensor' AND at_ns BETWEEN since AND until
+            ),
+            events AS (
+                SELECT at_ns, bytes AS change FROM blocks
+                UNION ALL SELECT at_ns + dur_ns, -bytes FROM blocks WHERE dur_ns IS NOT NULL
+            )
+            SELECT max(live)
+            FROM (SELECT sum(change) OVER (ORDER BY at_ns) AS live FROM events)"""
+        )
+    )
+
+
+def test_twins_that_keep_less_have_the_lower_peak_that_torch_profiler_has(
+    recorded: Recorded,
+) -> None:
+    peaks = of_torch_profiler(recorded)["peaks"]
+
+    assert {name: growth(recorded, name) for name in peaks} == peaks
+    # At the first weight's gradient: the input, three activations (that of the last block has gone),
+    # two gradients of activations, and two scalars.
+    assert peaks["plain"] == 6 * ACTIVATION + WEIGHT + BIAS + 2 * FLOAT
+    assert peaks["adam"] == peaks["plain"]  # its averages are from the step before
+    assert peaks["accumulated"] == peaks["plain"] + PARAMETERS
+    # Its peak is a block later, when there is the gradient of one layer more.
+    instead = WEIGHT + BIAS + 2 * GENERATOR
+    assert peaks["checkpointed"] == peaks["plain"] - ACTIVATION + instead

@@ -20,6 +20,7 @@ from layerscope.model.layers import (
     PROCESS_COUNTERS,
     SYSTEM_COUNTERS,
 )
+from layerscope.model.memory import CPU, TENSOR
 from layerscope.recording.reader import Reader
 
 # category, name, count, total, least, most
@@ -62,6 +63,23 @@ _MEMORY = f"""
       AND pid = ?
     HAVING count(*) > 0
 """
+# Live bytes at each allocation and release.
+_TENSORS = f"""
+    WITH blocks AS (
+        SELECT allocations.* FROM allocations
+            JOIN tracks USING (track) JOIN processes USING (process)
+        WHERE allocator = '{TENSOR}' AND device = '{CPU}' AND NOT is_lost AND pid = ?
+    ),
+    events AS (
+        SELECT at_ns, bytes AS change FROM blocks
+        UNION ALL SELECT at_ns + dur_ns, -bytes FROM blocks WHERE dur_ns IS NOT NULL
+    ),
+    live AS (
+        SELECT at_ns, sum(change) OVER (ORDER BY at_ns ROWS UNBOUNDED PRECEDING)::BIGINT AS value
+        FROM events
+    )
+    SELECT {_SUMS} FROM live WHERE at_ns >= ? AND at_ns < ? HAVING count(*) > 0
+"""
 
 
 def aggregates(reader: Reader, since_ns: int, until_ns: int, pid: int) -> dict[str, Any]:
@@ -69,10 +87,13 @@ def aggregates(reader: Reader, since_ns: int, until_ns: int, pid: int) -> dict[s
     process `pid`.
 
     Memory is read a few times a second: of a window that is shorter, what was read right after it
-    counts. `times` in ns, `counters` in their own unit, `memory` in bytes: [category, name, count,
-    total, least, most].
+    counts. Where allocations were recorded, what the storage of the CPU holds are tensors. `times`
+    in ns, `counters` in their own unit, `memory` in bytes: [category, name, count, total, least,
+    most].
     """
     counters, memory = _counters(_rows(reader, _COUNTERS, since_ns, until_ns))
+    for tensors in _rows(reader, _TENSORS, pid, since_ns, until_ns):
+        memory.append([*_storage(*STORAGE), *tensors])
     for resident in _rows(reader, _MEMORY, since_ns, pid):
         names = RESIDENT if memory else _storage(*STORAGE)
         memory.append([*names, *resident])

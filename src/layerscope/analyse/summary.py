@@ -20,6 +20,7 @@ from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation, generation
 from layerscope.analyse.losses import problems
+from layerscope.analyse.memory.at_peak import BlocksAtPeak, blocks_at_peak
 from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.onednn import OneDnn, onednn
 from layerscope.analyse.open_operators import OpenOperators, open_operators
@@ -146,6 +147,7 @@ class Summary:
     bulks: str = ""  # what is to be said of operators that were executed as one
     # None: they were not looked for, the recording is too short or too large for that.
     findings: RunFindings | None = None
+    blocks: BlocksAtPeak | None = None  # where allocations were recorded
 
 
 def summarise(reader: Reader) -> Summary:
@@ -190,6 +192,7 @@ def summarise(reader: Reader) -> Summary:
         spinning=spinning_of(reader),
         bulks=bulk_note(reader) if sums else "",
         findings=worth_a_try(reader, times),
+        blocks=blocks_at_peak(reader),
     )
 
 

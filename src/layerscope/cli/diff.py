@@ -1,14 +1,16 @@
 """Compare two recordings: what became slower or faster, what was added and what is gone.
 
-A and B are recordings; VIEW shows one table instead of the overview. If both have steps, their
+A and B are recordings; VIEW shows one table instead of the overview; memory is what is live at the
+peak of each, where allocations were recorded (run --layers=+memory). If both have steps, their
 medians are compared, without warm-up steps; otherwise the duration of the whole run. With repeated
 steps every change has a 95 % confidence interval. The interval covers the variation between steps
 of one run, not between runs.
 
 --fail-if turns the comparison into a test. CONDITION is for example step>5%, phase.backward>10%,
-operator:aten::mm>20% or module:Net.conv1>10%. It fails only if the entire 95 % confidence interval
-lies above the threshold; a change without an interval never fails. The exit status is 1 if a
-condition failed, 0 if none did, and 125 if the recordings could not be compared.
+operator:aten::mm>20%, module:Net.conv1>10% or peak>5% (of live memory). It fails only if the entire
+95 % confidence interval lies above the threshold; a change without an interval never fails, but for
+the peak, which is known exactly. The exit status is 1 if a condition failed, 0 if none did, and 125
+if the recordings could not be compared.
 
     layerscope diff before after
     layerscope diff before after operators --where "verdict = 'slower'"
@@ -38,12 +40,12 @@ _READABLE = 11
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `diff`."""
-    parser.usage = f"{parser.prog} A B [operators|modules|steps] [options]"
+    parser.usage = f"{parser.prog} A B [operators|modules|steps|memory] [options]"
     parser.add_argument(
         "words",
         nargs="*",
         metavar="A B [VIEW]",
-        help="two recordings, and what to show: operators, modules or steps",
+        help="two recordings, and what to show: operators, modules, steps or memory",
     )
     parser.add_argument(
         "--mean",
@@ -58,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 if it is true",
     )
     _output.add_choice(
-        parser, top="overview: 16, operators and modules: 20, steps, --csv and --json: all"
+        parser, top="overview: 16, operators, modules and memory: 20, steps, --csv and --json: all"
     )
     output = _output.add_format(parser)
     output.add_argument(

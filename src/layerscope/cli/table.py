@@ -26,6 +26,8 @@ _SHOWN = {
     "counters": "counters",
     "functions": "samples",
     "lines": "samples",
+    "memory": "allocations",
+    "peak": "allocations",
     "symbols": "samples",
     "waits": "samples",
     "modules": "modules",

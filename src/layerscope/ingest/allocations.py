@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from layerscope.ingest.process import IngestedProcess
 from layerscope.ingest.string_table import StringTable
+from layerscope.model.events import Problem
 from layerscope.model.layers import MEMORY as LAYER
 from layerscope.model.layers import PHASES
 from layerscope.model.memory import ALLOCATORS, CPU
 from layerscope.recording.arrow_columns import arrow_array
-from layerscope.recording.writer import TableWriter, codes_to_names, to_arrow
+from layerscope.recording.writer import TableWriter, codes_to_names
 from layerscope.sources.process import MEMORY
 
 # A part of the table has so many rows at least.
@@ -87,7 +88,10 @@ class AllocationIngest:
     release was. `left_out`, `left_out_bytes`: blocks that the table has no room for.
     """
 
-    def __init__(self, tables: Path, texts: StringTable, most_bytes: float) -> None:
+    def __init__(
+        self, tables: Path, texts: StringTable, most_bytes: float, in_windows: bool = False
+    ) -> None:
+        self.in_windows = in_windows
         self.unknown = self.lost = self.left_out = self.left_out_bytes = 0
         self._texts = texts
         self._most_bytes = MOST_SHARE * most_bytes
@@ -123,15 +127,21 @@ class AllocationIngest:
     def finish(self) -> None:
         """Write what is left, as the finished table."""
         self._write()
-        self._writer.finish(_joined(self._writer))
+        self._writer.join()
 
-    def problems(self) -> list[dict[str, str]]:
+    def problems(self) -> list[Problem]:
         """What has to be said of blocks that are not whole."""
-        found = []
+        found = list[Problem]()
         if self.lost:
             what = f"the releases of {self.lost:,} blocks were lost"
             lost = "how long these blocks lived"
-            found.append(_problem("releases_lost", what, "see the table `gaps` for why", lost))
+            remedy = "see the table `gaps` for why"
+            found.append(Problem(LAYER, "releases_lost", what, remedy, lost))
+        if self.in_windows and self.rows:
+            what = "allocations and releases were recorded in the windows alone"
+            remedy = "record all steps to see all that is live: leave --steps and --after out"
+            lost = "blocks from before a window, and the ends of those that outlive one"
+            found.append(Problem(LAYER, "blocks_of_windows", what, remedy, lost))
         if self.left_out:
             what = (
                 f"{self.left_out:,} blocks that lived less than a second "
@@ -139,7 +149,7 @@ class AllocationIngest:
                 "recording small"
             )
             remedy = "record fewer steps (--steps), or all of them: run --full"
-            found.append(_problem("blocks_left_out", what, remedy, "these blocks"))
+            found.append(Problem(LAYER, "blocks_left_out", what, remedy, "these blocks"))
         return found
 
     def _pair(self, of: _OfProcess) -> None:
@@ -203,7 +213,9 @@ class AllocationIngest:
 
     def _or_usual(self, codes: np.ndarray, numbers: np.ndarray, usual: str) -> np.ndarray:
         """`codes` of names, that of `usual` where the process says nothing."""
-        return np.where(numbers == 0, self._texts.name(usual), codes).astype(np.int32)
+        code = self._texts.name(usual)
+        chosen = np.where(numbers == 0, code, codes)
+        return chosen.astype(np.int32)
 
     def _write(self) -> None:
         """A part of the blocks that came, in the order of time."""
@@ -232,18 +244,6 @@ class AllocationIngest:
 def _used(codes: np.ndarray, texts: list[str]) -> pa.DictionaryArray:
     """The texts of these codes; the dictionary has only those that occur."""
     used, place = np.unique(codes, return_inverse=True)
-    return codes_to_names(place, pa.array([texts[code] for code in used.tolist()], pa.string()))
-
-
-def _joined(writer: TableWriter) -> pa.Table:
-    """All parts as one table."""
-    import pyarrow.parquet as pq
-
-    parts = sorted(writer.folder.glob("part-*.parquet"))
-    if not parts:
-        return to_arrow(writer.table, {column.name: [] for column in writer.table.columns})
-    return pa.concat_tables([pq.read_table(part) for part in parts])
-
-
-def _problem(code: str, what: str, remedy: str, lost: str) -> dict[str, str]:
-    return {"layer": LAYER, "code": code, "what": what, "remedy": remedy, "lost": lost}
+    names = [texts[code] for code in used.tolist()]
+    dictionary = pa.array(names, pa.string())
+    return codes_to_names(place, dictionary)

@@ -72,7 +72,8 @@ class RunConversion:
         self._stripped: set[Path] = set()
         self.parts = Parts(tables, self._texts, self._totals, limits)
         self.stacks = StackIngest(source, tables, self._tracks, self._texts)
-        self.allocations = AllocationIngest(tables, self._texts, limits.most_bytes)
+        has_window = self._window is not None
+        self.allocations = AllocationIngest(tables, self._texts, limits.most_bytes, has_window)
         step_mark = source.options.get("step_mark", "")
         self._epochs = Epochs(self._texts, self._totals, self.parts, self.stacks, limits, step_mark)
 
@@ -443,7 +444,7 @@ class RunConversion:
         )
         small.rows["problems"].extend(self._of_source())
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
-        small.rows["problems"].extend(self.allocations.problems())
+        small.rows["problems"].extend(map(asdict, self.allocations.problems()))
         small.add_problems(self.processes)
         self.rows.update(small.write(self.tables))
 

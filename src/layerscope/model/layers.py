@@ -30,12 +30,13 @@ MEANINGS = {
     COUNTERS: "What the system accounts for each process over time, and what the program counts "
     "itself.",
 }
-# The tracks with what was read from the system about a process, its control group and the machine;
-# every other track of counters is the program's own.
+# The tracks with what was read from the system about a process, its control group and the machine,
+# and what malloc said of its heap; every other track of counters is the program's own.
 PROCESS_COUNTERS = "process"
 GROUP_COUNTERS = "cgroup"
 MACHINE_COUNTERS = "machine"
-SYSTEM_COUNTERS = (PROCESS_COUNTERS, GROUP_COUNTERS, MACHINE_COUNTERS)
+HEAP_COUNTERS = "malloc"
+SYSTEM_COUNTERS = (PROCESS_COUNTERS, GROUP_COUNTERS, MACHINE_COUNTERS, HEAP_COUNTERS)
 # Those of the system's that only grow: their difference means something and their level does not.
 CUMULATIVE = (
     "cpu_ns",

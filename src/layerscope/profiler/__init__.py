@@ -104,6 +104,7 @@ def set_config(**kwargs: Any) -> None:
         kinds = ("profile_all", "profile_symbolic", "profile_imperative")
         steering.operators = any(config[kind] for kind in kinds)
         steering.use_separate(bool(config["aggregate_stats"]))
+        steering.use_memory(bool(kwargs.get("profile_memory") or config["profile_all"]))
         steering.name_file()
 
 

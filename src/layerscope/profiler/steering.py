@@ -66,6 +66,7 @@ class RecordingControl:
         self.blocks = 0  # `record()` blocks that are open, on any thread
         self.ran_before_blocks = False
         self.operators = True  # False: only what the program records by itself
+        self.memory = False  # allocations of tensors are recorded
         self.separate = False  # each operator is executed alone, in a framework that has bulks
         self.since_ns = 0  # statistics count what ended later than this
         self.file = (
@@ -145,6 +146,7 @@ class RecordingControl:
     def _load(self) -> None:
         import ctypes
 
+        self.use_memory(self.memory)
         agent = ctypes.CDLL(self.settings["library"])
         agent.ls_counter.argtypes = [ctypes.c_char_p, ctypes.c_int64]
         agent.ls_counter.restype = agent.ls_mark.restype = agent.ls_operators_stop.restype = None
@@ -255,6 +257,14 @@ class RecordingControl:
         for hook in self._door.hooks.values():
             if "separate" in hook:
                 hook["separate"](is_wanted)
+
+    def use_memory(self, is_wanted: bool) -> None:
+        """When recording starts, allocations of tensors are recorded too, or as `layerscope run`
+        was asked.
+        """
+        self.memory = is_wanted
+        if is_wanted and self.settings:
+            self._door.settings["memory"] = True
 
     def stop(self) -> None:
         """Record nothing from now on; a later `run` goes on in the same recording."""

@@ -123,6 +123,26 @@ class TableWriter:
         for part in self.folder.glob("part-*.parquet"):
             part.unlink()
 
+    def join(self) -> None:
+        """Put the parts together as the finished table, one after the other."""
+        temporary = self.folder / "all.tmp"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        schema = arrow_schema(self.table)
+        parts = sorted(self.folder.glob("part-*.parquet"))
+        with pq.ParquetWriter(temporary, schema, **_of_writer(self.table)) as writer:
+            for part in parts:
+                writer.write_table(pq.read_table(part, schema=schema))
+        os.replace(temporary, self.folder / "all.parquet")
+        for part in parts:
+            part.unlink()
+
+
+def _of_writer(table: Table) -> dict[str, Any]:
+    """Options of a writer of several tables: what belongs to each writing is left out."""
+    options = parquet_options(table)
+    del options["row_group_size"]
+    return options
+
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
     """Write a small table from a list of rows as finished; returns the number of rows."""

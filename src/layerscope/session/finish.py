@@ -15,7 +15,7 @@ from typing import Any
 from layerscope.capture.launchers import Launch
 from layerscope.capture.recorder import Recorder
 from layerscope.model.errors import LayerscopeError
-from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
+from layerscope.model.layers import COUNTERS, MEMORY, OPERATORS, STACKS
 from layerscope.rawfile.json_files import SESSION
 from layerscope.rawfile.log_files import has_windows
 from layerscope.rawfile.raw_file import SAMPLER_FILE
@@ -112,6 +112,12 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
         folder_bytes(recording.raw),
     )
     layers = [operators, LayerState(COUNTERS, "recorded", "", converted["rows"].get("counters", 0))]
+    blocks = converted["rows"].get("allocations", 0)
+    if blocks:
+        # An allocation and its release: a record each, as an operator has one.
+        layers.append(
+            LayerState(MEMORY, "recorded", "", blocks, 0, round(2 * blocks * operator_ns))
+        )
     if session.sampler is None:
         return layers
     problem = next((p.what for p in session.problems if p.layer == STACKS and p.lost), "")

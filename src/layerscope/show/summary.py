@@ -28,6 +28,7 @@ from layerscope.recording.run import RunInfo
 from layerscope.show.cost_line import cost_sentence
 from layerscope.show.findings_text import worth_a_try
 from layerscope.show.function_lines import function_lines
+from layerscope.show.memory_lines import memory_lines
 from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
@@ -79,6 +80,8 @@ def text(summary: Summary, run: str = "") -> str:
         *_modules(summary),
         *_wrapped(thread_line(summary, noun)),
     ]
+    for line in memory_lines(summary, noun):
+        overview += _wrapped(line)
     overview += failure_lines(summary.failures)
     if summary.slowest_rank:
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")

@@ -25,9 +25,11 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.diff import quantities, sameness
 from layerscope.analyse.diff.intervals import LEVEL, MEDIAN, Change, compare
+from layerscope.analyse.diff.peaks import COLUMNS as MEMORY_COLUMNS
+from layerscope.analyse.diff.peaks import Peaks, peaks_of
 from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP, Quantities
 from layerscope.analyse.losses import problems
-from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
+from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_rows
 from layerscope.model.events import Problem
 from layerscope.recording.failures import unreadable
 
@@ -35,14 +37,17 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 OVERVIEW = "overview"
+MEMORY = "memory"
 # What each view shows, in this order.
 VIEWS = {
     OVERVIEW: (RUN, STEP, PHASE, OPERATOR, MODULE),
     "operators": (OPERATOR,),
     "modules": (MODULE,),
     "steps": (STEP, PHASE),
+    # Has columns of its own, see `peaks`.
+    MEMORY: (),
 }
-TOPS = {OVERVIEW: 16, "operators": 20, "modules": 20, "steps": 0}
+TOPS = {OVERVIEW: 16, "operators": 20, "modules": 20, "steps": 0, MEMORY: 20}
 ADDED, GONE, SLOWER, FASTER = "added", "gone", "slower", "faster"
 SAME, NOT_REPEATED = "no measurable difference", "not repeated"
 COLUMNS = (
@@ -70,6 +75,7 @@ COLUMNS = (
     ResultColumn("change_high_ns", "int64", NS, "and this", signed=True),
 )
 EMPTY = "There is nothing to compare."
+NO_MEMORY = "No allocations were recorded in A and B: record both with run --layers=+memory."
 
 Strings = NDArray[Any]
 
@@ -108,9 +114,13 @@ class Diff:
     rows: dict[str, Rows]
     notes: tuple[str, ...]
     problems: tuple[Problem, ...]
+    # What is live at their peaks, or why that is not compared.
+    peaks: Peaks | str = ""
 
     def result(self, view: str, connection: Any) -> Result:
         """The rows of `view`, as a question to `connection`."""
+        if view == MEMORY:
+            return self._memory()
         parts = [(what, self.rows[what]) for what in VIEWS[view] if what in self.rows]
         table = (
             pa.concat_tables([_table(what, rows) for what, rows in parts])
@@ -126,6 +136,13 @@ class Diff:
             problems=self.problems,
             empty=EMPTY,
         )
+
+    def _memory(self) -> Result:
+        """The rows of the peaks."""
+        if isinstance(self.peaks, Peaks):
+            return replace(self.peaks.result(), problems=self.problems)
+        why = self.peaks or NO_MEMORY
+        return of_rows("diff_memory", MEMORY_COLUMNS, [], problems=self.problems, empty=why)
 
 
 def build(
@@ -156,12 +173,15 @@ def build(
     if per_step:
         notes += sameness.uneven((a, b), statistic)
         notes += _changed_findings(a, b)
+    peaks = peaks_of(a, b) if {OVERVIEW, MEMORY}.intersection(views) else ""
+    if peaks:
+        notes.append(peaks.sentence() if isinstance(peaks, Peaks) else peaks)
     said = [
         _named(problem, letter)
         for letter, side in zip(sameness.SIDES, (a, b), strict=True)
         for problem in problems(side)
     ]
-    return Diff(rows, tuple(notes), tuple(said))
+    return Diff(rows, tuple(notes), tuple(said), peaks)
 
 
 def _changed_findings(a: Reader, b: Reader) -> list[str]:

@@ -13,13 +13,17 @@ import math
 import re
 from dataclasses import dataclass
 
-from layerscope.analyse.diff import Diff, Rows
+from layerscope.analyse.diff import MEMORY, NO_MEMORY, Diff, Rows
+from layerscope.analyse.diff.peaks import Peaks
 from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP
+from layerscope.model import units
 from layerscope.model.errors import UsageError
 
 _FORM = re.compile(r"^\s*(?P<name>.+?)\s*>\s*(?P<limit>\d+(?:\.\d+)?)\s*%\s*$", re.DOTALL)
-_FORMS = "step>5%, phase.backward>10%, operator:aten::mm>20% or module:Net.conv1>10%"
+_FORMS = "step>5%, phase.backward>10%, operator:aten::mm>20%, module:Net.conv1>10% or peak>5%"
 _MOST_NAMES = 5
+# The peak of live memory.
+PEAK = "peak"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Condition:
     @property
     def view(self) -> str:
         """The view that has the row."""
-        return {OPERATOR: "operators", MODULE: "modules"}.get(self.what, "steps")
+        return {OPERATOR: "operators", MODULE: "modules", PEAK: MEMORY}.get(self.what, "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ def parse(text: str) -> Condition:
     found = _FORM.match(text)
     if found:
         name, limit = found["name"], float(found["limit"]) / 100
-        if name in (STEP, RUN):
+        if name in (STEP, RUN, PEAK):
             return Condition(text.strip(), name, name, limit)
         if name.startswith("phase."):
             return Condition(text.strip(), PHASE, name, limit)
@@ -65,6 +69,8 @@ def parse(text: str) -> Condition:
 
 def judge(condition: Condition, diff: Diff) -> Judgement:
     """Whether `condition` failed in `diff`; UsageError when it names what neither recording has."""
+    if condition.what == PEAK:
+        return _judge_peak(condition, diff.peaks)
     rows = diff.rows.get(condition.what)
     if rows is not None and not len(rows.names):
         rows = None
@@ -84,6 +90,16 @@ def judge(condition: Condition, diff: Diff) -> Judgement:
     return Judgement(
         f"{condition.text}: {'failed' if failed else 'not failed'}{_measured(rows, place)}", failed
     )
+
+
+def _judge_peak(condition: Condition, peaks: Peaks | str) -> Judgement:
+    """Of the peak of live memory, which is known exactly."""
+    if not isinstance(peaks, Peaks):
+        raise UsageError(f"--fail-if {condition.text!r}: {peaks or NO_MEMORY}")
+    before, after = peaks.a.bytes, peaks.b.bytes
+    failed = after > (1 + condition.limit) * before
+    sizes = f"{units.size(before)} in A, {units.size(after)} in B"
+    return Judgement(f"{condition.text}: {'failed' if failed else 'not failed'}; {sizes}", failed)
 
 
 def _measured(rows: Rows, place: int) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.columns import code_of
 from layerscope.analyse.step_times import process_of_tracks
 from layerscope.model.distinct import distinct
 
@@ -65,12 +66,12 @@ class Blocks:
     `operator`, `line` and `phase` the number in `names`.
     """
 
-    process: Int64s
+    process: Array
     track: Array
     at_ns: Int64s
     end_ns: Int64s
     bytes: Int64s
-    step: Int64s
+    step: Array
     module: Array
     is_open: Bools
     is_lost: Bools
@@ -95,10 +96,10 @@ class Blocks:
         texts: Array = self.names[column][getattr(self, column)]
         return texts
 
-    def has_name(self, column: str, *texts: str) -> Bools:
-        """Which rows have one of these texts in `column`."""
-        numbers = np.flatnonzero(np.isin(self.names[column], texts))
-        found: Bools = np.isin(getattr(self, column), numbers)
+    def has_name(self, column: str, text: str) -> Bools:
+        """Which rows have this text in `column`."""
+        number = code_of(self.names[column], text)
+        found: Bools = getattr(self, column) == number
         return found
 
     @property
@@ -141,7 +142,7 @@ def read_blocks(reader: Reader) -> Blocks:
     """All blocks of a recording."""
     columns = reader.arrays("allocations", list(_COLUMNS))
     tracks = reader.arrays("tracks", ["track", "process"])
-    process = process_of_tracks(tracks)[columns["track"]]
+    process = process_of_tracks(tracks).astype(np.int32)[columns["track"]]
     at_ns, dur_ns = columns["at_ns"], columns["dur_ns"]
     is_lost = columns["is_lost"].astype(np.bool_)
     is_open = (dur_ns < 0) & ~is_lost
@@ -154,7 +155,7 @@ def read_blocks(reader: Reader) -> Blocks:
         at_ns=at_ns,
         end_ns=end_ns,
         bytes=columns["bytes"],
-        step=np.full(len(at_ns), NO_STEP, np.int64),
+        step=np.full(len(at_ns), NO_STEP, np.int32),
         module=columns["module"],
         is_open=is_open,
         is_lost=is_lost,
@@ -181,7 +182,7 @@ def steps_of(reader: Reader) -> dict[int, Steps]:
     return found
 
 
-def _ends(reader: Reader, process: Int64s, end_ns: Int64s) -> dict[int, int]:
+def _ends(reader: Reader, process: Array, end_ns: Int64s) -> dict[int, int]:
     """When the recording of each process ended: at the earliest just after its last block."""
     about = reader.arrays("processes", ["process", "end_ns"])
     known = dict(zip(about["process"].tolist(), about["end_ns"].tolist(), strict=True))
@@ -194,6 +195,8 @@ def _ends(reader: Reader, process: Int64s, end_ns: Int64s) -> dict[int, int]:
 
 def _add_steps(blocks: Blocks, steps: dict[int, Steps]) -> None:
     for process, of_process in steps.items():
-        rows = blocks.process == process
+        is_own = blocks.process == process
+        # Not a copy where there is one process alone.
+        rows = slice(None) if is_own.all() else np.flatnonzero(is_own)
         place = of_process.places_at(blocks.at_ns[rows])
         blocks.step[rows] = np.where(place >= 0, of_process.step[place], NO_STEP)

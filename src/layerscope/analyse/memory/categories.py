@@ -54,6 +54,8 @@ PARAMETER, GRADIENT, STATE, ACTIVATION, BUFFER, TEMPORARY, INPUT, OTHER = range(
 # steps before them show what they are.
 _CUT_STEPS = 2
 _EXAMPLE_STEPS = 20
+# With the gradients and the examples of so many steps the rules say the same as with all.
+FIRST_STEPS, LAST_STEPS = 2, _CUT_STEPS + _EXAMPLE_STEPS
 
 
 @dataclass(slots=True)
@@ -92,13 +94,18 @@ def gradients_of_one_pass(found: Categories, blocks: Blocks) -> Int64s:
 def _one_step(blocks: Blocks, spans: PhaseSpans) -> Steps:
     """Of a process without steps all that has a phase, as one step."""
     has_phase = ~blocks.has_name("phase", "other")
-    at_ns = np.concatenate([blocks.at_ns[has_phase], spans.forward.start_ns])
-    until_ns = np.concatenate([at_ns + 1, spans.forward.end_ns, spans.backward.end_ns])
-    count = int(len(at_ns) > 0)
-    begin_ns = np.full(count, at_ns.min(initial=NEVER), np.int64)
-    end_ns = np.full(count, until_ns.max(initial=0), np.int64)
-    number = np.zeros(count, np.int64)
-    return Steps(number, begin_ns, end_ns, number > 0)
+    in_phase = blocks.at_ns[has_phase]
+    at_ns = np.concatenate([in_phase, spans.forward.start_ns])
+    ends_ns = [at_ns + 1, spans.forward.end_ns, spans.backward.end_ns]
+    number = np.zeros(min(len(at_ns), 1), np.int64)
+    first_ns = at_ns.min(initial=NEVER)
+    last_ns = np.concatenate(ends_ns).max(initial=0)
+    return Steps(
+        step=number,
+        start_ns=number + first_ns,
+        end_ns=number + last_ns,
+        is_warmup=number > 0,
+    )
 
 
 class _Rules:
@@ -114,10 +121,10 @@ class _Rules:
         self.is_free = ~nothing
         # The last step is over and the block is there.
         self.lives_on = blocks.end_ns > steps.last_end_ns
-        self.forward, self.backward, self.optimizer, self.loading = (
-            blocks.has_name("phase", phase)
-            for phase in ("forward", "backward", "optimizer", "loading")
-        )
+        self.forward = blocks.has_name("phase", "forward")
+        self.backward = blocks.has_name("phase", "backward")
+        self.optimizer = blocks.has_name("phase", "optimizer")
+        self.loading = blocks.has_name("phase", "loading")
         self.place = steps.places_at(blocks.at_ns)
         self.in_step = self.place >= 0
         self.begun = counted_until(blocks.at_ns, passes.begin_ns)
@@ -125,10 +132,11 @@ class _Rules:
         self.before_loop = blocks.at_ns < _loop_ns(steps, passes)
         # Of what lies in no step, the step that comes next.
         next_place = np.searchsorted(steps.start_ns, blocks.at_ns, side="right")
-        own_ns = np.append(steps.end_ns, 0)[self.place]
-        outside_ns = np.append(steps.start_ns, steps.last_end_ns)[next_place]
+        last_ns = steps.last_end_ns
+        own_ns = _or_last(steps.end_ns, 0, self.place)
+        outside_ns = _or_last(steps.start_ns, last_ns, next_place)
         self.until_ns = np.where(self.in_step, own_ns, outside_ns)
-        self.next_until_ns = np.append(steps.end_ns, steps.last_end_ns)[next_place]
+        self.next_until_ns = _or_last(steps.end_ns, last_ns, next_place)
 
     def apply(self) -> None:
         """All of them, in their order."""
@@ -157,7 +165,7 @@ class _Rules:
     def _backward(self) -> None:
         inside = self.begun > self.ended
         # Of those inside the pass that began last.
-        pass_end_ns = np.append(self.passes.end_ns, NEVER)[self.begun - 1]
+        pass_end_ns = _or_last(self.passes.end_ns, NEVER, self.begun - 1)
         outlives = self.blocks.end_ns > pass_end_ns
         self._say(self.backward & inside & outlives, GRADIENT)
         self._say(self.backward, TEMPORARY, inside)
@@ -168,36 +176,49 @@ class _Rules:
         early = self.before_loop & self.lives_on
         if len(self.passes):
             gradients = gradients_of_one_pass(self.found, self.blocks)
-            has_size = np.isin(self.blocks.bytes, distinct(self.blocks.bytes[gradients]))
+            sizes = distinct(self.blocks.bytes[gradients])
+            has_size = np.isin(self.blocks.bytes, sizes)
             self._say(early & has_size, PARAMETER)
             self._say(early, BUFFER)
         self._say(early, PARAMETER)
 
     def _training(self, by_next: Bools) -> None:
         """What lies before a backward pass of its step."""
-        passes, end_ns = self.passes, self.blocks.end_ns
-        # One more for what no pass comes after.
-        begin_ns = np.append(passes.begin_ns, NEVER)[self.begun]
-        pass_end_ns = np.append(passes.end_ns, NEVER)[self.begun]
-        forward_ns = np.append(passes.first_forward_ns, NEVER)[self.begun]
-        step_of_pass = np.append(self.steps.places_at(passes.begin_ns), -1)[self.begun]
-        has_pass = self.in_step & (step_of_pass == self.place)
-        is_early = has_pass & ~self.forward & (self.blocks.at_ns < forward_ns)
+        passes = self.passes
+        end_ns = self.blocks.end_ns
+        step_of_pass = self.steps.places_at(passes.begin_ns)
+        is_in_step = _or_last(step_of_pass, -1, self.begun) == self.place
+        has_pass = self.in_step & is_in_step
+        forward_ns = _or_last(passes.first_forward_ns, NEVER, self.begun)
+        is_early = has_pass & ~self.forward
+        is_early &= self.blocks.at_ns < forward_ns
         is_input = is_early & (end_ns > forward_ns)
         self._say(is_input & by_next, INPUT)
-        self._say(has_pass & (end_ns <= begin_ns), TEMPORARY, has_pass)
-        in_pass = end_ns <= pass_end_ns
-        kept = has_pass & ~is_input
-        self._say(kept & (in_pass | by_next), ACTIVATION, in_pass & self.forward)
+        is_short = end_ns <= _or_last(passes.begin_ns, NEVER, self.begun)
+        self._say(has_pass & is_short, TEMPORARY, has_pass)
+        in_pass = end_ns <= _or_last(passes.end_ns, NEVER, self.begun)
+        is_kept = has_pass & ~is_input
+        is_kept &= in_pass | by_next
+        self._say(is_kept, ACTIVATION, in_pass & self.forward)
 
     def _inference(self, by_next: Bools) -> None:
         """No backward pass keeps anything."""
-        self._say(self.forward & self.in_step & by_next, ACTIVATION)
+        in_step = self.in_step & by_next
+        self._say(self.forward & in_step, ACTIVATION)
         forward_ns = self.passes.forward_ns
         first = np.searchsorted(forward_ns, self.steps.start_ns, side="left")
-        first_ns = np.append(np.append(forward_ns, NEVER)[first], NEVER)[self.place]
-        is_early = self.in_step & (self.blocks.at_ns < first_ns)
-        self._say(is_early & (self.blocks.end_ns > first_ns) & by_next, INPUT)
+        of_steps_ns = _or_last(forward_ns, NEVER, first)
+        first_ns = _or_last(of_steps_ns, NEVER, self.place)
+        is_early = self.blocks.at_ns < first_ns
+        is_used = self.blocks.end_ns > first_ns
+        self._say(in_step & is_early & is_used, INPUT)
+
+
+def _or_last(values: Int64s, last: int, places: Int64s) -> Int64s:
+    """The values at these places; at the place behind them, or at -1, it is `last`."""
+    with_last = np.append(values, last)
+    found: Int64s = with_last[places]
+    return found
 
 
 def _loop_ns(steps: Steps, passes: Passes) -> int:
@@ -208,7 +229,9 @@ def _loop_ns(steps: Steps, passes: Passes) -> int:
         return 0
     start_ns = int(steps.start_ns[0])
     first = int(np.searchsorted(passes.forward_ns, start_ns))
-    return int(passes.forward_ns[first]) if first < len(passes.forward_ns) else start_ns
+    if first == len(passes.forward_ns):
+        return start_ns
+    return int(passes.forward_ns[first])
 
 
 def _as_before(rules: _Rules) -> None:
@@ -220,20 +243,24 @@ def _as_before(rules: _Rules) -> None:
     if not recent:
         return
     from_ns = steps.start_ns[max(0, recent - _EXAMPLE_STEPS)]
-    is_free = ~(rules.backward | rules.optimizer | rules.before_loop)
-    rows = np.flatnonzero(is_free & (blocks.at_ns >= from_ns))
-    is_cut = (blocks.at_ns[rows] >= steps.start_ns[recent]) & rules.lives_on[rows]
-    is_example = blocks.at_ns[rows] < steps.start_ns[recent]
+    is_settled = rules.before_loop & rules.lives_on
+    is_settled |= rules.backward | rules.optimizer
+    is_late = blocks.at_ns >= from_ns
+    rows = np.flatnonzero(is_late & ~is_settled)
     keys = [blocks.line, blocks.operator, blocks.module, blocks.phase]
     groups = grouped_by([column[rows] for column in keys])
-    examples = np.zeros((len(groups), len(CATEGORIES)), np.int64)
-    shown = np.flatnonzero(is_example)
-    np.add.at(examples, (groups.number[shown], found.category[rows[shown]]), 1)
-    usual: Int64s = examples.argmax(axis=1)
-    has_one = examples.sum(axis=1) > 0
-    cut = np.flatnonzero(is_cut & has_one[groups.number])
-    found.category[rows[cut]] = usual[groups.number[cut]]
-    found.is_certain[rows[cut]] = False
+    is_recent = blocks.at_ns[rows] >= steps.start_ns[recent]
+    examples = np.flatnonzero(~is_recent)
+    counts = np.zeros((len(groups), len(CATEGORIES)), np.int64)
+    category = found.category[rows[examples]]
+    np.add.at(counts, (groups.number[examples], category), 1)
+    usual: Int64s = counts.argmax(axis=1)
+    has_one = counts.sum(axis=1) > 0
+    is_cut = is_recent & rules.lives_on[rows]
+    is_cut &= has_one[groups.number]
+    cut = rows[is_cut]
+    found.category[cut] = usual[groups.number[is_cut]]
+    found.is_certain[cut] = False
 
 
 def _certain_by_size(rules: _Rules) -> None:
@@ -241,11 +268,11 @@ def _certain_by_size(rules: _Rules) -> None:
     found, size = rules.found, rules.blocks.bytes
     parameters = np.flatnonzero(found.category == PARAMETER)
     gradients = gradients_of_one_pass(found, rules.blocks)
-    of_both = grouped_by([size[np.concatenate([parameters, gradients])]])
-    of_parameters = of_both.number[: len(parameters)]
-    count = np.bincount(of_parameters, minlength=len(of_both))
-    most = np.bincount(of_both.number[len(parameters) :], minlength=len(of_both))
-    found.is_certain[parameters] = (count <= most)[of_parameters]
+    both = np.concatenate([parameters, gradients])
+    of_size = grouped_by([size[both]])
+    is_parameter = np.arange(len(both)) < len(parameters)
+    is_few = of_size.sums(is_parameter) <= of_size.sums(~is_parameter)
+    found.is_certain[parameters] = is_few[of_size.number[is_parameter]]
     sizes = distinct(size[parameters])
     for category in (GRADIENT, STATE):
         rows = np.flatnonzero(found.category == category)

@@ -32,8 +32,8 @@ class MemoryCounter:
         at_ns, live = self.curve.at_ns, self.curve.live_bytes
         first, end = np.searchsorted(at_ns, (first_ns, end_ns))
         at_ns, inside = at_ns[first:end], live[first:end]
-        is_new = first > 0 and not (len(at_ns) and at_ns[0] == first_ns)
-        if is_new:
+        has_first = len(at_ns) and at_ns[0] == first_ns
+        if first > 0 and not has_first:
             at_ns = np.append(first_ns, at_ns)
             inside = np.append(live[first - 1], inside)
         return replace(self, curve=LiveCurve(at_ns, inside))
@@ -66,4 +66,9 @@ def _of_heap(process: int, device: str, heap: Blocks) -> Iterator[MemoryCounter]
 
 
 def _counter(process: int, name: str, blocks: Blocks) -> MemoryCounter:
-    return MemoryCounter(process, int(blocks.track[0]), name, live_curve(blocks))
+    return MemoryCounter(
+        process=process,
+        track=int(blocks.track[0]),
+        name=name,
+        curve=live_curve(blocks),
+    )

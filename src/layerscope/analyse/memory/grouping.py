@@ -14,7 +14,7 @@ _TABLE_SIZE = 1 << 22
 
 
 @dataclass(slots=True)
-class Groups:
+class BlockGroups:
     """`number`: the group of each row, from 0; `first`: a row of each group."""
 
     number: Int64s
@@ -41,7 +41,7 @@ class Groups:
         return found
 
 
-def grouped_by(columns: list[Array]) -> Groups:
+def grouped_by(columns: list[Array]) -> BlockGroups:
     """The groups of rows that agree in all `columns`."""
     number = np.zeros(len(columns[0]), np.int64)
     count = 1
@@ -53,19 +53,20 @@ def grouped_by(columns: list[Array]) -> Groups:
     rows = np.arange(len(number))
     # Of rows that are written to one place the last one stays: the first one of the group.
     first[number[::-1]] = rows[::-1]
-    return Groups(number, first)
+    return BlockGroups(number, first)
 
 
 def _numbered(values: Array) -> tuple[Int64s, int]:
     """Each value as the number of its kind, in ascending order, and how many kinds there are."""
     if not len(values):
         return np.zeros(0, np.int64), 0
-    least, most = int(values.min()), int(values.max())
-    if most - least >= _TABLE_SIZE:
+    least = int(values.min())
+    length = int(values.max()) - least + 1
+    if length > _TABLE_SIZE:
         kinds = distinct(values)
         return np.searchsorted(kinds, values), len(kinds)
     shifted = values - least
-    is_used = np.zeros(most - least + 1, np.bool_)
+    is_used = np.zeros(length, np.bool_)
     is_used[shifted] = True
     number_of = np.cumsum(is_used) - 1
     return number_of[shifted], int(number_of[-1]) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from layerscope.analyse.memory.blocks import (
     read_blocks,
     steps_of,
 )
-from layerscope.analyse.memory.categories import Categories, categories_of
+from layerscope.analyse.memory.categories import FIRST_STEPS, LAST_STEPS, Categories, categories_of
 from layerscope.analyse.memory.modules import modules_of
 from layerscope.analyse.memory.peak import Heap, heaps
 from layerscope.analyse.memory.phases import PhaseSpans, phase_spans
@@ -72,14 +72,16 @@ class RecordedMemory:
 
     def held(self, heap: Heap) -> Held:
         """What is live at the peak."""
-        found = self.categories(heap)
-        rows = np.flatnonzero(heap.peak.is_live)
+        rows = _witnesses(heap, self.steps(heap.process))
+        some = replace(heap, blocks=heap.blocks.at(rows))
+        found = self.categories(some)
+        live = np.flatnonzero(heap.peak.is_live[rows])
         return Held(
             heap=heap,
-            blocks=heap.blocks.at(rows),
-            category=found.category[rows],
-            is_certain=found.is_certain[rows],
-            module=self.modules(heap, rows, found),
+            blocks=some.blocks.at(live),
+            category=found.category[live],
+            is_certain=found.is_certain[live],
+            module=self.modules(some, live, found),
         )
 
     def all_held(self) -> Iterator[Held]:
@@ -96,3 +98,26 @@ class RecordedMemory:
     @cached_property
     def _phase_spans(self) -> dict[int, PhaseSpans]:
         return phase_spans(self.reader)
+
+
+def _witnesses(heap: Heap, steps: Steps) -> Int64s:
+    """The blocks at the peak, and those that tell what they are: what lives through all steps, and
+    all blocks of the first, the last and the highest steps. Of millions that is a small part.
+    """
+    blocks = heap.blocks
+    count = len(steps.step)
+    if count <= FIRST_STEPS + LAST_STEPS:
+        return np.arange(len(blocks))
+    is_asked = heap.peak.is_live | (blocks.end_ns > steps.last_end_ns)
+    highest = int(np.searchsorted(steps.start_ns, heap.peak.at_ns, side="right")) - 1
+    first, last = max(0, highest - 1), min(count - 1, highest + 1)
+    edges_ns = [
+        (blocks.at_ns[0], steps.end_ns[FIRST_STEPS - 1]),
+        (steps.start_ns[first], steps.end_ns[last]),
+        (steps.start_ns[count - LAST_STEPS], blocks.at_ns[-1]),
+    ]
+    for begin_ns, end_ns in edges_ns:
+        begin = np.searchsorted(blocks.at_ns, begin_ns, side="left")
+        end = np.searchsorted(blocks.at_ns, end_ns, side="right")
+        is_asked[begin:end] = True
+    return np.flatnonzero(is_asked)

@@ -12,7 +12,6 @@ that of `diff`: from blocks of steps, because neighbours resemble each other.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.diff.intervals import LEVEL, MEAN, estimate, t_quantile
 from layerscope.analyse.memory.blocks import Array, Blocks, Bools, Steps
+from layerscope.model.distinct import distinct
 
 # Of fewer steps there are no thirds of which each says something.
 FEWEST_STEPS = 6
@@ -50,8 +50,11 @@ class Growth:
     def worst(self, peak_bytes: int) -> int:
         """The place of the leak that grows most, -1: there is none that matters beside the peak."""
         grows = np.where(self.is_leak, self.bytes_per_step, 0.0)
-        is_worth_it = grows.max(initial=0.0) * self.steps >= _LEAST_SHARE * max(peak_bytes, 1)
-        return int(np.argmax(grows)) if is_worth_it else -1
+        grown = grows.max(initial=0.0) * self.steps
+        least = _LEAST_SHARE * max(peak_bytes, 1)
+        if grown < least:
+            return -1
+        return int(np.argmax(grows))
 
 
 def judged_places(steps: Steps) -> Array:
@@ -70,26 +73,38 @@ def growth_of(blocks: Blocks, steps: Steps) -> Growth:
     place_of = np.full(len(steps.step) + 1, -1, np.int64)
     place_of[judged] = np.arange(len(judged))
     place = place_of[steps.places_at(blocks.at_ns[rows])]
-    rows, place = rows[place >= 0], place[place >= 0]
-    lines = np.flatnonzero(np.bincount(blocks.line[rows])) if len(rows) else rows
-    count = len(lines)
-    unknown = np.zeros((3, count))
-    found = Growth(lines, unknown[0], unknown[1], unknown[2], lines < 0, len(judged))
+    is_judged = place >= 0
+    rows, place = rows[is_judged], place[is_judged]
+    lines = distinct(blocks.line[rows])
+    low, mean, high = np.zeros((3, len(lines)))
+    found = Growth(
+        line=lines,
+        bytes_per_step=mean,
+        low=low,
+        high=high,
+        is_leak=np.zeros(len(lines), np.bool_),
+        steps=len(judged),
+    )
     for number, line in enumerate(lines.tolist()):
         is_own = blocks.line[rows] == line
         sizes = blocks.bytes[rows[is_own]]
-        left = np.bincount(place[is_own], sizes, len(judged)).astype(np.float64)
-        _judge(found, number, left)
+        left = np.bincount(place[is_own], sizes, len(judged))
+        _judge(found, number, left.astype(np.float64))
     return found
 
 
 def _judge(found: Growth, number: int, left: Floats) -> None:
     """What the bytes that each step left behind say of a line."""
     mean = estimate(left[None, :], MEAN)
-    error = t_quantile((1 - LEVEL) / 2, mean.blocks - 1) * math.sqrt(float(mean.variance[0]))
-    value = float(mean.value[0])
+    value, variance = mean.value[0], mean.variance[0]
+    tail = (1 - LEVEL) / 2
+    quantile = t_quantile(tail, mean.blocks - 1)
+    error = quantile * variance**0.5
     found.bytes_per_step[number] = value
-    found.low[number], found.high[number] = value - error, value + error
+    found.low[number] = value - error
+    found.high[number] = value + error
     third = len(left) // 3
-    first, last = float(left[:third].mean()), float(left[-third:].mean())
-    found.is_leak[number] = value - error > 0 and first > 0 and last >= _AS_BEFORE * first
+    first = float(left[:third].mean())
+    last = float(left[-third:].mean())
+    goes_on = first > 0 and last >= _AS_BEFORE * first
+    found.is_leak[number] = goes_on and found.low[number] > 0

@@ -48,8 +48,8 @@ def live_curve(blocks: Blocks) -> LiveCurve:
 
 
 def thinned_curve(curve: LiveCurve, most: int) -> LiveCurve:
-    """At most `most` points: of equal stretches of time the highest point each, and the last point
-    of all. Between them the curve may be lower than it is drawn, never higher.
+    """At most `most` points, 2 at least: of equal stretches of time the highest point each, and the
+    last point of all. Between them the curve may be lower than it is drawn, never higher.
     """
     count = len(curve.at_ns)
     if count <= most or count < 2:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from layerscope.analyse.memory.blocks import Array, Blocks
 from layerscope.analyse.tables.modules import OUTSIDE
 
@@ -20,13 +18,15 @@ _NONE = {"operator": NO_OPERATOR, "line": NO_LINE}
 
 def texts_of_names(blocks: Blocks, column: str, numbers: Array) -> list[str]:
     """The texts of these numbers of a column of names."""
+    nothing = _NONE.get(column, "")
     texts: list[str] = blocks.names[column][numbers].tolist()
-    return [text or _NONE.get(column, "") for text in texts]
+    return [text or nothing for text in texts]
 
 
 def paths_of_modules(reader: Reader, modules: Array) -> list[str]:
     """The paths of these modules; -1 is none."""
     table = reader.arrays("modules", ["module", "path"])
-    keys = np.asarray(table["module"]).tolist()
-    path_of = dict(zip(keys, table["path"].tolist(), strict=True))
-    return [path_of.get(module, OUTSIDE) for module in modules.tolist()]
+    keys = table["module"].tolist()
+    paths = table["path"].tolist()
+    path_of = dict(zip(keys, paths, strict=True))
+    return [path_of.get(one, OUTSIDE) for one in modules.tolist()]

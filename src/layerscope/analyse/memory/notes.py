@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.analyse.memory.at_peak import leak_of
 from layerscope.analyse.memory.held import RecordedMemory
-from layerscope.analyse.memory.leaks import growth_of
-from layerscope.analyse.memory.names import NO_LINE
 from layerscope.analyse.memory.peak import Heap
 from layerscope.model import units
 
@@ -16,7 +15,7 @@ def notes_of(memory: RecordedMemory) -> tuple[str, ...]:
     if not memory.heaps:
         return ()
     heap = memory.heaps[0]
-    found = [_peak(memory, heap), *_leak(memory, heap)]
+    found = [_peak(memory, heap), *_leak(memory)]
     lost = memory.blocks.is_lost
     if lost.any():
         size = units.size(int(memory.blocks.bytes[lost].sum()))
@@ -46,16 +45,12 @@ def _peak(memory: RecordedMemory, heap: Heap) -> str:
     return f"The peak is {size}{whose}, {moment}."
 
 
-def _leak(memory: RecordedMemory, heap: Heap) -> list[str]:
+def _leak(memory: RecordedMemory) -> list[str]:
     """The line that leaks most."""
-    growth = growth_of(heap.blocks, memory.steps(heap.process))
-    worst = growth.worst(heap.peak.bytes)
-    if worst < 0:
+    leak = leak_of(memory)
+    if leak is None:
         return []
-    line = str(heap.blocks.names["line"][growth.line[worst]]) or NO_LINE
-    size, low, high = (
-        units.size(float(values[worst]))
-        for values in (growth.bytes_per_step, growth.low, growth.high)
-    )
+    size, low, high = map(units.size, (leak.bytes_per_step, leak.low, leak.high))
     sure = "" if low == high else f" (95 %: {low} to {high})"
-    return [f"Live memory grows by {size} a step{sure} at {line}: these blocks are never released."]
+    what = f"Live memory grows by {size} a step{sure} at {leak.line}"
+    return [f"{what}: these blocks are never released."]

@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import BYTES, NS, SHARE, Result, ResultColumn
-from layerscope.model.layers import PROCESS_COUNTERS
+from layerscope.model.layers import HEAP_COUNTERS, PROCESS_COUNTERS
 from layerscope.model.memory import CPU, NUMPY, TENSOR
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ _QUERY = f"""
                 FILTER (counters.name = 'free_bytes') AS free
         FROM moment JOIN tracks ON tracks.process = moment.process
             JOIN counters ON counters.track = tracks.track
-        WHERE tracks.name = 'malloc' AND tracks.kind = 'counter' GROUP BY moment.process
+        WHERE tracks.name = '{HEAP_COUNTERS}' AND tracks.kind = 'counter' GROUP BY moment.process
     ),
     known AS (
         SELECT process, at_ns, anonymous, files, shared,

@@ -2,13 +2,16 @@
 
 **What it looks for.** The memory of the process in the first, the middle and the last third of the
 measured steps: it grows by the same amount from each to the next, and most page faults are first
-touches of what it grows by. The line is the one with most page faults.
+touches of what it grows by. The line is the one with most page faults, or, where allocations were
+recorded, the one that allocates most of what is still there when the steps are over.
 
 **Why it matters.** Memory that is used for the first time costs a page fault for each 4 KiB, where
 memory that was given back is used again for nothing. At last the program is killed for it.
 
 **What to do.** Look at what the named line makes and who holds it: often a list of losses that
-still have all that they were computed from. Keep numbers (`loss.item()`) or `detach()` them.
+still have all that they were computed from. Keep numbers (`loss.item()`) or `detach()` them. With
+`layerscope run --layers=+memory` the line is the one whose tensors are never released, and
+`layerscope table memory --by line` has all of them.
 
 **When it is wrong.** A cache or a buffer that is filled on purpose grows too, until it is full. The
 price is the time of the page faults, which may be far below what a leak costs in the end: where it
@@ -21,7 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layerscope.analyse.findings.finding import LIKELY, Finding, Limits, Remedy, Threshold
+from layerscope.analyse.findings.finding import (
+    LIKELY,
+    Evidence,
+    Finding,
+    Limits,
+    Remedy,
+    Threshold,
+    Where,
+)
 from layerscope.analyse.findings.places import place_of_samples
 from layerscope.analyse.findings.rules.page_fault_time import EVIDENCE, FAULTS, PRICE
 from layerscope.analyse.findings.workload import Workload
@@ -58,6 +69,19 @@ _THIRDS = """
     thirds AS (SELECT value, ntile(3) OVER (ORDER BY at_ns) AS third FROM readings)
     SELECT third, median(value) AS rss_bytes, count(*) AS readings
     FROM thirds GROUP BY third ORDER BY third"""
+# The last step is left out: what it allocated may be released in the next one.
+_LEFT = """
+    WITH judged AS (
+        SELECT min(start_ns) AS from_ns, max(start_ns) AS until_ns,
+            max(start_ns + dur_ns) AS last_ns
+        FROM measured_steps)
+    SELECT line, operator, count(*)::BIGINT AS blocks, sum(bytes)::BIGINT AS bytes
+    FROM allocations JOIN tracks USING (track), judged
+    WHERE tracks.process = {process} AND at_ns >= from_ns AND at_ns < until_ns AND NOT is_lost
+        AND (dur_ns IS NULL OR at_ns + dur_ns > last_ns)
+    GROUP BY ALL ORDER BY bytes DESC, line LIMIT 5"""
+# A line that allocates this part of the growth explains it.
+_MOST_OF_IT = 0.5
 _PAGE_BYTES = 4096
 
 
@@ -73,15 +97,32 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
         return
     price = workload.price(PRICE)
     share = percent(price.cost_share)
+    left, where = _allocated(workload, megabytes)
     yield Finding(
         rule="memory_grows",
         title=f"memory grows by {megabytes:,.1f} MB a step, which takes {share} of it",
         price=price,
-        where=place_of_samples(workload, "is_critical AND kind = 'fault'", "count"),
+        where=where or place_of_samples(workload, "is_critical AND kind = 'fault'", "count"),
         remedies=REMEDIES,
-        evidence=(workload.evidence(question), workload.evidence(EVIDENCE)),
+        evidence=(workload.evidence(question), *left, workload.evidence(EVIDENCE)),
         certainty=LIKELY,
     )
+
+
+def _allocated(workload: Workload, megabytes: float) -> tuple[list[Evidence], Where | None]:
+    """What allocations say, where they were recorded: the lines of what is still there, and the one
+    that explains the growth.
+    """
+    if not workload.reader.has("allocations"):
+        return [], None
+    question = _LEFT.format(process=workload.process)
+    rows = workload.rows(question)
+    where = None
+    if rows and rows[0]["line"]:
+        per_step = rows[0]["bytes"] / max(len(workload.step) - 1, 1)
+        if per_step >= _MOST_OF_IT * megabytes * 1e6:
+            where = Where(line=rows[0]["line"], operator=rows[0]["operator"])
+    return [workload.evidence(question)], where
 
 
 def _megabytes_touched(workload: Workload) -> float:

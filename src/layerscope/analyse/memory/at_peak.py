@@ -1,0 +1,103 @@
+"""The peak of the live blocks in a few figures, for the summary and for `diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from layerscope.analyse.memory.blocks import Array, Blocks
+from layerscope.analyse.memory.categories import CATEGORIES
+from layerscope.analyse.memory.held import Held, RecordedMemory
+from layerscope.analyse.memory.names import texts_of_names
+from layerscope.recording.reader import Reader
+
+
+@dataclass(slots=True)
+class LineGrowth:
+    """A line that leaves so many bytes behind in each step, with a 95 % interval."""
+
+    line: str
+    bytes_per_step: float
+    low: float
+    high: float
+
+
+@dataclass(slots=True)
+class BlocksAtPeak:
+    """Of the process and device with the highest peak: how much is live then, by category and line,
+    the largest first. `step` is -1 outside of steps, `after_ns` since the start of the run; `heaps`
+    counts the processes and devices that have blocks. `growth`: the line that leaks most.
+    """
+
+    bytes: int
+    process: int
+    device: str
+    step: int
+    phase: str
+    after_ns: int
+    heaps: int
+    categories: dict[str, int] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    growth: LineGrowth | None = None
+
+
+def blocks_at_peak(reader: Reader) -> BlocksAtPeak | None:
+    """None where no allocations were recorded."""
+    if not reader.has("allocations"):
+        return None
+    memory = RecordedMemory(reader)
+    heap = memory.heaps[0]
+    held = memory.held(heap)
+    peak = heap.peak
+    return BlocksAtPeak(
+        bytes=peak.bytes,
+        process=heap.process,
+        device=heap.device,
+        step=peak.step,
+        phase=peak.phase,
+        after_ns=peak.at_ns - reader.run.info.start_ns,
+        heaps=len(memory.heaps),
+        categories=_by_category(held),
+        lines=_by_line(held.blocks),
+        growth=leak_of(memory),
+    )
+
+
+def leak_of(memory: RecordedMemory) -> LineGrowth | None:
+    """The line that leaks most, in the process and on the device with the highest peak."""
+    # Not at the top: intervals come with all of `diff`, which the summary of a recording without
+    # allocations does not wait for.
+    from layerscope.analyse.memory.leaks import growth_of
+
+    heap = memory.heaps[0]
+    growth = growth_of(heap.blocks, memory.steps(heap.process))
+    worst = growth.worst(heap.peak.bytes)
+    if worst < 0:
+        return None
+    (line,) = texts_of_names(heap.blocks, "line", growth.line[[worst]])
+    figures = (growth.bytes_per_step, growth.low, growth.high)
+    return LineGrowth(line, *(float(values[worst]) for values in figures))
+
+
+def _by_category(held: Held) -> dict[str, int]:
+    count = len(CATEGORIES)
+    sums = np.bincount(held.category, held.blocks.bytes, count)
+    return _largest_first(CATEGORIES, sums)
+
+
+def _by_line(blocks: Blocks) -> dict[str, int]:
+    count = len(blocks.names["line"])
+    texts = texts_of_names(blocks, "line", np.arange(count))
+    sums = np.bincount(blocks.line, blocks.bytes, count)
+    return _largest_first(texts, sums)
+
+
+def _largest_first(names: Sequence[str], sums: Array) -> dict[str, int]:
+    """The sums that are not zero, by their names."""
+    found = {}
+    for place in np.argsort(-sums, kind="stable").tolist():
+        if sums[place]:
+            found[names[place]] = int(sums[place])
+    return found

@@ -1,0 +1,72 @@
+"""What the summary says of the blocks that were allocated: their peak and what leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerscope.analyse.memory.at_peak import BlocksAtPeak
+from layerscope.analyse.summary import Summary
+from layerscope.model import units
+from layerscope.show.screen import printable
+
+# How many categories are named at most, and from what part of the peak on.
+_MOST_CATEGORIES = 5
+_LEAST_SHARE = 0.01
+# Where one is counted, of several blocks.
+_PLURALS = {
+    "parameter": "parameters",
+    "gradient": "gradients",
+    "activation": "activations",
+    "buffer": "buffers",
+}
+
+
+def memory_lines(summary: Summary, noun: str) -> Iterator[str]:
+    """A line about the peak, and one about the line of the program that leaks. `noun`: what a step
+    is called; empty where there are none.
+    """
+    blocks = summary.blocks
+    if blocks is None:
+        return
+    folder = f"{summary.info.cwd}/"
+    yield printable(f"{_peak(blocks, noun)}: {_what(blocks)}{_most(blocks, folder)}")
+    leak = blocks.growth
+    if leak is None:
+        return
+    size, low, high = map(units.size, (leak.bytes_per_step, leak.low, leak.high))
+    sure = "" if low == high else f" (95 %: {low} to {high})"
+    line = leak.line.removeprefix(folder)
+    yield printable(f"Leak: {line} allocates {size} a {noun}{sure} that are never released")
+
+
+def _peak(blocks: BlocksAtPeak, noun: str) -> str:
+    """How much it is, and when."""
+    whose = ""
+    if blocks.heaps > 1:
+        whose = f" of process {blocks.process} on {blocks.device}"
+    when = f"after {units.duration(blocks.after_ns)}"
+    if blocks.step >= 0:
+        when = f"in {noun} {blocks.step}"
+        if blocks.phase != "other":
+            when += f" ({blocks.phase})"
+    size = units.size(blocks.bytes)
+    return f"Tensors: {size} at the peak{whose}, {when}"
+
+
+def _what(blocks: BlocksAtPeak) -> str:
+    """The largest categories."""
+    named = [
+        (_PLURALS.get(name, name), size)
+        for name, size in list(blocks.categories.items())[:_MOST_CATEGORIES]
+        if size >= _LEAST_SHARE * blocks.bytes
+    ]
+    parts = [f"{name} {units.size(size)}" for name, size in named]
+    return ", ".join(parts)
+
+
+def _most(blocks: BlocksAtPeak, folder: str) -> str:
+    """The line that holds most."""
+    for line, size in blocks.lines.items():
+        name = line.removeprefix(folder)
+        return f"; most of {name}: {units.size(size)}"
+    return ""
