@@ -106,5 +106,7 @@ def _verdict(before: int, after: int) -> str:
 
 
 def _signed(size_bytes: int) -> str:
-    sign = "+" if size_bytes > 0 else "-"
-    return f"{sign}{units.size(abs(size_bytes))}"
+    size = units.size(abs(size_bytes))
+    if size_bytes < 0:
+        return f"-{size}"
+    return f"+{size}"

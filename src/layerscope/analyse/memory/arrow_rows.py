@@ -33,6 +33,8 @@ def table_of(columns: tuple[ResultColumn, ...], parts: Iterable[Mapping[str, Any
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    is_floating = isinstance(values, np.ndarray) and values.dtype == np.float64
+    is_floating = False
+    if isinstance(values, np.ndarray):
+        is_floating = values.dtype == np.float64
     array = pa.array(values, from_pandas=is_floating)
     return array.cast(kind)

@@ -88,7 +88,10 @@ class Blocks:
 
     def at(self, rows: Array) -> Blocks:
         """Those at these places, or where a mask is true."""
-        columns = {name: getattr(self, name)[rows] for name in _ROWS}
+        columns = {}
+        for name in _ROWS:
+            values = getattr(self, name)
+            columns[name] = values[rows]
         return Blocks(**columns, names=self.names)
 
     def texts(self, column: str) -> Array:
@@ -99,7 +102,8 @@ class Blocks:
     def has_name(self, column: str, text: str) -> Bools:
         """Which rows have this text in `column`."""
         number = code_of(self.names[column], text)
-        found: Bools = getattr(self, column) == number
+        numbers = getattr(self, column)
+        found: Bools = numbers == number
         return found
 
     @property
@@ -117,11 +121,12 @@ class Blocks:
 
     def heaps(self) -> Iterator[tuple[int, str, Blocks]]:
         """Of each process and each device its blocks: what can be added up."""
+        names = self.names["device"].tolist()
         for process in _used(self.process):
-            of_process = _chosen(self, self.process == process)
-            for device in _used(of_process.device):
-                name = str(self.names["device"][device])
-                yield process, name, _chosen(of_process, of_process.device == device)
+            own = _chosen(self, self.process == process)
+            for device in _used(own.device):
+                heap = _chosen(own, own.device == device)
+                yield process, names[device], heap
 
 
 _ROWS = tuple(name for name in Blocks.__slots__ if name != "names")
@@ -134,7 +139,8 @@ def _chosen(blocks: Blocks, is_chosen: Bools) -> Blocks:
 
 def _used(numbers: Array) -> list[int]:
     """The different ones of small numbers: of millions of rows a sort would take long."""
-    used: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
+    counts = np.bincount(numbers)
+    used: list[int] = np.flatnonzero(counts).tolist()
     return used
 
 
@@ -174,18 +180,22 @@ def steps_of(reader: Reader) -> dict[int, Steps]:
     found = {}
     for process in distinct(columns["process"]).tolist():
         rows = np.flatnonzero(columns["process"] == process)
-        rows = rows[np.argsort(columns["start_ns"][rows], kind="stable")]
-        start_ns = columns["start_ns"][rows]
-        end_ns = start_ns + columns["dur_ns"][rows]
-        is_warmup = columns["warmup"][rows].astype(np.bool_)
-        found[process] = Steps(columns["step"][rows], start_ns, end_ns, is_warmup)
+        order = np.argsort(columns["start_ns"][rows], kind="stable")
+        own = {name: values[rows[order]] for name, values in columns.items()}
+        found[process] = Steps(
+            step=own["step"],
+            start_ns=own["start_ns"],
+            end_ns=own["start_ns"] + own["dur_ns"],
+            is_warmup=own["warmup"].astype(np.bool_),
+        )
     return found
 
 
 def _ends(reader: Reader, process: Array, end_ns: Int64s) -> dict[int, int]:
     """When the recording of each process ended: at the earliest just after its last block."""
     about = reader.arrays("processes", ["process", "end_ns"])
-    known = dict(zip(about["process"].tolist(), about["end_ns"].tolist(), strict=True))
+    numbers = about["process"].tolist()
+    known = dict(zip(numbers, about["end_ns"].tolist(), strict=True))
     found = {}
     for number in _used(process):
         last_ns = int(end_ns[process == number].max(initial=0))
@@ -198,5 +208,7 @@ def _add_steps(blocks: Blocks, steps: dict[int, Steps]) -> None:
         is_own = blocks.process == process
         # Not a copy where there is one process alone.
         rows = slice(None) if is_own.all() else np.flatnonzero(is_own)
+        # One place more, for -1: in no step.
+        number = np.append(of_process.step, NO_STEP)
         place = of_process.places_at(blocks.at_ns[rows])
-        blocks.step[rows] = np.where(place >= 0, of_process.step[place], NO_STEP)
+        blocks.step[rows] = number[place]

@@ -31,12 +31,17 @@ class BlockGroups:
 
     def sums(self, values: Array) -> Int64s:
         """The sum of `values` over each; exact below 2**53."""
-        found = np.bincount(self.number, weights=values, minlength=len(self))
+        found = np.bincount(
+            self.number,
+            weights=values,
+            minlength=len(self),
+        )
         return found.astype(np.int64)
 
     def most(self, values: Array) -> Int64s:
         """The largest of `values`, which are not below zero, in each."""
-        found = np.zeros(len(self), np.int64)
+        count = len(self)
+        found = np.zeros(count, np.int64)
         np.maximum.at(found, self.number, values)
         return found
 

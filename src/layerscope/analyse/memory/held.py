@@ -60,15 +60,24 @@ class RecordedMemory:
     def steps(self, process: int) -> Steps:
         """The steps of a process."""
         none = np.zeros(0, np.int64)
-        return self._steps.get(process, Steps(none, none, none, none > 0))
+        nothing = Steps(
+            step=none,
+            start_ns=none,
+            end_ns=none,
+            is_warmup=none > 0,
+        )
+        return self._steps.get(process, nothing)
 
     def categories(self, heap: Heap) -> Categories:
         """What each block is for."""
-        return categories_of(heap.blocks, self.steps(heap.process), self._spans(heap.process))
+        steps = self.steps(heap.process)
+        spans = self._spans(heap.process)
+        return categories_of(heap.blocks, steps, spans)
 
     def modules(self, heap: Heap, rows: Int64s, found: Categories) -> Array:
         """The modules of the blocks at `rows`; `found`: the categories of all."""
-        return modules_of(heap.blocks, rows, found, self._spans(heap.process))
+        spans = self._spans(heap.process)
+        return modules_of(heap.blocks, rows, found, spans)
 
     def held(self, heap: Heap) -> Held:
         """What is live at the peak."""
@@ -89,14 +98,17 @@ class RecordedMemory:
         yield from map(self.held, self.heaps)
 
     def _spans(self, process: int) -> PhaseSpans:
-        return self._phase_spans.get(process, PhaseSpans())
+        nothing = PhaseSpans()
+        return self._phase_spans.get(process, nothing)
 
     @cached_property
     def _steps(self) -> dict[int, Steps]:
+        """By process."""
         return steps_of(self.reader)
 
     @cached_property
     def _phase_spans(self) -> dict[int, PhaseSpans]:
+        """By process."""
         return phase_spans(self.reader)
 
 

@@ -106,5 +106,5 @@ def _judge(found: Growth, number: int, left: Floats) -> None:
     third = len(left) // 3
     first = float(left[:third].mean())
     last = float(left[-third:].mean())
-    goes_on = first > 0 and last >= _AS_BEFORE * first
+    goes_on = last >= _AS_BEFORE * first > 0
     found.is_leak[number] = goes_on and found.low[number] > 0

@@ -36,12 +36,13 @@ def live_at_allocations(blocks: Blocks) -> Int64s:
 
 def live_curve(blocks: Blocks) -> LiveCurve:
     """Every change of the live bytes; `blocks` of one process and device."""
-    lives = blocks.lives
-    size = blocks.bytes[lives]
-    at_ns = np.concatenate([blocks.at_ns[lives], blocks.end_ns[lives]])
+    living = blocks.at(blocks.lives)
+    size = living.bytes
     change = np.concatenate([size, -size])
+    at_ns = np.concatenate([living.at_ns, living.end_ns])
     order = np.argsort(at_ns, kind="stable")
-    at_ns, live = at_ns[order], np.cumsum(change[order])
+    at_ns = at_ns[order]
+    live = np.cumsum(change[order])
     is_last = np.ones(len(at_ns), np.bool_)
     is_last[:-1] = at_ns[1:] != at_ns[:-1]
     return LiveCurve(at_ns[is_last], live[is_last])

@@ -29,17 +29,18 @@ _MOST_BACK = 32
 def modules_of(blocks: Blocks, rows: Int64s, found: Categories, spans: PhaseSpans) -> Array:
     """The module of the blocks at `rows`, -1: none. `blocks` are all of a process and device."""
     module = modules_in_backward(blocks.at(rows), spans.backward)
-    gradients = gradients_of_one_pass(found, blocks)
-    of_gradients = modules_in_backward(blocks.at(gradients), spans.backward)
-    place_of = np.full(len(blocks), -1, np.int64)
-    place_of[rows] = np.arange(len(rows))
+    gradients = blocks.at(gradients_of_one_pass(found, blocks))
+    of_gradients = modules_in_backward(gradients, spans.backward)
+    # Of all blocks, not of those that are asked for alone: their number counts.
+    of_all = np.full(len(blocks), NO_MODULE, np.int64)
     for category in (PARAMETER, STATE):
-        held = np.flatnonzero((found.category == category) & found.is_certain)
-        of_held = _by_size(blocks.bytes[held], blocks.bytes[gradients], of_gradients)
-        is_asked = (place_of[held] >= 0) & (of_held >= 0)
-        places = place_of[held[is_asked]]
-        module[places] = np.where(module[places] < 0, of_held[is_asked], module[places])
-    return module
+        is_held = found.category == category
+        held = np.flatnonzero(is_held & found.is_certain)
+        size = blocks.bytes[held]
+        of_all[held] = _by_size(size, gradients.bytes, of_gradients)
+    by_size = of_all[rows]
+    chosen: Array = np.where(module < 0, by_size, module)
+    return chosen
 
 
 def modules_in_backward(blocks: Blocks, spans: SpansOfPhase) -> Array:

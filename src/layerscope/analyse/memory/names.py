@@ -19,8 +19,8 @@ _NONE = {"operator": NO_OPERATOR, "line": NO_LINE}
 def texts_of_names(blocks: Blocks, column: str, numbers: Array) -> list[str]:
     """The texts of these numbers of a column of names."""
     nothing = _NONE.get(column, "")
-    texts: list[str] = blocks.names[column][numbers].tolist()
-    return [text or nothing for text in texts]
+    texts = blocks.names[column][numbers]
+    return [text or nothing for text in texts.tolist()]
 
 
 def paths_of_modules(reader: Reader, modules: Array) -> list[str]:

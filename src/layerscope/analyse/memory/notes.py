@@ -40,7 +40,9 @@ def when(heap: Heap, start_ns: int) -> str:
 def _peak(memory: RecordedMemory, heap: Heap) -> str:
     """When most is live, of the process with the highest peak."""
     size = units.size(heap.peak.bytes)
-    whose = f" (process {heap.process} on {heap.device})" if len(memory.heaps) > 1 else ""
+    whose = ""
+    if len(memory.heaps) > 1:
+        whose = f" (process {heap.process} on {heap.device})"
     moment = when(heap, memory.reader.run.info.start_ns)
     return f"The peak is {size}{whose}, {moment}."
 

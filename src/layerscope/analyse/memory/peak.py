@@ -81,10 +81,15 @@ def peaks_of_steps(blocks: Blocks, steps: Steps) -> Int64s:
 def _live_at(blocks: Blocks, moments_ns: Int64s) -> Int64s:
     """How many bytes are live at each of these moments."""
     size = np.where(blocks.lives, blocks.bytes, 0)
-    allocated = np.append(0, np.cumsum(size))
     order = np.argsort(blocks.end_ns, kind="stable")
-    released = np.append(0, np.cumsum(size[order]))
-    started = np.searchsorted(blocks.at_ns, moments_ns, side="right")
-    ended = np.searchsorted(blocks.end_ns[order], moments_ns, side="right")
-    found: Int64s = allocated[started] - released[ended]
+    allocated = _until(blocks.at_ns, size, moments_ns)
+    released = _until(blocks.end_ns[order], size[order], moments_ns)
+    return allocated - released
+
+
+def _until(at_ns: Int64s, size: Int64s, moments_ns: Int64s) -> Int64s:
+    """The sum of the sizes up to each of these moments; `at_ns` is in order."""
+    count = np.searchsorted(at_ns, moments_ns, side="right")
+    sums = np.append(0, np.cumsum(size))
+    found: Int64s = sums[count]
     return found

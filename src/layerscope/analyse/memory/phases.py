@@ -167,7 +167,10 @@ def _first_forward(begin_ns: Int64s, end_ns: Int64s, forward_ns: Int64s, steps: 
     step.
     """
     place = steps.places_at(begin_ns)
-    from_ns = np.where(place >= 0, steps.start_ns[place] if len(steps.step) else 0, 0)
+    # One place more, for -1: in no step.
+    starts_ns = np.append(steps.start_ns, 0)
+    from_ns = starts_ns[place]
     from_ns[1:] = np.maximum(from_ns[1:], end_ns[:-1])
-    found = np.append(forward_ns, NEVER)[np.searchsorted(forward_ns, from_ns, side="left")]
+    following = np.searchsorted(forward_ns, from_ns, side="left")
+    found = np.append(forward_ns, NEVER)[following]
     return np.where(found < begin_ns, found, NEVER)

@@ -95,7 +95,8 @@ def build(reader: Reader, by: str | None = None) -> Result:
     columns = (*_HEAP, _KEYS[key], *_MEASURES, *_MORE.get(key, ()))
     memory = RecordedMemory(reader)
     parts = (_rows(memory, heap, key) for heap in memory.heaps)
-    return of_arrow("memory", columns, table_of(columns, parts), notes=notes_of(memory))
+    rows = table_of(columns, parts)
+    return of_arrow("memory", columns, rows, notes=notes_of(memory))
 
 
 def _rows(memory: RecordedMemory, heap: Heap, key: str) -> dict[str, Any]:
