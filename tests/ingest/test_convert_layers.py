@@ -197,7 +197,7 @@ def test_counters_and_marks_of_the_program(raw: Path) -> None:
             "name": "rss_bytes",
             "at_ns": 350,
             "value": 5,
-            "unit": "count",
+            "unit": "bytes",
         },
         {
             "domain": "cgroup (program)",
