@@ -55,4 +55,6 @@ def test_the_tutorial_finds_what_it_says(
     assert changed["Net"]["total_bytes"] < changed["Net"]["total_before_bytes"] / 2
     # The results of `up` and of gelu in a block that is done: 1024 rows of 512 numbers of 4 bytes.
     assert changed["Net.blocks.0"]["change_bytes"] == -2 * 1024 * 512 * 4
+    verdicts = {row["name"]: row["verdict"] for row in commands.rows()}
+    assert verdicts == {"peak": "smaller", "other": "gone", "activation": "smaller"}
     assert commands.left == []
