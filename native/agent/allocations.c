@@ -7,6 +7,7 @@
 #include "operators.h"
 #include "python_line.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define SIZE_BITS_IN_SEQ 32
@@ -74,10 +75,7 @@ static ls_thread *recorded_thread(void) {
     return t;
 }
 
-void ls_allocation(const void *address, size_t bytes, unsigned by) {
-    ls_thread *t = recorded_thread();
-    if (!t)
-        return;
+static void record_allocation(ls_thread *t, const void *address, size_t bytes, unsigned by) {
     const uint32_t line = ls_python_line(), name = operator_of(t), phase = phase_of(t);
     const uint64_t size = bytes;
     lf_record *r = ls_ring_next(t);
@@ -96,11 +94,25 @@ void ls_allocation(const void *address, size_t bytes, unsigned by) {
         ls_heap_tell();
 }
 
-void ls_release(const void *address) {
-    ls_thread *t = recorded_thread();
-    if (!t)
-        return;
+static void record_release(ls_thread *t, const void *address) {
     lf_record *r = ls_ring_next(t);
     *r = (lf_record){.start = ls_ticks(), .end = (uint64_t)(uintptr_t)address, .kind = LF_RELEASE};
     ls_ring_publish(t);
+}
+
+/* Whoever calls an allocator may rely on what it does to errno. */
+void ls_allocation(const void *address, size_t bytes, unsigned by) {
+    int error = errno;
+    ls_thread *t = recorded_thread();
+    if (t)
+        record_allocation(t, address, bytes, by);
+    errno = error;
+}
+
+void ls_release(const void *address) {
+    int error = errno;
+    ls_thread *t = recorded_thread();
+    if (t)
+        record_release(t, address);
+    errno = error;
 }
