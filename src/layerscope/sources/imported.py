@@ -114,7 +114,7 @@ class ImportedMemory:
 
     def column(self, name: str) -> np.ndarray:
         """One of the columns, with a value for each row."""
-        values = np.asarray(getattr(self, name), _MEMORY[name])
+        values: np.ndarray = np.asarray(getattr(self, name), _MEMORY[name])
         return np.broadcast_to(values, self.at_ns.shape)
 
     def __len__(self) -> int:

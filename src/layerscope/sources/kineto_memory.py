@@ -84,8 +84,9 @@ def memory_events(events: list[Any], base_ns: int) -> MemoryEvents:
 
 def _numbers(arguments: Any) -> tuple[int, ...] | None:
     """The numbers of an event; None: it has others than there can be."""
-    found = [getattr(arguments, name, None) for name in _NUMBERS]
-    if not all(type(number) is int and abs(number) < _MOST_NUMBER for number in found):
+    told = [getattr(arguments, name, None) for name in _NUMBERS]
+    found = [number for number in told if type(number) is int and abs(number) < _MOST_NUMBER]
+    if len(found) < len(told):
         return None
     kind, device = found[-2:]
     is_device = 0 <= kind < _MOST_DEVICES and -1 <= device < _MOST_DEVICES
@@ -142,8 +143,8 @@ def _open_at(
     is_operator = np.isin(trace.kind, _OPERATORS)
     only_allocates = np.isin(trace.name, _numbers_of(trace.names, allocators()))
     phase_of_kind = np.full(len(KINDS), -1, np.int64)
-    for kind, phase in _PHASE_OF_KIND.items():
-        phase_of_kind[kind] = phase
+    for kind, code in _PHASE_OF_KIND.items():
+        phase_of_kind[kind] = code
     operator = np.full(len(row), -1, np.int32)
     is_found = np.zeros(len(row), np.bool_)
     phase = np.full(len(row), _OTHER, np.int64)

@@ -1,4 +1,4 @@
-"""Counters and marks of memory in foreign files, all on the one track of counters that the framework
+"""Counters and marks of memory in foreign files, on the one track of counters that the framework
 has. Used by the sources that read memory.
 """
 
@@ -10,6 +10,8 @@ from layerscope.sources.imported import ImportedMoments
 
 # What the track is called, as the recorder calls the counters of a program by their domain.
 DOMAIN = "PyTorch"
+# Values that a counter keeps at most; of more, in each stretch the lowest and the highest.
+MOST_VALUES = 100_000
 
 
 class MemoryCounters:
@@ -27,7 +29,9 @@ class MemoryCounters:
             return
         is_kept = np.ones(len(value), np.bool_)
         is_kept[1:-1] = value[1:-1] != value[:-2]
-        self._add(f"{name}\n{DOMAIN}", at_ns[is_kept], value[is_kept], False, track)
+        rows = np.flatnonzero(is_kept)
+        rows = rows[_lowest_and_highest(value[rows])]
+        self._add(f"{name}\n{DOMAIN}", at_ns[rows], value[rows], False, track)
 
     def mark(self, text: str, at_ns: int, track: int = 0) -> None:
         """A mark at a time."""
@@ -59,3 +63,16 @@ class MemoryCounters:
                 is_mark=np.full(count, is_mark, np.bool_),
             )
         )
+
+
+def _lowest_and_highest(value: np.ndarray) -> np.ndarray:
+    """The rows that are kept: all, or of each of many stretches the lowest and the highest."""
+    count = len(value)
+    if count <= MOST_VALUES:
+        return np.arange(count)
+    length = -(-count // (MOST_VALUES // 2 - 1))
+    whole = count // length * length
+    stretches = value[:whole].reshape(-1, length)
+    first = np.arange(0, whole, length)
+    rows = (first + stretches.argmin(axis=1), first + stretches.argmax(axis=1), [count - 1])
+    return np.unique(np.concatenate(rows))

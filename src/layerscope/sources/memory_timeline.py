@@ -86,12 +86,10 @@ def read(path: Path) -> Imported:
 
 def _raw(path: Path, pieces: Iterator[bytes]) -> Imported:
     """The blocks of a raw timeline."""
-    found = [np.zeros((0, _RAW_COLUMNS), np.int64)]
-    is_whole = False
-    for text, is_whole in _lists(pieces):
-        found.append(_numbers(path, text, _RAW_COLUMNS))
-    rows = np.concatenate(found)
-    kept, problems = _possible(rows, is_whole)
+    lists = _Lists(pieces)
+    found = [_numbers(path, lines, _RAW_COLUMNS) for lines in lists]
+    rows = np.concatenate([np.zeros((0, _RAW_COLUMNS), np.int64), *found])
+    kept, problems = _possible(rows, lists.is_whole)
     is_before = kept[:, 0] == _NO_TIME
     first_ns = int(kept[~is_before, 0].min(initial=_MOST_NS)) if not is_before.all() else 0
     at_ns = np.where(is_before, 0, kept[:, 0] - first_ns)
@@ -102,7 +100,7 @@ def _raw(path: Path, pieces: Iterator[bytes]) -> Imported:
     for number, name in enumerate(CATEGORIES):
         of_category = np.flatnonzero(category == number)
         live = np.cumsum(size[of_category])
-        counters.add(f"{_counter(name)}", *_last_of_each(at_ns[of_category], live))
+        counters.add(_counter(name), *_last_of_each(at_ns[of_category], live))
     counters.add("allocated_bytes", *_last_of_each(at_ns, np.cumsum(size)))
     block, is_release, alike = _blocks(size, category)
     if alike:
@@ -158,29 +156,31 @@ def _alike(count: int) -> Problem:
 def _blocks(size: np.ndarray, category: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """By event the number of its block and whether it releases it; and how often there were
     several that could have been it.
+
+    Of blocks that are alike, the first allocation and the first release are of one block.
     """
     is_release = size < 0
     kinds = np.column_stack([np.abs(size), category])
     _, kind = np.unique(kinds, axis=0, return_inverse=True)
     kind = kind.ravel()
     order = np.argsort(kind, kind="stable")
-    of_kind, release = kind[order], is_release[order]
-    begins = np.flatnonzero(np.diff(of_kind, prepend=-1))
-    begin = np.repeat(begins, np.diff(np.append(begins, len(order))))
-    released = np.cumsum(release)
-    allocated = np.cumsum(~release)
-    # Of its kind and its sort, which it is: the first allocation and the first release are of one
-    # block.
-    count = np.where(release, released, allocated)
-    before = np.where(release, released[begin] - release[begin], allocated[begin] - ~release[begin])
+    release = is_release[order]
+    released = _counted(kind[order], release)
+    allocated = _counted(kind[order], ~release)
     ordinal = np.empty(len(order), np.int64)
-    ordinal[order] = count - before - 1
-    live = (allocated - allocated[begin] + ~release[begin]) - (
-        released - released[begin] + release[begin]
-    )
-    alike = int(np.count_nonzero(release & (live > 0)))
+    ordinal[order] = np.where(release, released, allocated)
+    alike = int(np.count_nonzero(release & (allocated > released)))
     most = int(ordinal.max(initial=0)) + 1
     return kind * most + ordinal, is_release, alike
+
+
+def _counted(group: np.ndarray, is_counted: np.ndarray) -> np.ndarray:
+    """How many of its group, which stands together, are counted up to each row."""
+    count = np.append(0, np.cumsum(is_counted))
+    begins = np.flatnonzero(np.diff(group, prepend=-1))
+    lengths = np.diff(np.append(begins, len(group)))
+    of_group: np.ndarray = count[1:] - np.repeat(count[begins], lengths)
+    return of_group
 
 
 def _joined_versions(
@@ -201,7 +201,7 @@ def _joined_versions(
     left = left[size[left] == -size[left + 1]]
     after[block[left + 1]] = block[left]
     # A block has as many numbers as versions: each time the way to the first one is half as long.
-    for _ in range(int(len(after)).bit_length()):
+    for _ in range(len(after).bit_length()):
         further = after[after]
         if np.array_equal(further, after):
             break
@@ -272,21 +272,28 @@ def _last_of_each(at_ns: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.
     return at_ns[is_last], value[is_last]
 
 
-def _lists(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """A list of lists of numbers as lines with commas, some at a time, and whether the file ends
-    there as it should.
+class _Lists:
+    """A list of lists of numbers as lines with commas, some at a time. `is_whole`: the file ended
+    as it should.
     """
-    rest = b""
-    for piece in pieces:
-        text = rest + piece.translate(None, _BETWEEN)
-        end = text.rfind(b"],") + len(b"],")
-        if end > 1:
-            yield text[:end].replace(b"],", b"\n"), False
-            text = text[end:]
-        rest = text
-    last, end_of_lists, _ = rest.partition(b"]]")
-    if end_of_lists:
-        yield last, True
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self.is_whole = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        for piece in self._pieces:
+            text = rest + piece.translate(None, _BETWEEN)
+            end = text.rfind(b"],") + len(b"],")
+            if end > 1:
+                yield text[:end].replace(b"],", b"\n")
+                text = text[end:]
+            rest = text
+        last, end_of_lists, _ = rest.partition(b"]]")
+        if end_of_lists:
+            self.is_whole = True
+            yield last
 
 
 def _numbers(path: Path, lines: bytes, columns: int) -> np.ndarray:
