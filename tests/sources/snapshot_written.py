@@ -38,7 +38,7 @@ class Written:
     def stack(self, file: str, line: int) -> list[dict[str, Any]]:
         """The stack of a line of the program: one and the same list each time."""
         return self.stacks.setdefault(
-            (file, line), [NATIVE, TORCH, frame(file, line), frame("/work/main.py", 1)]
+            (file, line), [NATIVE, TORCH, frame(file, line), frame("/srv/project/main.py", 1)]
         )
 
     def event(self, action: str, device: int = 0, **more: Any) -> None:
@@ -49,7 +49,7 @@ class Written:
 
     def alloc(self, address: int, size: int, line: int = 7, device: int = 0) -> None:
         """A block of a line of train.py."""
-        frames = self.stack("/work/train.py", line)
+        frames = self.stack("/srv/project/train.py", line)
         self.event("alloc", device, addr=address, size=size, frames=frames)
 
     def free(self, address: int, size: int, device: int = 0) -> None:
@@ -69,7 +69,7 @@ class Written:
                     "size": size,
                     "requested_size": requested,
                     "state": state,
-                    "frames": self.stack("/work/model.py", 3),
+                    "frames": self.stack("/srv/project/model.py", 3),
                 }
             )
             at += size
@@ -120,7 +120,9 @@ def history() -> Written:
     written.event("oom", size=80 * MB, device_free=3 * MB)
     written.event("snapshot", addr=0, size=0)
     written.alloc(0x2000_0000, 64, 9, device=1)
-    written.segment(0x1000_0000, 4 * MB, [(MB, MB, "inactive"), (2 * MB, 2 * MB, "active_allocated")])
+    written.segment(
+        0x1000_0000, 4 * MB, [(MB, MB, "inactive"), (2 * MB, 2 * MB, "active_allocated")]
+    )
     written.segment(
         0x2000_0000,
         8 * MB,

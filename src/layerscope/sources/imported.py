@@ -1,5 +1,5 @@
-"""What a file holds that something else wrote: spans, samples or blocks of memory as columns, on tracks of
-processes. Made by `sources`.
+"""What a file holds that something else wrote: spans, samples or blocks of memory as columns, on
+tracks of processes. Made by `sources`.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class ImportedMoments:
     is_mark: np.ndarray = field(default_factory=_none)
 
 
+_OTHER_PHASE = PHASES.index("other")
 _MEMORY = {
     "block": np.uint64,
     "bytes": np.int64,
@@ -110,7 +111,7 @@ class ImportedMemory:
     line: np.ndarray | int = -1
     device: np.ndarray | int = -1
     allocator: np.ndarray | int = -1
-    phase: np.ndarray | int = PHASES.index("other")
+    phase: np.ndarray | int = _OTHER_PHASE
 
     def column(self, name: str) -> np.ndarray:
         """One of the columns, with a value for each row."""

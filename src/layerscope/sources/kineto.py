@@ -2,8 +2,8 @@
 the run's clock.
 
 Of the CPU: operators, ranges, names of threads, and the arrows from forward to backward; memory of
-all devices (`kineto_memory`); work of GPUs is counted and said. `read` opens a file of its own, `read_trace` also the windows that
-`inside/pytorch_windows.py` leaves. Kineto's clock is
+all devices (`kineto_memory`); work of GPUs is counted and said. `read` opens a file of its own,
+`read_trace` also the windows that `inside/pytorch_windows.py` leaves. Kineto's clock is
 CLOCK_REALTIME in microseconds since `baseTimeNanoseconds`, with three decimals.
 """
 
@@ -159,7 +159,7 @@ def read(path: Path) -> Imported:
     of_memory = np.searchsorted(tids, memory.tid).astype(np.int32)
     blocks = kineto_memory.blocks(memory, trace, of_memory, names)
     memory.at_ns -= first_ns
-    counters = MemoryCounters(names)
+    counters = MemoryCounters("PyTorch", names)
     kineto_memory.add_counters(memory, counters, of_memory)
     rank = file.distributed.get("rank")
     return Imported(

@@ -175,9 +175,11 @@ def _last_started(trace: KinetoTrace, tid: np.ndarray, at_ns: np.ndarray) -> np.
     found = np.full(len(tid), -1, np.int64)
     for one in np.unique(tid).tolist():
         first, last = np.searchsorted(trace.tid, (one, one + 1))
+        starts_ns = trace.start_ns[first:last]
         moments = np.flatnonzero(tid == one)
-        started = np.searchsorted(trace.start_ns[first:last], at_ns[moments], side="right")
-        found[moments] = np.where(started > 0, first + started - 1, -1)
+        started = np.searchsorted(starts_ns, at_ns[moments], side="right")
+        has_span = started > 0
+        found[moments[has_span]] = first + started[has_span] - 1
     return found
 
 
@@ -195,4 +197,6 @@ def _parents(trace: KinetoTrace) -> np.ndarray:
 
 
 def _numbers_of(names: list[str], wanted: tuple[str, ...]) -> list[int]:
-    return [number for number, name in enumerate(names) if name in wanted]
+    """The numbers of the wanted ones among these names."""
+    numbered = enumerate(names)
+    return [number for number, name in numbered if name in wanted]

@@ -8,16 +8,17 @@ import numpy as np
 
 from layerscope.sources.imported import ImportedMoments
 
-# What the track is called, as the recorder calls the counters of a program by their domain.
-DOMAIN = "PyTorch"
 # Values that a counter keeps at most; of more, in each stretch the lowest and the highest.
 MOST_VALUES = 100_000
 
 
 class MemoryCounters:
-    """Collects them; `names`: the texts of the file by their number, which grow."""
+    """Collects them. `domain`: what their track is called, as the recorder calls the counters of a
+    program by their domain. `names`: the texts of the file by their number, which grow.
+    """
 
-    def __init__(self, names: dict[str, int]) -> None:
+    def __init__(self, domain: str, names: dict[str, int]) -> None:
+        self._domain = domain
         self._names = names
         self._parts: list[ImportedMoments] = []
 
@@ -31,7 +32,7 @@ class MemoryCounters:
         is_kept[1:-1] = value[1:-1] != value[:-2]
         rows = np.flatnonzero(is_kept)
         rows = rows[_lowest_and_highest(value[rows])]
-        self._add(f"{name}\n{DOMAIN}", at_ns[rows], value[rows], False, track)
+        self._add(f"{name}\n{self._domain}", at_ns[rows], value[rows], False, track)
 
     def mark(self, text: str, at_ns: int, track: int = 0) -> None:
         """A mark at a time."""

@@ -96,7 +96,7 @@ def _raw(path: Path, pieces: Iterator[bytes]) -> Imported:
     order = np.argsort(at_ns, kind="stable")
     at_ns, action, size, category = (at_ns[order], *kept[order, 1:].T)
     names: dict[str, int] = {DEVICE: 0}
-    counters = MemoryCounters(names)
+    counters = MemoryCounters("PyTorch", names)
     for number, name in enumerate(CATEGORIES):
         of_category = np.flatnonzero(category == number)
         live = np.cumsum(size[of_category])
@@ -226,7 +226,7 @@ def _sums(path: Path, pieces: Iterator[bytes]) -> Imported:
         raise ReadError(f"{path} is damaged or cut: copy it again, or export it again")
     at_us = _numbers(path, times.lstrip(b"[").replace(b",", b"\n"), 1)[:, 0] if border else None
     names: dict[str, int] = {}
-    counters = MemoryCounters(names)
+    counters = MemoryCounters("PyTorch", names)
     if at_us is None or not len(at_us):
         return _imported(names, counters, ImportedMemory(), [], None)
     rows = sizes.rstrip(b"]").replace(b"],[", b"\n")

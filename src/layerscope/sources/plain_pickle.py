@@ -274,8 +274,8 @@ class PlainPickle:
             return self._damaged()
         return ReadError(
             f"{self._name} is refused: it is a pickle with more than plain data ({what} at byte "
-            f"{at:,}), which could run anything, and no snapshot of PyTorch's memory has that: do "
-            "not load it by Python either"
+            f"{at:,}), which could run anything, and no snapshot of memory has that: do not "
+            "load it by Python either"
         )
 
     # -- the other instructions --------------------------------------------------------------------

@@ -59,7 +59,7 @@ _KEY: Any = object()
 _NO_PLACE = _Place(-1, _NOTHING)
 
 
-class Rows:
+class SnapshotRows:
     """Rows of numbers that come some at a time; `of`: the list that they stand in."""
 
     def __init__(self, of: list[Any], width: int) -> None:
@@ -115,8 +115,8 @@ class SnapshotRecords:
 
     def __init__(self, pieces: Iterator[bytes], name: str, lines: dict[str, int]) -> None:
         self._lines = lines
-        self._events: dict[int, Rows] = {}
-        self._blocks: dict[int, Rows] = {}
+        self._events: dict[int, SnapshotRows] = {}
+        self._blocks: dict[int, SnapshotRows] = {}
         self._pickle = PlainPickle(pieces, name, self._take)
         root = self._pickle.read()
         if type(root) is list:  # of torch.cuda.memory_snapshot()
@@ -134,9 +134,15 @@ class SnapshotRecords:
         return self._columns(self._blocks, self.BLOCKS, blocks)
 
     @staticmethod
-    def _columns(known: dict[int, Rows], names: tuple[str, ...], of: Any) -> dict[str, np.ndarray]:
-        rows = known.get(id(of)) or Rows([], len(names))
-        return dict(zip(names, rows.columns(), strict=True))
+    def _columns(
+        known: dict[int, SnapshotRows], names: tuple[str, ...], of: Any
+    ) -> dict[str, np.ndarray]:
+        width = len(names)
+        rows = known.get(id(of))
+        if rows is None:
+            rows = SnapshotRows([], width)
+        columns = rows.columns()
+        return dict(zip(names, columns, strict=True))
 
     def _take(self, into: list[Any], items: list[Any]) -> list[Any]:
         """What is appended to a list: records become rows."""
@@ -156,13 +162,13 @@ class SnapshotRecords:
         return items
 
     @staticmethod
-    def _rows(known: dict[int, Rows], into: list[Any], width: int) -> Rows:
+    def _rows(known: dict[int, SnapshotRows], into: list[Any], width: int) -> SnapshotRows:
         rows = known.get(id(into))
         if rows is None:
-            rows = known[id(into)] = Rows(into, width)
+            rows = known[id(into)] = SnapshotRows(into, width)
         return rows
 
-    def _take_events(self, rows: Rows, items: list[dict[str, Any]]) -> None:
+    def _take_events(self, rows: SnapshotRows, items: list[dict[str, Any]]) -> None:
         actions = [item.get("action") for item in items]
         rows.add(
             [_ACTIONS.get(one, OTHER) if type(one) is str else OTHER for one in actions],
@@ -174,7 +180,7 @@ class SnapshotRecords:
         )
         self._pickle.take_out(items)
 
-    def _take_blocks(self, rows: Rows, items: list[dict[str, Any]]) -> None:
+    def _take_blocks(self, rows: SnapshotRows, items: list[dict[str, Any]]) -> None:
         states = [item.get("state") for item in items]
         # Before PyTorch 2.2 a block had the requested size and the stack in its history.
         past = [_first(item.get("history")) for item in items]

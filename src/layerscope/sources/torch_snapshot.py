@@ -66,7 +66,7 @@ def read(path: Path) -> Imported:
     has_times = all(one.has_times for one in devices)
     # What was there before lies before the first event.
     first_ns = int(min(starts_ns)) - _STEP_NS if starts_ns else 0
-    counters = MemoryCounters(names)
+    counters = MemoryCounters("PyTorch", names)
     problems = []
     parts = []
     for track, device in enumerate(devices):
@@ -318,13 +318,18 @@ def _mark_peak(
 
 
 def _mark_failures(device: _Device, counters: MemoryCounters, track: int) -> None:
-    for row in np.flatnonzero(device.action == OUT_OF_MEMORY)[:_MOST_MARKS].tolist():
+    """Where memory ran out, and where snapshots were made."""
+    failed = np.flatnonzero(device.action == OUT_OF_MEMORY)
+    for row in failed[:_MOST_MARKS].tolist():
         size, free = int(device.size[row]), int(device.free[row])
         rest = f", {free:,} were free" if free >= 0 else ""
         text = f"out of memory on {device.name}: {size:,} bytes asked for{rest}"
-        counters.mark(text, int(device.at_ns[row]), track)
-    for row in np.flatnonzero(device.action == SNAPSHOT)[:_MOST_MARKS].tolist():
-        counters.mark(f"snapshot of {device.name}", int(device.at_ns[row]), track)
+        at_ns = int(device.at_ns[row])
+        counters.mark(text, at_ns, track)
+    made = np.flatnonzero(device.action == SNAPSHOT)
+    for row in made[:_MOST_MARKS].tolist():
+        at_ns = int(device.at_ns[row])
+        counters.mark(f"snapshot of {device.name}", at_ns, track)
 
 
 def _told(device: _Device) -> list[Problem]:
