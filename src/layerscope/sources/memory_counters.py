@@ -75,5 +75,6 @@ def _lowest_and_highest(value: np.ndarray) -> np.ndarray:
     whole = count // length * length
     stretches = value[:whole].reshape(-1, length)
     first = np.arange(0, whole, length)
-    rows = (first + stretches.argmin(axis=1), first + stretches.argmax(axis=1), [count - 1])
-    return np.unique(np.concatenate(rows))
+    lowest, highest = stretches.argmin(axis=1), stretches.argmax(axis=1)
+    rest = np.arange(whole, count)
+    return np.unique(np.concatenate([first + lowest, first + highest, rest, [count - 1]]))

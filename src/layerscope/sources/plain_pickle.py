@@ -227,11 +227,17 @@ class PlainPickle:
                 f"{self._name} is refused: it has far more in it than a snapshot of memory, "
                 "whatever it is"
             )
-        piece = next(self._pieces, b"")
         self._before += self._at
-        self._data = self._data[self._at :] + piece
+        fresh = [self._data[self._at :]]
+        size, has_more = len(fresh[0]), True
+        while has_more and (len(fresh) == 1 or size <= _MARGIN_BYTES):
+            piece = next(self._pieces, b"")
+            has_more = bool(piece)
+            fresh.append(piece)
+            size += len(piece)
+        self._data = b"".join(fresh)
         self._at = 0
-        self._limit = len(self._data) - (_MARGIN_BYTES if piece else 0)
+        self._limit = size - (_MARGIN_BYTES if has_more else 0)
 
     def _bytes(self, size: int) -> bytes:
         """The next bytes of the file."""
