@@ -229,7 +229,7 @@ def _sums(path: Path, pieces: Iterator[bytes]) -> Imported:
     counters = MemoryCounters("PyTorch", names)
     if at_us is None or not len(at_us):
         return _imported(names, counters, ImportedMemory(), [], None)
-    rows = sizes.rstrip(b"]").replace(b"],[", b"\n")
+    rows = sizes.removesuffix(b"]]]").replace(b"],[", b"\n")
     columns = len(CATEGORIES) + 1
     values = _numbers(path, rows, columns)
     is_possible = len(values) == len(at_us) and (at_us >= 0).all() and text.endswith(b"]]]")

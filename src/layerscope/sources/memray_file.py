@@ -131,25 +131,36 @@ def _statistics(told: Path) -> _Statistics:
 def _stacks(rows: Path, names: dict[str, int], threads: dict[str, int]) -> _Stacks:
     """The rows of the table that memray wrote."""
     found = _Stacks()
+    # A stack may be long.
+    csv.field_size_limit(1 << 24)
     with rows.open(newline="", encoding="utf-8", errors="replace") as file:
-        # The separators within a stack are none of CSV, and a stack may be long.
-        csv.field_size_limit(1 << 24)
         table = csv.DictReader(file)
-        if table.fieldnames is None or not set(_FIELDS) <= set(table.fieldnames):
-            raise ReadError("memray writes another table than is known: use memray 1.12 or newer")
-        for row in table:
-            count, size = _number(row["num_allocations"]), _number(row["size"])
-            if count < 1 or size < 0:
-                found.rejected += 1
-                continue
-            thread = row["thread_name"] or row["tid"] or "thread"
-            allocator = (row["allocator"] or "malloc").lower()
-            found.count.append(count)
-            found.bytes.append(size)
-            found.line.append(_line(row["stack_trace"] or "", names))
-            found.allocator.append(names.setdefault(allocator, len(names)))
-            found.thread.append(threads.setdefault(thread, len(threads)))
+        try:
+            if not set(_FIELDS) <= set(table.fieldnames or ()):
+                raise ReadError(
+                    "memray writes another table than is known: use memray 1.12 or newer"
+                )
+            for row in table:
+                _add(found, row, names, threads)
+        except csv.Error as error:
+            raise ReadError(f"what memray wrote is no table ({error}): record again") from error
     return found
+
+
+def _add(
+    found: _Stacks, row: dict[str, str], names: dict[str, int], threads: dict[str, int]
+) -> None:
+    count, size = _number(row["num_allocations"]), _number(row["size"])
+    if count < 1 or size < 0:
+        found.rejected += 1
+        return
+    thread = row["thread_name"] or row["tid"] or "thread"
+    allocator = (row["allocator"] or "malloc").lower()
+    found.count.append(count)
+    found.bytes.append(size)
+    found.line.append(_line(row["stack_trace"] or "", names))
+    found.allocator.append(names.setdefault(allocator, len(names)))
+    found.thread.append(threads.setdefault(thread, len(threads)))
 
 
 def _number(text: str | None) -> int:
