@@ -5,10 +5,12 @@ in them.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import pickle
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,9 +18,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layerscope.ingest.open import open_run
+from layerscope.model.compiled import compiled
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
-from layerscope.sources import known, memory_counters, plain_pickle, torch_snapshot
+from layerscope.sources import (
+    known,
+    memory_counters,
+    plain_pickle,
+    snapshot_records,
+    torch_snapshot,
+)
 from layerscope.sources.imported import Imported
 from tests.sources.snapshot_written import MB, SITE, TORCH, Written, frame, history
 
@@ -272,7 +281,9 @@ def test_a_snapshot_that_would_run_something_is_refused(tmp_path: Path) -> None:
     content["device_traces"][0][1]["frames"] = [Runs(ran)]
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(pickle.dumps(content))
-    with pytest.raises(ReadError, match="snapshot.pickle is refused: .*STACK_GLOBAL.*do not load"):
+    with pytest.raises(
+        ReadError, match=r"snapshot\.pickle is refused: .*STACK_GLOBAL.*do not load"
+    ):
         open_run(path)
     assert not ran.exists()
 
@@ -287,8 +298,27 @@ VALUES = (
     | st.just(history().snapshot()["device_traces"][0])
 )
 KEYS = st.sampled_from(
-    "action addr size time_us frames device_free filename line name state address requested_size "
-    "history real_size blocks total_size device segments device_traces".split()
+    [
+        "action",
+        "addr",
+        "size",
+        "time_us",
+        "frames",
+        "device_free",
+        "filename",
+        "line",
+        "name",
+        "state",
+        "address",
+        "requested_size",
+        "history",
+        "real_size",
+        "blocks",
+        "total_size",
+        "device",
+        "segments",
+        "device_traces",
+    ]
 )
 RECORD = st.dictionaries(KEYS, VALUES, max_size=8)
 
@@ -321,7 +351,105 @@ def test_a_damaged_snapshot_ends_in_a_sentence_or_in_blocks(
     for _ in range(data.draw(st.integers(1, 5))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
-    try:
+    with contextlib.suppress(ReadError):
         torch_snapshot.read(path)
-    except ReadError as error:
-        assert str(path) in str(error)
+
+
+FRAMES = [TORCH, frame("/srv/a.py", 1), frame(f"{SITE}/timm/x.py", 5), frame("/srv/b.py", 2)]
+# As PyTorch writes events, in all its versions, and with other things in them.
+EVENT = st.fixed_dictionaries(
+    {"action": st.sampled_from(["alloc", "free_requested", "free_completed", "snapshot", "new"])},
+    optional={
+        "addr": st.integers(-1, 3) | st.integers(0x7F00_0000_0000, 0x7F00_0000_0003),
+        "size": st.integers(0, 1 << 40) | st.integers(-(1 << 70), 1 << 70) | st.none(),
+        "stream": st.sampled_from([0, 0x5600_1234_5678]) | st.floats() | st.booleans(),
+        "time_us": st.integers(1_760_000_000_000_000, 1_760_000_000_000_300),
+        "frames": st.lists(st.sampled_from(FRAMES), max_size=5),
+        "device_free": st.integers(0, 1 << 33),
+        "pool_id": st.tuples(st.integers(0, 300), st.integers(0, 3)),
+        "user_metadata": st.text(max_size=3) | st.text(min_size=300, max_size=300),
+        "compile_context": st.sampled_from(["N/A", "0/1"]).map(lambda text: f"{text}"),
+        "more": st.lists(st.integers()) | st.just({"a": 1}) | st.just(()),
+    },
+)
+
+
+def both(path: Path) -> tuple[Imported | None, Imported | None]:
+    """What the compiled reader and Python make of a file; None: it is damaged."""
+    found: list[Imported | None] = []
+    for library in (compiled(), None):
+        with (
+            patch.object(snapshot_records, "compiled", lambda library=library: library),
+            contextlib.suppress(ReadError),
+        ):
+            found.append(torch_snapshot.read(path))
+            continue
+        found.append(None)
+    return found[0], found[1]
+
+
+def same(one: Imported | None, other: Imported | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    moments = one.moments, other.moments
+    texts = [
+        [found.names[number] if number >= 0 else "" for number in found.memory.column("line")]
+        for found in (one, other)
+    ]
+    return (
+        texts[0] == texts[1]
+        and columns(one)[:4] == columns(other)[:4]
+        and moments[0].value.tolist() == moments[1].value.tolist()
+    )
+
+
+@pytest.mark.skipif(compiled() is None, reason="the library is not compiled")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    traces=st.lists(st.lists(EVENT, max_size=12), min_size=1, max_size=2),
+    repeat=st.sampled_from([1, 200]),
+    protocol=st.sampled_from(PROTOCOLS),
+    piece_bytes=st.sampled_from([700, 1 << 20]),
+)
+def test_the_compiled_reader_reads_what_python_reads(
+    traces: list[list[Any]], repeat: int, protocol: int, piece_bytes: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "snapshot.pickle"
+    long = [[dict(entry) for _ in range(repeat) for entry in trace] for trace in traces]
+    content = {"segments": [], "device_traces": long}
+    path.write_bytes(pickle.dumps(content, protocol))
+    with patch.object(torch_snapshot, "_PIECE_BYTES", piece_bytes):
+        one, other = both(path)
+    assert one is not None
+    assert same(one, other)
+
+
+@pytest.mark.skipif(compiled() is None, reason="the library is not compiled")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_compiled_reader_makes_of_a_damaged_file_what_python_makes(
+    data: st.DataObject, tmp_path: Path
+) -> None:
+    path = long_history(8).write(tmp_path / "snapshot.pickle")
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    assert same(*both(path))
+
+
+@pytest.mark.skipif(compiled() is None, reason="the library is not compiled")
+def test_the_compiled_reader_reads_nearly_all_of_a_usual_history(tmp_path: Path) -> None:
+    path = long_history(5_000).write(tmp_path / "snapshot.pickle")
+    read = 0
+
+    class Counting(snapshot_records.QuickEvents):
+        def read(self, data: bytes, at: int, memo: list[Any]) -> tuple[Any, int]:
+            nonlocal read
+            found, reached = super().read(data, at, memo)
+            read += found.shape[1]
+            return found, reached
+
+    with patch.object(snapshot_records, "QuickEvents", Counting):
+        torch_snapshot.read(path)
+    assert read > 0.99 * (3 * 5_000 - 6)

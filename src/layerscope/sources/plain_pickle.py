@@ -21,6 +21,9 @@ from layerscope.model.errors import ReadError
 
 # Gets the list, what is appended to it, and returns what of this is to be kept in the list.
 Taker = Callable[[list[Any], list[Any]], list[Any]]
+# Gets a list of records, the data, the place in them behind a record, and the memo; reads on by
+# itself and returns the place that it has come to.
+Quick = Callable[[list[Any], bytes, int, list[Any]], int]
 # In the place of what was taken out.
 TAKEN = object()
 # More than the longest of the instructions that are read without looking whether the file goes on.
@@ -33,6 +36,8 @@ _TEXT_UNIT = 64
 _MOST_PROTOCOL = 5
 # A memo may be numbered in any way, but not with such gaps.
 _MOST_GAP = 1 << 16
+# So often at most `Quick` is not asked again after it could not read on.
+_MOST_PAUSE = 1 << 10
 _GETS = re.compile(rb"(?:h.)+|(?:j....)+", re.DOTALL)
 _LONG_GET = np.dtype([("code", "u1"), ("place", "<u4")])
 _GET = ord("h")
@@ -64,12 +69,24 @@ _TRUTH = {b"00": False, b"01": True}
 
 
 class PlainPickle:
-    """Reads one pickle. `pieces`: the file; `name`: what it is called in messages."""
+    """Reads one pickle. `pieces`: the file; `name`: what it is called in messages. `record_key`:
+    what only dictionaries have that `quick` can read.
+    """
 
-    def __init__(self, pieces: Iterator[bytes], name: str, taker: Taker) -> None:
+    def __init__(
+        self,
+        pieces: Iterator[bytes],
+        name: str,
+        taker: Taker,
+        quick: Quick | None = None,
+        record_key: str = "",
+    ) -> None:
         self._pieces = pieces
         self._name = name
         self._taker = taker
+        self._quick = quick
+        self._record_key = record_key
+        self._pause = self._rest = 0
         self._data = b""
         self._at = self._limit = self._before = 0
         self._stack: list[Any] = []
@@ -110,7 +127,7 @@ class PlainPickle:
         stack, memo, marks, instructions = self._stack, self._memo, self._marks, self._instructions
         push, mark, get = stack.append, marks.append, memo.__getitem__
         data, at, limit = self._data, self._at, self._limit
-        from_bytes = int.from_bytes
+        from_bytes, record_key = int.from_bytes, self._record_key
         while True:
             if at >= limit:
                 self._at = at
@@ -148,8 +165,10 @@ class PlainPickle:
                 push([])
                 at += 1
             elif code == 0x75:  # SETITEMS
-                self._set_items(self._since_mark())
+                into = self._set_items(self._since_mark())
                 at += 1
+                if record_key in into:
+                    at = self._read_on(data, at)
             elif code == 0x65:  # APPENDS
                 self._append(self._since_mark())
                 at += 1
@@ -182,7 +201,24 @@ class PlainPickle:
         del self._stack[start:]
         return items
 
-    def _set_items(self, items: list[Any]) -> None:
+    def _read_on(self, data: bytes, at: int) -> int:
+        """Have the records read that follow in the list; returns where they end."""
+        start = self._marks[-1] if self._marks else 0
+        into = self._stack[start - 1] if 0 < start < len(self._stack) else None
+        if self._quick is None or self._rest or type(into) is not list:
+            self._rest = max(self._rest - 1, 0)
+            return at
+        # The mark stays where it is, for those that follow.
+        items = self._stack[start:]
+        del self._stack[start:]
+        self._append(items)
+        reached = self._quick(into, data, at, self._memo)
+        is_stuck = reached == at
+        self._pause = min(2 * self._pause + 1, _MOST_PAUSE) if is_stuck else 0
+        self._rest = self._pause
+        return reached
+
+    def _set_items(self, items: list[Any]) -> dict[Any, Any]:
         """Put keys and values into the dictionary below them."""
         into, keys = self._stack[-1], items[::2]
         # A text as key has no items whose hash would be asked for, in each other without end.
@@ -192,6 +228,7 @@ class PlainPickle:
         before = len(into)
         into.update(zip(keys, items[1::2], strict=True))
         self._held += len(into) - before
+        return into
 
     def _append(self, items: list[Any]) -> None:
         into = self._stack[-1]
@@ -209,6 +246,7 @@ class PlainPickle:
             memo.append(top)
         elif place < len(memo):
             memo[place] = top
+            self._quick = None  # it knows the memo as it was
         else:
             if place - len(memo) > _MOST_GAP:
                 raise ValueError

@@ -13,8 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from layerscope.model.compiled import compiled
 from layerscope.model.errors import ReadError
 from layerscope.sources.plain_pickle import PlainPickle
+from layerscope.sources.snapshot_events import (
+    KEYS,
+    QuickEvents,
+    line_and_rank,
+    number_of_place,
+    number_of_text,
+)
+from layerscope.sources.snapshot_events import OTHER as OTHER_ENTRY
 
 # What the allocator did, by the number that it has here; what else there is does not matter.
 OTHER, ALLOC, FREE_REQUESTED, FREE_COMPLETED = range(4)
@@ -42,6 +51,8 @@ _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3(\.\d+)?/|^<")
 _NO_LINE = re.compile(r"/(site|dist)-packages/torch/|^<frozen |^torch/|^/?$")
 _PYTHON = re.compile(r"\.pyw?$|^<")
 _MOST = 1 << 62
+# Events that are read at most: some gigabytes of memory.
+_MOST_EVENTS = 100_000_000
 
 
 class _Place:
@@ -73,6 +84,11 @@ class SnapshotRows:
             waiting += values
         if len(self._waiting[0]) >= _ROWS:
             self._flush()
+
+    def add_columns(self, columns: np.ndarray) -> None:
+        """Many rows, an array for each column."""
+        self._flush()
+        self._parts.append(columns)
 
     def columns(self) -> np.ndarray:
         """All rows: an array for each column. They are handed over."""
@@ -117,7 +133,15 @@ class SnapshotRecords:
         self._lines = lines
         self._events: dict[int, SnapshotRows] = {}
         self._blocks: dict[int, SnapshotRows] = {}
-        self._pickle = PlainPickle(pieces, name, self._take)
+        self._count = 0
+        self._places: dict[int, _Place] = {}
+        library = compiled()
+        if library is None:
+            self._pickle = PlainPickle(pieces, name, self._take)
+        else:
+            self._quick = QuickEvents(library, self._number_of, self._entry_of)
+            self._pickle = PlainPickle(pieces, name, self._take, self._read_on, KEYS[0])
+        self._name = name
         root = self._pickle.read()
         if type(root) is list:  # of torch.cuda.memory_snapshot()
             root = {"segments": root}
@@ -168,7 +192,48 @@ class SnapshotRecords:
             rows = known[id(into)] = SnapshotRows(into, width)
         return rows
 
+    def _read_on(self, into: list[Any], data: bytes, at: int, memo: list[Any]) -> int:
+        """Have the events read that follow in the list `into`."""
+        rows = self._rows(self._events, into, len(self.EVENTS))
+        while True:
+            columns, reached = self._quick.read(data, at, memo)
+            if reached == at:
+                return at
+            at = reached
+            rows.add_columns(columns)
+            self._add_count(columns.shape[1])
+
+    def _number_of(self, entry: Any) -> int:
+        """What the compiled reader calls an entry of the memo."""
+        if type(entry) is str:
+            return number_of_text(entry, _ACTIONS)
+        if type(entry) is dict and ("filename" in entry or _KEY in entry):
+            place = entry.get(_KEY) or self._place(entry)
+            return number_of_place(place.line, place.rank, is_stack=False)
+        if type(entry) is list and len(entry) == 1:
+            (entry,) = entry
+        if type(entry) is _Place:
+            return number_of_place(entry.line, entry.rank, is_stack=True)
+        return OTHER_ENTRY
+
+    def _entry_of(self, number: int) -> _Place:
+        """What stands in the memo for a stack that the compiled reader has read."""
+        place = self._places.get(number)
+        if place is None:
+            line, rank = line_and_rank(number)
+            place = self._places[number] = _Place(line, rank)
+        return place
+
+    def _add_count(self, count: int) -> None:
+        self._count += count
+        if self._count > _MOST_EVENTS:
+            raise ReadError(
+                f"{self._name} has more than {_MOST_EVENTS:,} events: write a snapshot with fewer "
+                "max_entries"
+            )
+
     def _take_events(self, rows: SnapshotRows, items: list[dict[str, Any]]) -> None:
+        self._add_count(len(items))
         actions = [item.get("action") for item in items]
         rows.add(
             [_ACTIONS.get(one, OTHER) if type(one) is str else OTHER for one in actions],
