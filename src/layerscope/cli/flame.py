@@ -115,9 +115,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         metavar="WHAT",
-        help="thread, process, rank or step: a frame around all for each; state: one each for "
-        "running, spinning and waiting; category: of memory one each for parameters, gradients, "
-        "activations and so on; line: frames are lines of Python; none (thread where "
+        help="a frame around all for each thread, process, rank, step, state (running, spinning, "
+        "waiting) or category (of memory); line: frames are lines of Python; none (thread where "
         "several threads had 10 %% of the CPU time or more each, else none)",
     )
     parser.add_argument("--title", metavar="TEXT", help="title of the picture")

@@ -32,6 +32,7 @@ from layerscope.show.flame.labels import fitted, forms
         ),
         ("at::native::(anonymous namespace)::copy", ["native::(anonymous namespace)::copy", "(anonymous namespace)::copy", "copy"]),
         ("Net.layers.0.conv", ["layers.0.conv", "0.conv", "conv"]),
+        ("train.py:13", [":13"]),
         ("main", []),
         ("operator<", []),
     ],

@@ -6,7 +6,7 @@ import { type Step, type Tracks, tracksOf } from "../data/tracks";
 import { goTo, showInTimeline, step, time } from "../state/state";
 import type { Finding } from "./findings";
 import { Bar, type Part } from "../ui/bar";
-import { duration, percent, plural } from "../ui/format";
+import { bytes, duration, percent, plural } from "../ui/format";
 import { Loaded, useLoaded } from "../ui/loading";
 import { type Operator, type Operators, NO_PLACES, type Places, placesOf, TopOperators } from "../ui/top_operators";
 import { StepChart } from "../ui/step_chart";
@@ -41,6 +41,7 @@ interface Data {
   idle: Operator | null;
   functions: Functions | null;
   cost: string;
+  memory: { lines: string[]; categories: Record<string, number> } | null;
   worth: Pick<Finding, "rule" | "title" | "where" | "price" | "certainty" | "proven">[];
 }
 
@@ -103,6 +104,7 @@ export function OverviewContent({ recording, data, tracks, places }: Content) {
       {data.steps && <StepTimes steps={data.steps} noun={data.noun} all={tracks.steps} />}
       {data.operators && (data.operators.rows.length > 0 || data.operators.primitives.length > 0) && <TopOperators operators={data.operators} idle={data.idle} noun={data.noun} places={places} />}
       {data.functions && <TopFunctions functions={data.functions} />}
+      {data.memory && <Memory memory={data.memory} />}
       <Facts data={data} />
       <details open={!data.operators}>
         <summary>The summary as text</summary>
@@ -222,6 +224,22 @@ function TopFunctions({ functions }: { functions: Functions }) {
           </tbody>
         </table>
       </div>
+    </section>
+  );
+}
+
+// What was live at the highest moment, and what leaks.
+function Memory({ memory }: { memory: NonNullable<Data["memory"]> }) {
+  return (
+    <section aria-labelledby="memory">
+      <h2 id="memory">Memory of tensors</h2>
+      {memory.lines.map(line => (
+        <p key={line}>{line}</p>
+      ))}
+      <Bar label="live at the peak" parts={Object.entries(memory.categories).map(([label, value]) => ({ label, value }))} printed={bytes} />
+      <p>
+        <button type="button" class="cell" onClick={() => goTo("flame", { kind: "live" })}>By module and line</button>
+      </p>
     </section>
   );
 }

@@ -4,7 +4,7 @@ import { duration, percent } from "./format";
 
 export interface Part {
   label: string;
-  value: number; // ns
+  value: number; // ns, or what `printed` prints
   choose?: () => void;
 }
 
@@ -17,7 +17,13 @@ function withRest(parts: Part[], whole: number): Part[] {
   return rest / whole >= LEAST / 10 ? [...shown, { label: "the rest", value: rest }] : shown;
 }
 
-export function Bar({ label, parts }: { label: string; parts: Part[] }) {
+interface Props {
+  label: string;
+  parts: Part[];
+  printed?: (value: number) => string;
+}
+
+export function Bar({ label, parts, printed = duration }: Props) {
   const whole = parts.reduce((sum, part) => sum + part.value, 0);
   if (!whole) return null;
   const shown = withRest(parts, whole);
@@ -25,7 +31,7 @@ export function Bar({ label, parts }: { label: string; parts: Part[] }) {
     <figure class="bar" aria-label={label}>
       <div class="bar-parts" aria-hidden="true">
         {shown.map((part, at) => (
-          <span key={part.label} class={`part part-${at % 8}`} style={{ width: `${(100 * part.value) / whole}%` }} title={`${part.label}: ${duration(part.value)}`} />
+          <span key={part.label} class={`part part-${at % 8}`} style={{ width: `${(100 * part.value) / whole}%` }} title={`${part.label}: ${printed(part.value)}`} />
         ))}
       </div>
       <figcaption>
@@ -33,7 +39,7 @@ export function Bar({ label, parts }: { label: string; parts: Part[] }) {
           {shown.map((part, at) => (
             <li key={part.label}>
               <span class={`key part-${at % 8}`} aria-hidden="true" />
-              {`${part.label} ${duration(part.value)} `}
+              {`${part.label} ${printed(part.value)} `}
               <small>{percent(part.value / whole)}</small>
             </li>
           ))}

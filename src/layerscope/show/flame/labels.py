@@ -11,6 +11,7 @@ from layerscope.model.frameworks import backward_prefixes
 
 # The file of a function of Python, or the library of a native one.
 _FILE = re.compile(r" \([^()]+\)$")
+_LINE = re.compile(r"(?<=\.py):\d+$")
 _ARGUMENTS = re.compile(r"(?<=[\w>])<[^<>]*>")
 # Of a function in C++, and of a module or a method: what it lies in.
 _NAMESPACE = re.compile(r"^[\w~ ().]*::(?=.)|^[\w<>]+\.(?=[\w<])")
@@ -20,8 +21,10 @@ _NAMESPACE = re.compile(r"^[\w~ ().]*::(?=.)|^[\w<>]+\.(?=[\w<])")
 def forms(label: str) -> tuple[str, ...]:
     """`label` and shorter forms of it, each shorter than the one before: without what stands around
     a backward function, without template arguments, without its file, without its namespaces one
-    after the other.
+    after the other. Of a line of a file what is left is its number.
     """
+    if line := _LINE.search(label):
+        return (label, line[0])
     found = [label]
     for prefix in backward_prefixes():
         _add(found, label.removeprefix(f"{prefix}: "))

@@ -13,6 +13,7 @@ from layerscope.recording.reader import Reader
 from layerscope.show import findings_text
 from layerscope.show import summary as summary_text
 from layerscope.show.cost_line import cost_sentence
+from layerscope.show.memory_lines import memory_lines
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.summary_steps import steady, what_a_step_is
 from layerscope.show.summary_words import step_noun
@@ -41,8 +42,16 @@ def data(reader: Reader) -> dict[str, Any]:
         "idle": asdict(idle) if idle else None,
         "functions": asdict(found.functions) if found.functions else None,
         "cost": cost_sentence(found.cost),
+        "memory": _memory(found, noun),
         "worth": _worth(found.findings),
     }
+
+
+def _memory(found: Summary, noun: str) -> dict[str, Any] | None:
+    """What was live at the peak, where allocations were recorded."""
+    if found.blocks is None:
+        return None
+    return {"lines": [*memory_lines(found, noun)], "categories": found.blocks.categories}
 
 
 def _worth(findings: RunFindings | None) -> list[dict[str, Any]]:
