@@ -50,8 +50,11 @@ class Steps:
         """
         if not len(self.step):
             return np.full(len(at_ns), -1, np.int64)
-        place = np.searchsorted(self.start_ns, at_ns, side="right") - 1
-        is_within = (place >= 0) & (at_ns < self.end_ns[place])
+        begun = np.searchsorted(self.start_ns, at_ns, side="right")
+        # Before all of them it is compared with the last one, and lies before that too.
+        place = begun - 1
+        is_within = at_ns < self.end_ns[place]
+        is_within &= begun > 0
         return np.where(is_within, place, -1)
 
 
@@ -134,7 +137,9 @@ _ROWS = tuple(name for name in Blocks.__slots__ if name != "names")
 
 def _chosen(blocks: Blocks, is_chosen: Bools) -> Blocks:
     """The chosen ones, without a copy where that is all."""
-    return blocks if is_chosen.all() else blocks.at(is_chosen)
+    if is_chosen.all():
+        return blocks
+    return blocks.at(is_chosen)
 
 
 def _used(numbers: Array) -> list[int]:

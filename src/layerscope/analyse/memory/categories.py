@@ -122,7 +122,7 @@ class _Rules:
         self.found = Categories(np.full(count, OTHER, np.int8), nothing, passes)
         self.is_free = ~nothing
         # The last step is over and the block is there.
-        self.lives_on = blocks.end_ns > steps.last_end_ns
+        self.lives_on: Bools = blocks.end_ns > steps.last_end_ns
         self.forward = blocks.has_name("phase", "forward")
         self.backward = blocks.has_name("phase", "backward")
         self.optimizer = blocks.has_name("phase", "optimizer")
@@ -182,9 +182,10 @@ class _Rules:
         blocks, passes = self.blocks, self.passes
         calls = counted_until(blocks.at_ns, passes.call_ns)
         end_ns = _or_last(passes.call_end_ns, 0, calls - 1)
-        is_open = (blocks.module >= 0) & (blocks.at_ns < end_ns)
-        outlives: Bools = is_open & (blocks.end_ns > end_ns)
-        return outlives
+        is_open = blocks.module >= 0
+        is_open &= blocks.at_ns < end_ns
+        outlives: Bools = blocks.end_ns > end_ns
+        return is_open & outlives
 
     def _before_the_loop(self) -> None:
         early = self.before_loop & self.lives_on

@@ -29,9 +29,11 @@ def live_at_allocations(blocks: Blocks) -> Int64s:
     size = np.where(blocks.lives, blocks.bytes, 0)
     # The first allocation that a release comes before: no sort of the releases is needed.
     behind = np.searchsorted(blocks.at_ns, blocks.end_ns, side="left")
-    released = np.bincount(behind, weights=size, minlength=count + 1)[:count]
+    released = np.bincount(behind, weights=size, minlength=count + 1)
     # Sums below 2**53 are exact in floating point.
-    return np.cumsum(size) - np.cumsum(released).astype(np.int64)
+    until = np.cumsum(released[:count])
+    allocated: Int64s = np.cumsum(size)
+    return allocated - until.astype(np.int64)
 
 
 def live_curve(blocks: Blocks) -> LiveCurve:
