@@ -84,6 +84,7 @@ def peaks_of(a: Reader, b: Reader) -> Peaks | str:
 def _changes(what: str, a: dict[str, int], b: dict[str, int]) -> Iterator[Row]:
     """What changed, the largest change first."""
     found: list[Row] = []
+    # Names of both, each once and in their order.
     for name in {**a, **b}:
         before, after = a.get(name, 0), b.get(name, 0)
         change = after - before

@@ -121,7 +121,8 @@ class _Rules:
         nothing = np.zeros(count, np.bool_)
         self.found = Categories(np.full(count, OTHER, np.int8), nothing, passes)
         self.is_free = ~nothing
-        # The last step is over and the block is there.
+        # The last step is over and the block is there. What is kept until then is kept for good:
+        # when Python ends, everything is released.
         self.lives_on: Bools = blocks.end_ns > steps.last_end_ns
         self.forward = blocks.has_name("phase", "forward")
         self.backward = blocks.has_name("phase", "backward")
@@ -198,7 +199,9 @@ class _Rules:
         self._say(early, PARAMETER)
 
     def _training(self, by_next: Bools) -> None:
-        """What lies before a backward pass of its step."""
+        """What lies before a backward pass of its step: an input, what that pass needs, or what not
+        even the forward pass kept.
+        """
         passes = self.passes
         end_ns = self.blocks.end_ns
         step_of_pass = self.steps.places_at(passes.begin_ns)
@@ -273,6 +276,7 @@ def _as_before(rules: _Rules) -> None:
     has_one = counts.sum(axis=1) > 0
     is_cut = is_recent & rules.lives_on[rows]
     is_cut &= has_one[groups.number]
+    # Without a next step the rules could not see how long these live.
     cut = rows[is_cut]
     found.category[cut] = usual[groups.number[is_cut]]
     found.is_certain[cut] = False

@@ -103,6 +103,7 @@ def _by_process(parts: list[Arrays], process_of: Int64s) -> dict[int, SpansOfPha
     order = np.argsort(columns["start_ns"], kind="stable")
     columns = {name: values[order] for name, values in columns.items()}
     process = process_of[columns["track"]]
+    # Tracks of one process are put together: a backward pass may run on several.
     found = {}
     for number in distinct(process).tolist():
         rows = np.flatnonzero(process == number)
@@ -159,6 +160,7 @@ def _joined(start_ns: Int64s, end_ns: Int64s, splits_ns: Int64s) -> tuple[Int64s
     is_first = np.ones(len(start_ns), np.bool_)
     is_first[1:] = (behind >= before) & (splits > 0)
     first = np.flatnonzero(is_first)
+    # Each ends with the last span before the next one.
     last = np.append(first[1:], len(start_ns)) - 1
     return start_ns[first], ended_ns[last]
 
