@@ -16,8 +16,8 @@ from layerscope.model.schema import SCHEMA_VERSION
 from tests.recordings import MS, Recording
 
 KNOWN = (
-    "counters, functions, lines, modules, operators, primitives, processes, ranks, spans, steps, symbols, threads, "
-    "waits"
+    "counters, functions, lines, memory, modules, operators, peak, primitives, processes, ranks, resident, spans, steps, "
+    "symbols, threads, waits"
 )
 
 

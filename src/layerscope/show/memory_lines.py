@@ -36,7 +36,7 @@ def memory_lines(summary: Summary, noun: str) -> Iterator[str]:
     size, low, high = map(units.size, (leak.bytes_per_step, leak.low, leak.high))
     sure = "" if low == high else f" (95 %: {low} to {high})"
     line = leak.line.removeprefix(folder)
-    yield printable(f"Leak: {line} allocates {size} a {noun}{sure} that are never released")
+    yield printable(f"Leak: {line} allocates {size} a {noun}{sure} that is never released")
 
 
 def _peak(blocks: BlocksAtPeak, noun: str) -> str:

@@ -15,8 +15,10 @@ from layerscope.analyse.findings.workload import Workload
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import RecordedMemory
 from layerscope.analyse.memory.leaks import growth_of
+from layerscope.analyse.summary import summarise
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
+from layerscope.show.summary import text
 from tests.analyse.memory.made import (
     ACTIVATION,
     FIRST_NS,
@@ -75,9 +77,10 @@ def test_without_spans_the_phases_of_blocks_tell_the_same(folder: Path) -> None:
     assert categories(training(10, has_spans=False), folder) == KNOWN
 
 
-def test_a_block_at_the_peak_is_what_it_is_among_all_blocks(folder: Path) -> None:
-    with Reader(training(60).write(folder)) as reader:
-        memory = RecordedMemory(reader)
+@pytest.mark.parametrize("has_spans", [True, False])
+def test_of_many_blocks_some_tell_what_those_at_the_peak_are(folder: Path, has_spans: bool) -> None:
+    with Reader(training(60, has_spans).write(folder)) as reader:
+        memory = RecordedMemory(reader, most=40)
         (heap,) = memory.heaps
         whole = memory.categories(heap)
         held = memory.held(heap)
@@ -139,6 +142,21 @@ def test_a_copy_of_the_parameters_makes_neither_certain(folder: Path) -> None:
     shares = {row["category"]: row["certain_share"] for row in found}
     assert shares["parameter"] == 0
     assert shares["gradient"] == shares["optimizer state"] == 1
+
+
+def test_data_of_the_size_of_a_parameter_is_told_apart_by_its_line(folder: Path) -> None:
+    recording = training(10)
+    # A second parameter of the same line, whose size is that of no other block.
+    allocate(recording, 15, FOREVER, 1111, line="net.py:1")
+    for step in range(10):
+        at = start_of(step)
+        allocate(recording, at + 47, at + 96, 1111, phase="backward", line="train.py:4")
+    allocate(recording, 40, FOREVER, PARAMETER, line="data.py:1")
+
+    found = categories(recording, folder)
+
+    assert found[("data.py:1", PARAMETER)] == "buffer"
+    assert found[("net.py:1", PARAMETER)] == found[("net.py:1", 1111)] == "parameter"
 
 
 def test_without_a_backward_pass_all_results_are_activations(folder: Path) -> None:
@@ -289,6 +307,22 @@ def test_a_block_of_the_end_of_the_recording_lives_until_then() -> None:
     (row,) = rows(recording, "memory")
 
     assert (row["max_ns"], row["end_bytes"]) == (400, 7)
+
+
+def test_the_summary_names_phase_and_categories_of_the_peak(folder: Path) -> None:
+    recording = training(10)
+    other = recording.add_thread(recording.add_process(200, end_ns=9000), 200, "rank")
+    allocate(recording, 50, 60, 5, track=other)
+
+    with Reader(recording.write(folder)) as reader:
+        said = " ".join(text(summarise(reader)).split())
+
+    assert (
+        "Tensors: 3.57 kB at the peak of process 0 on cpu, in step 1 (forward): parameters 1.00 kB, "
+        "gradients 1.00 kB, optimizer state 1.00 kB, activations 304 bytes, temporary 200 bytes; "
+        "most of net.py:1: 1.00 kB"
+    ) in said
+    assert "Leak:" not in said
 
 
 # -- diff ------------------------------------------------------------------------------------------

@@ -97,9 +97,11 @@ def _judge_peak(condition: Condition, peaks: Peaks | str) -> Judgement:
     if not isinstance(peaks, Peaks):
         raise UsageError(f"--fail-if {condition.text!r}: {peaks or NO_MEMORY}")
     before, after = peaks.a.bytes, peaks.b.bytes
-    failed = after > (1 + condition.limit) * before
+    most = (1 + condition.limit) * before
+    verdict = "failed" if after > most else "not failed"
     sizes = f"{units.size(before)} in A, {units.size(after)} in B"
-    return Judgement(f"{condition.text}: {'failed' if failed else 'not failed'}; {sizes}", failed)
+    sentence = f"{condition.text}: {verdict}; {sizes}"
+    return Judgement(sentence, failed=after > most)
 
 
 def _measured(rows: Rows, place: int) -> str:

@@ -4,7 +4,8 @@ No allocator says it. It follows from who allocated the block, when, and how lon
 
 parameter        allocated before the first forward pass of a step, live after the last step, and of
                  the size of a gradient; without any gradients (inference) every such block. Certain
-                 where there are no more of them of this size than gradients in one backward pass
+                 where there are no more of them of this size than gradients in one backward pass.
+                 Of more, those are it whose lines made parameters of other sizes
 gradient         allocated in a backward pass and live after it. Certain if a parameter has its size
 optimizer state  allocated by the optimizer and live after its step. Certain if a parameter has its
                  size and it is live after the last step
@@ -52,10 +53,10 @@ CATEGORIES = (
 PARAMETER, GRADIENT, STATE, ACTIVATION, BUFFER, TEMPORARY, INPUT, OTHER = range(len(CATEGORIES))
 # Blocks of so many steps at the end have not lived long enough to be judged, and blocks of so many
 # steps before them show what they are.
-_CUT_STEPS = 2
+CUT_STEPS = 2
 _EXAMPLE_STEPS = 20
-# With the gradients and the examples of so many steps the rules say the same as with all.
-FIRST_STEPS, LAST_STEPS = 2, _CUT_STEPS + _EXAMPLE_STEPS
+# Gradients of so many steps show which sizes parameters have.
+FIRST_STEPS = 2
 
 
 @dataclass(slots=True)
@@ -239,7 +240,7 @@ def _as_before(rules: _Rules) -> None:
     were in the steps before.
     """
     blocks, steps, found = rules.blocks, rules.steps, rules.found
-    recent = max(0, len(steps.step) - _CUT_STEPS)
+    recent = max(0, len(steps.step) - CUT_STEPS)
     if not recent:
         return
     from_ns = steps.start_ns[max(0, recent - _EXAMPLE_STEPS)]
@@ -271,8 +272,18 @@ def _certain_by_size(rules: _Rules) -> None:
     both = np.concatenate([parameters, gradients])
     of_size = grouped_by([size[both]])
     is_parameter = np.arange(len(both)) < len(parameters)
-    is_few = of_size.sums(is_parameter) <= of_size.sums(~is_parameter)
-    found.is_certain[parameters] = is_few[of_size.number[is_parameter]]
+    gradient_count = of_size.sums(~is_parameter)
+    is_few = of_size.sums(is_parameter) <= gradient_count
+    number = of_size.number[is_parameter]
+    is_certain = is_few[number]
+    found.is_certain[parameters] = is_certain
+    # Of too many of one size those are it that come from lines which made others.
+    line = rules.blocks.line[parameters]
+    is_same = np.isin(line, distinct(line[is_certain]))
+    same_count = np.bincount(number[is_same], minlength=len(of_size))
+    is_told = (same_count > 0) & (same_count <= gradient_count)
+    is_buffer = ~is_certain & ~is_same & is_told[number]
+    found.category[parameters[is_buffer]] = BUFFER
     sizes = distinct(size[parameters])
     for category in (GRADIENT, STATE):
         rows = np.flatnonzero(found.category == category)

@@ -19,13 +19,16 @@ from layerscope.analyse.memory.blocks import (
     read_blocks,
     steps_of,
 )
-from layerscope.analyse.memory.categories import FIRST_STEPS, LAST_STEPS, Categories, categories_of
+from layerscope.analyse.memory.categories import CUT_STEPS, FIRST_STEPS, Categories, categories_of
 from layerscope.analyse.memory.modules import modules_of
 from layerscope.analyse.memory.peak import Heap, heaps
 from layerscope.analyse.memory.phases import PhaseSpans, phase_spans
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
+
+
+MOST_BLOCKS = 1 << 19
 
 
 @dataclass(slots=True)
@@ -42,10 +45,13 @@ class Held:
 
 
 class RecordedMemory:
-    """What was allocated in a recording. Everything is read when it is first asked for."""
+    """What was allocated in a recording. Everything is read when it is first asked for. `most`: of
+    more blocks not all are judged to say what those at the peak are.
+    """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, most: int = MOST_BLOCKS) -> None:
         self.reader = reader
+        self._most = most
 
     @cached_property
     def heaps(self) -> list[Heap]:
@@ -81,7 +87,7 @@ class RecordedMemory:
 
     def held(self, heap: Heap) -> Held:
         """What is live at the peak."""
-        rows = _witnesses(heap, self.steps(heap.process))
+        rows = _witnesses(heap, self.steps(heap.process), self._most)
         some = replace(heap, blocks=heap.blocks.at(rows))
         found = self.categories(some)
         live = np.flatnonzero(heap.peak.is_live[rows])
@@ -112,24 +118,23 @@ class RecordedMemory:
         return phase_spans(self.reader)
 
 
-def _witnesses(heap: Heap, steps: Steps) -> Int64s:
-    """The blocks at the peak, and those that tell what they are: what lives through all steps, and
-    all blocks of the first, the last and the highest steps. Of millions that is a small part.
+def _witnesses(heap: Heap, steps: Steps, most: int) -> Int64s:
+    """The blocks at the peak, and those that tell what they are: what lives through all steps, the
+    gradients of the first steps and of those around the peak, and examples from before the last
+    steps. Of more than `most` blocks that is a small part.
     """
-    blocks = heap.blocks
-    count = len(steps.step)
-    if count <= FIRST_STEPS + LAST_STEPS:
+    blocks, count = heap.blocks, len(steps.step)
+    if len(blocks) <= most or count <= FIRST_STEPS + CUT_STEPS:
         return np.arange(len(blocks))
     is_asked = heap.peak.is_live | (blocks.end_ns > steps.last_end_ns)
-    highest = int(np.searchsorted(steps.start_ns, heap.peak.at_ns, side="right")) - 1
-    first, last = max(0, highest - 1), min(count - 1, highest + 1)
-    edges_ns = [
-        (blocks.at_ns[0], steps.end_ns[FIRST_STEPS - 1]),
-        (steps.start_ns[first], steps.end_ns[last]),
-        (steps.start_ns[count - LAST_STEPS], blocks.at_ns[-1]),
-    ]
-    for begin_ns, end_ns in edges_ns:
-        begin = np.searchsorted(blocks.at_ns, begin_ns, side="left")
-        end = np.searchsorted(blocks.at_ns, end_ns, side="right")
-        is_asked[begin:end] = True
+    highest = np.searchsorted(steps.start_ns, heap.peak.at_ns, side="right")
+    around = slice(max(0, highest - 2), highest + 1)
+    is_backward = blocks.has_name("phase", "backward")
+    for chosen in (slice(0, FIRST_STEPS), around):
+        begin_ns, end_ns = steps.start_ns[chosen].min(), steps.end_ns[chosen].max()
+        rows = slice(*np.searchsorted(blocks.at_ns, (begin_ns, end_ns)))
+        is_asked[rows] |= is_backward[rows]
+    cut = np.searchsorted(blocks.at_ns, steps.start_ns[-CUT_STEPS])
+    examples = slice(max(0, cut - most // 4), cut)
+    is_asked[examples] = True
     return np.flatnonzero(is_asked)

@@ -34,8 +34,7 @@ def modules_of(blocks: Blocks, rows: Int64s, found: Categories, spans: PhaseSpan
     # Of all blocks, not of those that are asked for alone: their number counts.
     of_all = np.full(len(blocks), NO_MODULE, np.int64)
     for category in (PARAMETER, STATE):
-        is_held = found.category == category
-        held = np.flatnonzero(is_held & found.is_certain)
+        held = np.flatnonzero(found.category == category)
         size = blocks.bytes[held]
         of_all[held] = _by_size(size, gradients.bytes, of_gradients)
     by_size = of_all[rows]

@@ -19,6 +19,8 @@ BY = {
     "modules": ("class",),
     "waits": ("thread",),
     "counters": ("process",),
+    "memory": ("line", "step"),
+    "peak": ("category",),
 }
 # Instead of the number of rows, as long as nobody has counted them.
 NOT_KNOWN = -1
