@@ -266,6 +266,10 @@ ADAPTERS = "frameworks"
 # Others that name one, and why.
 NAMES_A_FRAMEWORK = {
     "src/layerscope/sources/kineto.py": "the format of a framework's own traces",
+    "src/layerscope/sources/kineto_memory.py": "the memory in such traces",
+    "src/layerscope/sources/memory_timeline.py": "the format of a framework's own timelines",
+    "src/layerscope/sources/torch_snapshot.py": "the format of a framework's own snapshots",
+    "src/layerscope/sources/snapshot_records.py": "what such snapshots hold",
     "src/layerscope/sources/mxnet_trace.py": "the format of a framework's own traces",
     "src/layerscope/sources/mxnet_trace_problems.py": "says what such traces lack",
     "src/layerscope/sources/raw/stock_windows.py": "reads such traces beside our raw files",

@@ -2,7 +2,8 @@
 
 RUN is a folder made by `layerscope run`, with or without its suffix, a packed recording, a trace of
 the profiler of PyTorch or MXNet, a log of the verbose modes of oneDNN and MKL, a perf.data, the
-text of `perf script`, or folded stacks; left out, it is the newest recording here.
+text of `perf script`, folded stacks, or what other tools wrote about memory; left out, it is the
+newest recording here.
 
     layerscope summary
     layerscope summary dnnl_verbose.log

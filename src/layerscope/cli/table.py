@@ -2,10 +2,10 @@
 
 RUN is a folder made by `layerscope run`, with or without its suffix, a trace of the profiler of
 PyTorch or MXNet, a log of the verbose modes of oneDNN and MKL, a perf.data, the text of `perf
-script`, or folded stacks; left out, it is the newest recording here. --where takes an expression
-over the columns, such as "self_share > 0.05 and name like 'aten::%'". --sort puts the largest
-number first and words from A to Z; --sort=+COLUMN ascends, --sort=-COLUMN descends. Times in --csv
-and --json are integer nanoseconds, shares fractions of 1.
+script`, folded stacks, or what other tools wrote about memory; left out, it is the newest recording
+here. --where takes an expression over the columns, such as "self_share > 0.05 and name like
+'aten::%'". --sort puts the largest number first and words from A to Z; --sort=+COLUMN ascends,
+--sort=-COLUMN descends. Times in --csv and --json are integer nanoseconds, shares fractions of 1.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import numpy as np
 from layerscope.model.events import Problem
 from layerscope.rawfile import dtypes, layout
 from layerscope.rawfile.raw_file import FULL
+from layerscope.sources.foreign_memory import ForeignMemory
 from layerscope.sources.imported import (
     Imported,
     ImportedProcess,
@@ -55,12 +56,15 @@ class ForeignFile:
         self._stacks = content.stacks
 
     def _share_moments(self, owner: np.ndarray) -> None:
-        """Give each process what it counted and marked; `owner`: the process of each track."""
+        """Give each process what it counted and marked, and its memory; `owner`: the process of
+        each track.
+        """
         tracks, records = _moments(self.content)
         process = owner[tracks]
         for number, one in enumerate(self._processes):
             is_own = process == number
             one.set_moments((tracks[is_own], records.compress(is_own)))
+            one.set_memory(ForeignMemory(self.content.memory, owner, number))
 
     def new_processes(self) -> list[SourceProcess]:
         """All processes of the file, once."""
@@ -120,9 +124,13 @@ class ForeignProcess(SourceProcess):
         """What it counted and marked."""
         self._foreign.set_moments(marks)
 
+    def set_memory(self, memory: ForeignMemory) -> None:
+        """What it allocated and released."""
+        self._foreign.blocks = memory
+
     def pieces(self) -> Iterator[None]:
-        """Some spans at a time, in the order of their ends."""
-        while self._foreign.advance():
+        """Some spans at a time, in the order of their ends; then some of what it allocated."""
+        while self._foreign.advance() or self._foreign.advance_blocks():
             yield
 
 
@@ -147,6 +155,7 @@ class ForeignEvents(ProcessEvents):
         )  # start of all from there on
         self._given = 0
         self._moments = super().moments()
+        self.blocks = ForeignMemory.nothing()
 
     def set_moments(self, marks: Marks) -> None:
         """What the process counted and marked."""
@@ -167,6 +176,16 @@ class ForeignEvents(ProcessEvents):
         self.records = int(self._cuts[cut])
         self.waiting = self.records - self._given
         return True
+
+    def advance_blocks(self) -> bool:
+        """Make more allocations and releases ready for `memory`; False: there are no more."""
+        ready = self.blocks.advance()
+        self.waiting += ready
+        return ready > 0
+
+    def memory(self, last: bool = False) -> np.ndarray:
+        """Allocations and releases that are ready."""
+        return self.blocks.take(last)
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
         """By track, the spans that are ready."""
@@ -253,10 +272,11 @@ def _readings(content: Imported) -> list[tuple[int, int, int, int]]:
 
 
 def extent(content: Imported) -> tuple[int, int]:
-    """When the first of all spans, samples, counters and marks began, or a thread before it, and
-    when the last of them ended.
+    """When the first of all spans, samples, counters, marks and blocks began, or a thread before
+    it, and when the last of them ended.
     """
-    moments_ns = content.moments.at_ns
+    of_memory_ns = content.memory.at_ns  # in the order of time
+    moments_ns = np.concatenate([content.moments.at_ns, of_memory_ns[:1], of_memory_ns[-1:]])
     start_ns = np.append(content.start_ns, moments_ns)
     end_ns = np.append(content.start_ns + content.dur_ns, moments_ns)
     if content.stacks is not None:

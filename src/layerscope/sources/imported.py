@@ -1,5 +1,5 @@
-"""What a file holds that something else wrote: spans or samples as columns, on tracks of processes.
-Made by `sources`.
+"""What a file holds that something else wrote: spans, samples or blocks of memory as columns, on
+tracks of processes. Made by `sources`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.model.events import Problem
+from layerscope.model.layers import PHASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,55 @@ class ImportedMoments:
     is_mark: np.ndarray = field(default_factory=_none)
 
 
+_OTHER_PHASE = PHASES.index("other")
+_MEMORY = {
+    "block": np.uint64,
+    "bytes": np.int64,
+    "is_release": np.bool_,
+    "track": np.int32,
+    "operator": np.int32,
+    "line": np.int32,
+    "device": np.int32,
+    "allocator": np.int32,
+    "phase": np.uint8,
+}
+
+
+@dataclass(slots=True)
+class ImportedMemory:
+    """Allocations and releases as columns, in the order of time; where all rows have the same, one
+    value is enough.
+
+    `block`: its address, or another number that no two blocks have at the same time; an allocation
+    and its release have the same one. `bytes`: of an allocation. `operator`, `line`, `device` and
+    `allocator`: index into `Imported.names`, -1: not told. `phase`: index into PHASES of
+    `model.layers`.
+    """
+
+    at_ns: np.ndarray = field(default_factory=_none)
+    block: np.ndarray | int = 0
+    bytes: np.ndarray | int = 0
+    is_release: np.ndarray | bool = False
+    track: np.ndarray | int = 0
+    operator: np.ndarray | int = -1
+    line: np.ndarray | int = -1
+    device: np.ndarray | int = -1
+    allocator: np.ndarray | int = -1
+    phase: np.ndarray | int = _OTHER_PHASE
+
+    def column(self, name: str) -> np.ndarray:
+        """One of the columns, with a value for each row."""
+        values: np.ndarray = np.asarray(getattr(self, name), _MEMORY[name])
+        return np.broadcast_to(values, self.at_ns.shape)
+
+    def __len__(self) -> int:
+        """How many allocations and releases there are."""
+        return len(self.at_ns)
+
+
 @dataclass(slots=True)
 class Imported:
-    """The spans or the samples of one file, and its counters and marks.
+    """The spans or the samples of one file, its counters and marks, and its blocks of memory.
 
     `start_ns` of spans counts from the first one, at `realtime_ns` of CLOCK_REALTIME (None: the
     file does not tell times). `track`: index into `tracks`. `depth`: how many spans were open on
@@ -104,6 +151,7 @@ class Imported:
     processes: list[ImportedProcess] = field(default_factory=list)
     stacks: ImportedStacks | None = None
     moments: ImportedMoments = field(default_factory=ImportedMoments)
+    memory: ImportedMemory = field(default_factory=ImportedMemory)
     realtime_ns: int | None = None
     realtime_at_ns: int = 0
     lost: list[tuple[int, int]] = field(default_factory=list)

@@ -1,9 +1,9 @@
 """Chrome JSON as torch.profiler writes it (Kineto): operators and ranges of one trace as columns on
 the run's clock.
 
-Of the CPU: operators, ranges, names of threads, and the arrows from forward to backward; work of
-GPUs is counted and said. `read` opens a file of its own, `read_trace` also the windows that
-`inside/pytorch_windows.py` leaves. Kineto's clock is
+Of the CPU: operators, ranges, names of threads, and the arrows from forward to backward; memory of
+all devices (`kineto_memory`); work of GPUs is counted and said. `read` opens a file of its own,
+`read_trace` also the windows that `inside/pytorch_windows.py` leaves. Kineto's clock is
 CLOCK_REALTIME in microseconds since `baseTimeNanoseconds`, with three decimals.
 """
 
@@ -27,7 +27,9 @@ from layerscope.model.events import Problem
 from layerscope.model.frameworks import kind_of
 from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
+from layerscope.sources import kineto_memory
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedTrack
+from layerscope.sources.memory_counters import MemoryCounters
 from layerscope.sources.span_depths import depths
 
 FUNCTION, BACKWARD, RANGE = (KINDS.index(kind) for kind in ("function", "backward", "range"))
@@ -56,7 +58,6 @@ _OF_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _KINETO = re.compile(
     rb'"(deviceProperties|distributedInfo|baseTimeNanoseconds|cpu_op|user_annotation)"'
 )
-_EVER = np.iinfo(np.int64).max
 # A century; and all sums of numbers fit into 64 bits.
 _MOST_US, _MOST_NUMBER = Decimal(1 << 61) / 1000, 1 << 62
 # What the autograd engine opens around a backward function, whose name follows.
@@ -108,6 +109,13 @@ class _Arguments(msgspec.Struct, gc=False):
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"[]"), name="Input type")
     finished: bool = True
     name: str | int = ""
+    # Of the events of memory; other events may have something else by these names.
+    address: Any = msgspec.field(default=None, name="Addr")
+    bytes: Any = msgspec.field(default=None, name="Bytes")
+    allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    reserved: Any = msgspec.field(default=0, name="Total Reserved")
+    device_type: Any = msgspec.field(default=None, name="Device Type")
+    device: Any = msgspec.field(default=-1, name="Device Id")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -138,12 +146,21 @@ def recognises(head: bytes) -> bool:
 
 
 def read(path: Path) -> Imported:
-    """The spans of the CPU in the trace at `path`, which may be packed with gzip."""
+    """The spans of the CPU and the memory in the trace at `path`, which may be packed with gzip."""
     file = _file(path)
     trace = _columns(file, Identity())
-    first_ns = int(trace.start_ns.min(initial=_EVER)) if len(trace.start_ns) else 0
-    tids, track = np.unique(trace.tid, return_inverse=True)
+    memory = kineto_memory.memory_events(file.events, file.base_ns)
+    starts_ns = np.append(trace.start_ns, memory.at_ns[:1])
+    first_ns = int(starts_ns.min()) if len(starts_ns) else 0
+    tids = np.unique(np.append(trace.tid, memory.tid))
+    track = np.searchsorted(tids, trace.tid)
     process, pids = _processes(file.events, tids.tolist())
+    names = {name: number for number, name in enumerate(trace.names)}
+    of_memory = np.searchsorted(tids, memory.tid).astype(np.int32)
+    blocks = kineto_memory.blocks(memory, trace, of_memory, names)
+    memory.at_ns -= first_ns
+    counters = MemoryCounters("PyTorch", names)
+    kineto_memory.add_counters(memory, counters, of_memory)
     rank = file.distributed.get("rank")
     return Imported(
         start_ns=trace.start_ns - first_ns,
@@ -158,8 +175,10 @@ def read(path: Path) -> Imported:
             "origin": trace.forward_thread,
             "unfinished": trace.unfinished,
         },
-        names=trace.names,
+        names=list(names),
         args_texts=trace.shape_texts,
+        moments=counters.moments(),
+        memory=blocks,
         tracks=[
             ImportedTrack(
                 of,
@@ -173,7 +192,7 @@ def read(path: Path) -> Imported:
             ImportedProcess(rank=rank if isinstance(rank, int) else None, pid=pid) for pid in pids
         ],
         realtime_ns=first_ns,
-        problems=_problems(file),
+        problems=_problems(file, memory.rejected),
     )
 
 
@@ -212,7 +231,7 @@ def _processes(events: list[_Event], tids: list[int]) -> tuple[list[int], list[i
     """By thread the place of its process, and the number of each process."""
     pid_of = {}
     for event in events:
-        if event.cat in _OF_CPU:
+        if event.cat in _OF_CPU or event.name == kineto_memory.NAME:
             tid = _number(event.tid)
             pid_of[tid] = _number(event.pid)
     pid_of_thread = [pid_of[tid] for tid in tids]
@@ -221,14 +240,15 @@ def _processes(events: list[_Event], tids: list[int]) -> tuple[list[int], list[i
     return places, pids
 
 
-def _problems(file: _File) -> list[Problem]:
-    """What the trace has and the recording has not."""
+def _problems(file: _File, rejected: int) -> list[Problem]:
+    """What the trace has and the recording has not; `rejected`: events of memory."""
     of_gpu = _of_gpu(file.events)
-    if not file.rejected:
+    rejected += file.rejected
+    if not rejected:
         return list(of_gpu)
-    what = f"{file.rejected:,} events of the trace have times or numbers that cannot be"
-    rejected = Problem(OPERATORS, "events_rejected", what, "record again", "these events")
-    return [rejected, *of_gpu]
+    what = f"{rejected:,} events of the trace have times or numbers that cannot be"
+    told = Problem(OPERATORS, "events_rejected", what, "record again", "these events")
+    return [told, *of_gpu]
 
 
 def _of_gpu(events: list[_Event]) -> list[Problem]:

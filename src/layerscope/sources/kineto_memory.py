@@ -1,0 +1,202 @@
+"""The instant events "[memory]" that torch.profiler writes with `profile_memory=True`: allocations,
+releases (with negative bytes) and what the allocator held then. Used by `kineto`.
+
+An event tells the thread, not the operator: that is what was open on the thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from layerscope.model.frameworks import allocators
+from layerscope.model.layers import KINDS, PHASES
+from layerscope.model.memory import CPU
+from layerscope.sources.imported import ImportedMemory
+from layerscope.sources.memory_counters import MemoryCounters
+
+if TYPE_CHECKING:
+    from layerscope.sources.kineto import KinetoTrace
+
+NAME = "[memory]"
+# What PyTorch calls its types of devices; those of AMD are "cuda" in Python too.
+_DEVICES = {0: CPU, 1: "cuda", 6: "cuda", 9: "xla", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia"}
+_OPERATORS = [KINDS.index(kind) for kind in ("function", "backward", "optimizer")]
+_PHASE_OF_KIND = {
+    KINDS.index("backward"): PHASES.index("backward"),
+    KINDS.index("optimizer"): PHASES.index("optimizer"),
+    KINDS.index("loader"): PHASES.index("loading"),
+}
+_FORWARD, _OTHER = PHASES.index("forward"), PHASES.index("other")
+_NUMBERS = ("address", "bytes", "allocated", "reserved", "device_type", "device")
+_MOST_NUMBER, _MOST_DEVICES = 1 << 62, 1 << 15
+# Devices may have the same addresses: their number stands above those of all addresses.
+_ADDRESS_BITS = 57
+# What the numbers of a type and of a device are packed to, and where none begins.
+_TYPE_UNIT, _NO_DEVICE = 1 << 16, 1
+
+
+@dataclass(slots=True)
+class MemoryEvents:
+    """Those of a trace in the order of time, as columns; `device`: index into `devices`.
+
+    `rejected`: how many have numbers that cannot be.
+    """
+
+    at_ns: np.ndarray
+    tid: np.ndarray
+    address: np.ndarray
+    bytes: np.ndarray
+    allocated: np.ndarray
+    reserved: np.ndarray
+    device: np.ndarray
+    devices: list[str] = field(default_factory=list)
+    rejected: int = 0
+
+
+def memory_events(events: list[Any], base_ns: int) -> MemoryEvents:
+    """Those among all events of a trace, as `kineto` decodes them; none: memory was not
+    profiled.
+    """
+    found = [event for event in events if event.name == NAME and event.ph == "i"]
+    rows = [_numbers(event.args) for event in found]
+    is_kept = np.array([row is not None for row in rows], np.bool_)
+    numbers = np.array([row for row in rows if row is not None], np.int64)
+    numbers = numbers.reshape(-1, len(_NUMBERS))
+    at_ns = np.array([round(event.ts * 1000) for event in found], np.int64)[is_kept] + base_ns
+    tids = [event.tid if isinstance(event.tid, int) else -1 for event in found]
+    order = np.argsort(at_ns, kind="stable")
+    columns = dict(zip(_NUMBERS, numbers[order].T, strict=True))
+    device = columns.pop("device") + _NO_DEVICE
+    packed = columns.pop("device_type") * _TYPE_UNIT + device
+    different, place = np.unique(packed, return_inverse=True)
+    return MemoryEvents(
+        at_ns=at_ns[order],
+        tid=np.array(tids, np.int64)[is_kept][order],
+        device=place,
+        devices=[_device(one) for one in different.tolist()],
+        rejected=int(np.count_nonzero(~is_kept)),
+        **columns,
+    )
+
+
+def _numbers(arguments: Any) -> tuple[int, ...] | None:
+    """The numbers of an event; None: it has others than there can be."""
+    told = [getattr(arguments, name, None) for name in _NUMBERS]
+    found = [number for number in told if type(number) is int and abs(number) < _MOST_NUMBER]
+    if len(found) < len(told):
+        return None
+    kind, device = found[-2:]
+    is_device = 0 <= kind < _MOST_DEVICES and -1 <= device < _MOST_DEVICES
+    is_block = found[0] >= 0 and found[1] != 0
+    return tuple(found) if is_device and is_block else None
+
+
+def _device(packed: int) -> str:
+    """What PyTorch calls a device."""
+    kind, device = divmod(packed, _TYPE_UNIT)
+    name = _DEVICES.get(kind, f"device type {kind}")
+    index = device - _NO_DEVICE
+    return name if name == CPU or index < 0 else f"{name}:{index}"
+
+
+def blocks(
+    events: MemoryEvents, trace: KinetoTrace, track: np.ndarray, names: dict[str, int]
+) -> ImportedMemory:
+    """Allocations and releases on these tracks; `names`: the texts by their number, which grow."""
+    operator, phase = _open_at(trace, events.tid, events.at_ns)
+    devices = [names.setdefault(text, len(names)) for text in events.devices]
+    above = events.device.astype(np.uint64) << np.uint64(_ADDRESS_BITS)
+    return ImportedMemory(
+        at_ns=events.at_ns,
+        block=events.address.astype(np.uint64) ^ above,
+        bytes=np.abs(events.bytes),
+        is_release=events.bytes < 0,
+        track=track,
+        operator=operator,
+        device=np.array(devices, np.int32)[events.device],
+        phase=phase,
+    )
+
+
+def add_counters(events: MemoryEvents, counters: MemoryCounters, track: np.ndarray) -> None:
+    """What was allocated and what was reserved of each device; the CPU's allocator reserves
+    nothing.
+    """
+    for number, device in enumerate(events.devices):
+        rows = np.flatnonzero(events.device == number)
+        at_ns, first = events.at_ns[rows], int(track[rows[0]])
+        counters.add(f"allocated_bytes of {device}", at_ns, events.allocated[rows], first)
+        reserved = events.reserved[rows]
+        if reserved.any():
+            counters.add(f"reserved_bytes of {device}", at_ns, reserved, first)
+
+
+def _open_at(
+    trace: KinetoTrace, tid: np.ndarray, at_ns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """By moment of a thread, the name of the operator that was open (-1: none), and the phase."""
+    row = _last_started(trace, tid, at_ns)
+    parent = _parents(trace)
+    is_operator = np.isin(trace.kind, _OPERATORS)
+    only_allocates = np.isin(trace.name, _numbers_of(trace.names, allocators()))
+    phase_of_kind = np.full(len(KINDS), -1, np.int64)
+    for kind, code in _PHASE_OF_KIND.items():
+        phase_of_kind[kind] = code
+    operator = np.full(len(row), -1, np.int32)
+    is_found = np.zeros(len(row), np.bool_)
+    phase = np.full(len(row), _OTHER, np.int64)
+    has_scope = np.zeros(len(row), np.bool_)
+    moment = np.flatnonzero(row >= 0)
+    while len(moment):
+        at = row[moment]
+        is_open = trace.end_ns[at] >= at_ns[moment]
+        open_, here = moment[is_open], at[is_open]
+        # The innermost one that does more than allocate, else the outermost one.
+        is_new = is_operator[here] & ~is_found[open_]
+        operator[open_[is_new]] = trace.name[here[is_new]]
+        is_found[open_[is_new & ~only_allocates[here]]] = True
+        # The outermost scope; an operator that autograd numbered belongs to a forward pass.
+        scope = phase_of_kind[trace.kind[here]]
+        is_scope = scope >= 0
+        phase[open_[is_scope]] = scope[is_scope]
+        has_scope[open_[is_scope]] = True
+        is_forward = ~is_scope & ~has_scope[open_] & (trace.seq[here] >= 0)
+        phase[open_[is_forward]] = _FORWARD
+        row[moment] = parent[at]
+        moment = moment[row[moment] >= 0]
+    return operator, phase.astype(np.uint8)
+
+
+def _last_started(trace: KinetoTrace, tid: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
+    """The last span that had started on each thread at each moment, -1: none."""
+    found = np.full(len(tid), -1, np.int64)
+    for one in np.unique(tid).tolist():
+        first, last = np.searchsorted(trace.tid, (one, one + 1))
+        starts_ns = trace.start_ns[first:last]
+        moments = np.flatnonzero(tid == one)
+        started = np.searchsorted(starts_ns, at_ns[moments], side="right")
+        has_span = started > 0
+        found[moments[has_span]] = first + started[has_span] - 1
+    return found
+
+
+def _parents(trace: KinetoTrace) -> np.ndarray:
+    """The span that each one lies in, -1: none."""
+    parent = np.full(len(trace.depth), -1, np.int64)
+    outer = np.flatnonzero(trace.depth == 0)
+    for depth in range(1, int(trace.depth.max(initial=0)) + 1):
+        rows = np.flatnonzero(trace.depth == depth)
+        if len(outer):
+            place = np.searchsorted(outer, rows) - 1
+            parent[rows] = np.where(place >= 0, outer[place], -1)
+        outer = rows
+    return parent
+
+
+def _numbers_of(names: list[str], wanted: tuple[str, ...]) -> list[int]:
+    """The numbers of the wanted ones among these names."""
+    numbered = enumerate(names)
+    return [number for number, name in numbered if name in wanted]
