@@ -29,14 +29,16 @@ class MemoryCounter:
 
     def between(self, first_ns: int, end_ns: int) -> MemoryCounter:
         """The same in a stretch of time, from what was live when that began."""
-        at_ns, live = self.curve.at_ns, self.curve.live_bytes
-        first, end = np.searchsorted(at_ns, (first_ns, end_ns))
-        at_ns, inside = at_ns[first:end], live[first:end]
-        has_first = len(at_ns) and at_ns[0] == first_ns
-        if first > 0 and not has_first:
-            at_ns = np.append(first_ns, at_ns)
-            inside = np.append(live[first - 1], inside)
-        return replace(self, curve=LiveCurve(at_ns, inside))
+        at_ns = self.curve.at_ns
+        live = self.curve.live_bytes
+        # The last point before the stretch is still true when it begins.
+        behind = int(np.searchsorted(at_ns, first_ns, side="right"))
+        first = max(behind - 1, 0)
+        end = int(np.searchsorted(at_ns, end_ns))
+        inside = slice(first, end)
+        moved_ns = np.maximum(at_ns[inside], first_ns)
+        curve = LiveCurve(moved_ns, live[inside])
+        return replace(self, curve=curve)
 
     def thinned(self, most: int) -> MemoryCounter:
         """The same with so many points at most; the highest one is among them."""
@@ -45,24 +47,25 @@ class MemoryCounter:
 
 def memory_counters(reader: Reader) -> list[MemoryCounter]:
     """None where no memory was recorded."""
+    found: list[MemoryCounter] = []
     if not reader.has("allocations"):
-        return []
-    return [
-        counter
-        for process, device, heap in read_blocks(reader).heaps()
-        for counter in _of_heap(process, device, heap)
-    ]
+        return found
+    blocks = read_blocks(reader)
+    for process, device, heap in blocks.heaps():
+        found += _of_heap(process, device, heap)
+    return found
 
 
 def _of_heap(process: int, device: str, heap: Blocks) -> Iterator[MemoryCounter]:
+    """Those of a process and device."""
     yield _counter(process, f"live_bytes of {device}", heap)
-    allocators = distinct(heap.allocator).tolist()
-    if len(allocators) < 2:
-        return
-    for allocator in allocators:
-        of_allocator = heap.at(heap.allocator == allocator)
+    allocators = distinct(heap.allocator)
+    several = len(allocators) > 1
+    for allocator in allocators.tolist() if several else ():
+        is_own = heap.allocator == allocator
         called = heap.names["allocator"][allocator]
-        yield _counter(process, f"live_{called}_bytes of {device}", of_allocator)
+        name = f"live_{called}_bytes of {device}"
+        yield _counter(process, name, heap.at(is_own))
 
 
 def _counter(process: int, name: str, blocks: Blocks) -> MemoryCounter:

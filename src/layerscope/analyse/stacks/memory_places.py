@@ -79,24 +79,33 @@ class _OneBlock:
     row: int
 
     def _text(self, column: str) -> str:
-        number = getattr(self.blocks, column)[self.row]
-        return str(self.blocks.names[column][number])
+        """Its text in a column of names."""
+        numbers = getattr(self.blocks, column)
+        number = numbers[self.row]
+        texts = self.blocks.names[column]
+        return str(texts[number])
 
     @property
     def module(self) -> int:
-        return int(self.blocks.module[self.row])
+        """The key of its module."""
+        module = self.blocks.module[self.row]
+        return int(module)
 
     @property
     def origin(self) -> StackFrame:
         """Who allocated it and where it lies."""
-        allocator, device = self._text("allocator"), self._text("device")
+        allocator = self._text("allocator")
+        device = self._text("device")
         return StackFrame(OTHER, f"{allocator} on {device}")
 
     @property
     def inside(self) -> list[StackFrame]:
         """Its operator and its line, as far as they are known."""
-        operator, line = self._text("operator"), self._text("line")
-        found = [StackFrame(OPERATORS, operator)] if operator else []
+        found = []
+        operator = self._text("operator")
+        if operator:
+            found.append(StackFrame(OPERATORS, operator))
+        line = self._text("line")
         file, _, number = line.rpartition(":")
         if file and number.isdecimal():
             found.append(StackFrame(PYTHON, "", file, int(number)))
@@ -125,15 +134,19 @@ def _has_several(blocks: Blocks) -> bool:
 def _module_frames(reader: Reader) -> dict[int, list[StackFrame]]:
     """By module the frames of those that hold it, from the outermost on, and its own."""
     columns = reader.arrays("modules", ["module", "parent", "path"])
-    modules = columns["module"].tolist()
-    path = dict(zip(modules, columns["path"].tolist(), strict=True))
-    parent = dict(zip(modules, columns["parent"].tolist(), strict=True))
+    modules, parents, paths = (values.tolist() for values in columns.values())
+    parent = dict(zip(modules, parents, strict=True))
+    frame = {
+        module: StackFrame(MODULES, str(path)) for module, path in zip(modules, paths, strict=True)
+    }
     found = {}
     for module in modules:
-        way: list[int] = []
+        way: list[StackFrame] = []
         above = module
-        while above in path and above not in way:
-            way.append(above)
+        # At most so many: what holds itself, as in a damaged file, has no end.
+        while above in frame and len(way) < len(modules):
+            way.append(frame[above])
             above = parent[above]
-        found[module] = [StackFrame(MODULES, str(path[one])) for one in reversed(way)]
+        way.reverse()
+        found[module] = way
     return found

@@ -62,10 +62,12 @@ def _with_memory(reader: Reader) -> dict[str, np.ndarray]:
 
 def _tracks_of_system(reader: Reader) -> dict[int, int]:
     """By process the track with what the system says about it."""
-    tracks = reader.arrays("tracks", ["track", "process", "name"])
-    ours = tracks["name"] == PROCESS_COUNTERS
-    processes = tracks["process"][ours].tolist()
-    return dict(zip(processes, tracks["track"][ours].tolist(), strict=True))
+    columns = reader.arrays("tracks", ["track", "process", "name"])
+    ours = columns["name"] == PROCESS_COUNTERS
+    processes = columns["process"][ours]
+    tracks = columns["track"][ours]
+    pairs = zip(processes.tolist(), tracks.tolist(), strict=True)
+    return dict(pairs)
 
 
 def mark_block(reader: Reader, origin_ns: int) -> Block:

@@ -34,7 +34,10 @@ ORDER = 30
 def data(reader: Reader) -> dict[str, Any]:
     """The kinds of flame graphs with their titles, and the layers of frames."""
     kinds = {kind: _about(kind) for kind in _kinds(reader)}
-    return {"kinds": kinds, "layers": LAYERS[:OTHER]}
+    return {
+        "kinds": kinds,
+        "layers": LAYERS[:OTHER],
+    }
 
 
 def _kinds(*readers: Reader) -> list[str]:
