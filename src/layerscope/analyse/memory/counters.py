@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layerscope.analyse.memory.blocks import Blocks, read_blocks
+from layerscope.analyse.memory.blocks import Blocks, Int64s, read_blocks
 from layerscope.analyse.memory.live_curve import LiveCurve, live_curve, thinned_curve
 from layerscope.model.distinct import distinct
 
@@ -36,13 +36,37 @@ class MemoryCounter:
         first = max(behind - 1, 0)
         end = int(np.searchsorted(at_ns, end_ns))
         inside = slice(first, end)
-        moved_ns = np.maximum(at_ns[inside], first_ns)
-        curve = LiveCurve(moved_ns, live[inside])
+        inside_ns = at_ns[inside]
+        inside_bytes = live[inside]
+        moved_ns = np.maximum(inside_ns, first_ns)
+        curve = LiveCurve(moved_ns, inside_bytes)
         return replace(self, curve=curve)
 
     def thinned(self, most: int) -> MemoryCounter:
         """The same with so many points at most; the highest one is among them."""
         return replace(self, curve=thinned_curve(self.curve, most))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReadings:
+    """The points of several counters as columns; `counter`: which one each is of."""
+
+    counter: Int64s
+    at_ns: Int64s
+    value: Int64s
+
+    @classmethod
+    def of(cls, counters: list[MemoryCounter]) -> MemoryReadings:
+        """All points, one counter behind the other."""
+        nothing = np.zeros(0, np.int64)
+        curves = [counter.curve for counter in counters]
+        sizes = [len(curve.at_ns) for curve in curves]
+        numbers = np.arange(len(counters))
+        return cls(
+            counter=np.repeat(numbers, sizes),
+            at_ns=np.concatenate([nothing, *(curve.at_ns for curve in curves)]),
+            value=np.concatenate([nothing, *(curve.live_bytes for curve in curves)]),
+        )
 
 
 def memory_counters(reader: Reader) -> list[MemoryCounter]:
@@ -58,14 +82,18 @@ def memory_counters(reader: Reader) -> list[MemoryCounter]:
 
 def _of_heap(process: int, device: str, heap: Blocks) -> Iterator[MemoryCounter]:
     """Those of a process and device."""
-    yield _counter(process, f"live_bytes of {device}", heap)
-    allocators = distinct(heap.allocator)
-    several = len(allocators) > 1
-    for allocator in allocators.tolist() if several else ():
+    whole = f"live_bytes of {device}"
+    yield _counter(process, whole, heap)
+    allocators = distinct(heap.allocator).tolist()
+    names = heap.names["allocator"]
+    if len(allocators) == 1:
+        return
+    for allocator in allocators:
         is_own = heap.allocator == allocator
-        called = heap.names["allocator"][allocator]
+        own = heap.at(is_own)
+        called = names[allocator]
         name = f"live_{called}_bytes of {device}"
-        yield _counter(process, name, heap.at(is_own))
+        yield _counter(process, name, own)
 
 
 def _counter(process: int, name: str, blocks: Blocks) -> MemoryCounter:

@@ -179,9 +179,11 @@ class _Chosen:
         is_old = is_judged & (blocks.end_ns > steps.last_end_ns)
         growth = growth_of(blocks, steps)
         leaking = growth.line[growth.is_leak]
-        leaks: Bools = is_old & np.isin(blocks.line, leaking)
-        filled = is_old & ~leaks
-        self._filled_bytes += int(blocks.bytes[filled].sum())
+        is_leaking = np.isin(blocks.line, leaking)
+        leaks: Bools = is_old & is_leaking
+        filled = is_old & ~is_leaking
+        filled_bytes = blocks.bytes[filled].sum()
+        self._filled_bytes += int(filled_bytes)
         return leaks
 
     def _live(self, memory: RecordedMemory, heap: Heap) -> Bools:
@@ -189,11 +191,13 @@ class _Chosen:
         blocks = heap.blocks
         at_ns = self._highest_ns(memory, heap)
         if at_ns is None:
-            return np.zeros(len(blocks), np.bool_)
+            rows = len(blocks)
+            return np.zeros(rows, np.bool_)
         is_live = blocks.live_at(at_ns)
         if is_live.any():
-            start_ns = self._reader.run.info.start_ns
-            since = duration(at_ns - start_ns)
+            info = self._reader.run.info
+            since_ns = at_ns - info.start_ns
+            since = duration(since_ns)
             where = _of_step(blocks, at_ns)
             self._moments.append(f"{since} after its start{where}")
         return is_live
@@ -205,14 +209,16 @@ class _Chosen:
             return heap.peak.at_ns
         live = live_at_allocations(blocks)
         within = self._within(blocks)
-        live[~within] = -1
+        outside = ~within
+        live[outside] = -1
         highest = int(np.argmax(live))
         most = live[highest]
         begin_ns = self._begin_ns(memory, heap.process)
         if begin_ns is not None:
             # What was there already when that time began may be more than ever later.
             is_there = blocks.live_at(begin_ns)
-            at_begin = blocks.bytes[is_there].sum()
+            there = blocks.bytes[is_there]
+            at_begin = there.sum()
             if at_begin > most:
                 return begin_ns
         if most < 0:
@@ -224,9 +230,12 @@ class _Chosen:
         choice = self._choice
         begins_ns = []
         if choice.seconds is not None:
-            since_ns = round(choice.seconds[0] * 1e9)
-            start_ns = self._reader.run.info.start_ns
-            begins_ns.append(start_ns + since_ns)
+            info = self._reader.run.info
+            since_s, _ = choice.seconds
+            since_ns = round(since_s * 1e9)
+            # Seconds are those since the start of the run.
+            begin_ns = info.start_ns + since_ns
+            begins_ns.append(begin_ns)
         if choice.steps is not None:
             steps = memory.steps(process)
             is_late = steps.step >= choice.steps.start
@@ -234,17 +243,21 @@ class _Chosen:
             wanted = is_late & is_early
             if not wanted.any():
                 return None
-            first_ns = steps.start_ns[wanted].min()
+            starts_ns = steps.start_ns[wanted]
+            first_ns = starts_ns.min()
             begins_ns.append(int(first_ns))
         return max(begins_ns)
 
 
 def _of_step(blocks: Blocks, at_ns: int) -> str:
-    """The step and the phase of the block that was allocated last before a moment."""
-    behind = int(np.searchsorted(blocks.at_ns, at_ns, side="right"))
-    last = behind - 1
+    """The step and the phase of the block that was allocated last before a moment, as the end of a
+    sentence. Outside of steps there is the phase alone.
+    """
+    behind = np.searchsorted(blocks.at_ns, at_ns, side="right")
+    last = int(behind) - 1
     number = blocks.phase[last]
-    phase = blocks.names["phase"][number]
+    texts = blocks.names["phase"]
+    phase = texts[number]
     step = blocks.step[last]
     if step < 0:
         return f" ({phase})"

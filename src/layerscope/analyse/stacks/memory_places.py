@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerscope.analyse.memory.blocks import Blocks
+from layerscope.analyse.memory.grouping import grouped_by
 from layerscope.analyse.stacks.frames import (
     MODULES,
     OPERATORS,
@@ -80,9 +81,10 @@ class _OneBlock:
 
     def _text(self, column: str) -> str:
         """Its text in a column of names."""
-        numbers = getattr(self.blocks, column)
+        blocks = self.blocks
+        numbers = getattr(blocks, column)
         number = numbers[self.row]
-        texts = self.blocks.names[column]
+        texts = blocks.names[column]
         return str(texts[number])
 
     @property
@@ -116,19 +118,23 @@ class _OneBlock:
 
 def _distinct_places(blocks: Blocks) -> tuple[Ints, Ints]:
     """A block of each place, and the place of each block."""
-    code = np.zeros(len(blocks), np.int64)
-    for name in ("device", "allocator", "module", "operator", "line"):
-        known, at = np.unique(getattr(blocks, name), return_inverse=True)
-        # So that the product of all of them stays small.
-        _, code = np.unique(code * len(known) + at, return_inverse=True)
-    _, first = np.unique(code, return_index=True)
-    return first, code
+    columns = [
+        blocks.device,
+        blocks.allocator,
+        blocks.module,
+        blocks.operator,
+        blocks.line,
+    ]
+    groups = grouped_by(columns)
+    return groups.first, groups.number
 
 
 def _has_several(blocks: Blocks) -> bool:
     """Whether several libraries allocated them, or on several devices."""
-    columns = (blocks.device, blocks.allocator)
-    return any(len(distinct(column)) > 1 for column in columns)
+    devices = distinct(blocks.device)
+    allocators = distinct(blocks.allocator)
+    most = max(len(devices), len(allocators))
+    return most > 1
 
 
 def _module_frames(reader: Reader) -> dict[int, list[StackFrame]]:
