@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layerscope.analyse.memory.at_peak import BlocksAtPeak
+from layerscope.analyse.memory.at_peak import BlocksAtPeak, LineGrowth
 from layerscope.analyse.summary import Summary
 from layerscope.model import units
 from layerscope.show.screen import printable
@@ -30,13 +30,19 @@ def memory_lines(summary: Summary, noun: str) -> Iterator[str]:
         return
     folder = f"{summary.info.cwd}/"
     yield printable(f"{_peak(blocks, noun)}: {_what(blocks)}{_most(blocks, folder)}")
-    leak = blocks.growth
-    if leak is None:
-        return
-    size, low, high = map(units.size, (leak.bytes_per_step, leak.low, leak.high))
-    sure = "" if low == high else f" (95 %: {low} to {high})"
+    if blocks.growth is not None:
+        yield printable(_leak(blocks.growth, noun, folder))
+
+
+def _leak(leak: LineGrowth, noun: str, folder: str) -> str:
+    """The line that allocates what nobody releases."""
+    size = units.size(leak.bytes_per_step)
+    low, high = units.size(leak.low), units.size(leak.high)
+    sure = ""
+    if low != high:
+        sure = f" (95 %: {low} to {high})"
     line = leak.line.removeprefix(folder)
-    yield printable(f"Leak: {line} allocates {size} a {noun}{sure} that is never released")
+    return f"Leak: {line} allocates {size} a {noun}{sure} that is never released"
 
 
 def _peak(blocks: BlocksAtPeak, noun: str) -> str:
@@ -55,13 +61,13 @@ def _peak(blocks: BlocksAtPeak, noun: str) -> str:
 
 def _what(blocks: BlocksAtPeak) -> str:
     """The largest categories."""
-    named = [
-        (_PLURALS.get(name, name), size)
-        for name, size in list(blocks.categories.items())[:_MOST_CATEGORIES]
-        if size >= _LEAST_SHARE * blocks.bytes
-    ]
-    parts = [f"{name} {units.size(size)}" for name, size in named]
-    return ", ".join(parts)
+    least = _LEAST_SHARE * blocks.bytes
+    parts = []
+    for name, size in blocks.categories.items():
+        if size >= least:
+            named = _PLURALS.get(name, name)
+            parts.append(f"{named} {units.size(size)}")
+    return ", ".join(parts[:_MOST_CATEGORIES])
 
 
 def _most(blocks: BlocksAtPeak, folder: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from layerscope.analyse import diff, tables
@@ -113,12 +114,36 @@ def test_a_checkpoint_computes_activations_in_the_backward_pass(folder: Path) ->
     for step in range(10):
         at = start_of(step)
         recording.add_span("Net", at + 47, 5, layer="modules", kind="module", step=step)
-        allocate(recording, at + 48, at + 55, 320, phase="forward", module=0, line="again:1")
+        about: dict[str, Any] = {"phase": "backward", "module": 0}
+        allocate(recording, at + 48, at + 55, 320, line="again:1", **about)
+        allocate(recording, at + 49, at + 51, 330, line="again:2", **about)
+        allocate(recording, at + 53, at + 55, 340, line="again:3", **about)
 
     found = categories(recording, folder)
 
     assert found[("again:1", 320)] == "activation"
+    assert found[("again:2", 330)] == found[("again:3", 340)] == "temporary"
     assert {key: found[key] for key in KNOWN} == KNOWN
+
+
+def test_a_copy_of_a_network_is_of_the_same_modules(folder: Path) -> None:
+    recording = training(10)
+    recording.rows["modules"].append({"module": 1, "path": "Net.second", "class": "Linear"})
+    for step in range(10):
+        at = start_of(step)
+        recording.add_span("AddmmBackward0", at + 41, 3, kind="backward", step=step, module=1)
+        allocate(recording, at + 42, at + 96, PARAMETER, phase="backward", line="train.py:4")
+    # The gradient of the second module comes first, and the second parameter last.
+    for at in (15, 16, 17):
+        allocate(recording, at, FOREVER, PARAMETER, line="net.py:1")
+
+    with Reader(recording.write(folder)) as reader:
+        memory = RecordedMemory(reader)
+        (heap,) = memory.heaps
+        found = memory.categories(heap)
+        module = memory.modules(heap, np.arange(4), found)
+
+    assert module.tolist() == [0, 1, 0, 1]
 
 
 def test_what_has_no_gradient_is_a_buffer_and_what_is_kept_is_other(folder: Path) -> None:

@@ -51,13 +51,16 @@ class Peaks:
         size = units.size(self.b.bytes)
         if self.a.bytes == self.b.bytes:
             return f"The peak of live memory is {size} in both."
-        changes = _changes("category", self.a.categories, self.b.categories)
-        parts = [f"{name} {_signed(change)}" for _, name, _, _, change, _, _ in changes]
+        parts = []
+        for row in _changes("category", self.a.categories, self.b.categories):
+            _, name, _, _, change, _, _ = row
+            parts.append(f"{name} {_signed(change)}")
         named = ", ".join(parts[:_MOST_NAMED])
         before = units.size(self.a.bytes)
         return f"The peak of live memory was {before} in A and is {size} in B: {named}."
 
     def _rows(self) -> Iterator[Row]:
+        """All that changed, what is of one kind together."""
         a, b = self.a, self.b
         yield from _changes("peak", {"peak": a.bytes}, {"peak": b.bytes})
         yield from _changes("category", a.categories, b.categories)
@@ -81,6 +84,7 @@ def peaks_of(a: Reader, b: Reader) -> Peaks | str:
 def _changes(what: str, a: dict[str, int], b: dict[str, int]) -> Iterator[Row]:
     """What changed, the largest change first."""
     found: list[Row] = []
+    # Names of both, each once and in their order.
     for name in {**a, **b}:
         before, after = a.get(name, 0), b.get(name, 0)
         change = after - before

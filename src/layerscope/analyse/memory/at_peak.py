@@ -77,17 +77,23 @@ def leak_of(memory: RecordedMemory) -> LineGrowth | None:
     if worst < 0:
         return None
     (line,) = texts_of_names(heap.blocks, "line", growth.line[[worst]])
-    figures = (growth.bytes_per_step, growth.low, growth.high)
-    return LineGrowth(line, *(float(values[worst]) for values in figures))
+    return LineGrowth(
+        line=line,
+        bytes_per_step=float(growth.bytes_per_step[worst]),
+        low=float(growth.low[worst]),
+        high=float(growth.high[worst]),
+    )
 
 
 def _by_category(held: Held) -> dict[str, int]:
+    """How many bytes each category holds."""
     count = len(CATEGORIES)
     sums = np.bincount(held.category, held.blocks.bytes, count)
     return _largest_first(CATEGORIES, sums)
 
 
 def _by_line(blocks: Blocks) -> dict[str, int]:
+    """How many bytes each line of the program holds."""
     count = len(blocks.names["line"])
     texts = texts_of_names(blocks, "line", np.arange(count))
     sums = np.bincount(blocks.line, blocks.bytes, count)
@@ -97,7 +103,9 @@ def _by_line(blocks: Blocks) -> dict[str, int]:
 def _largest_first(names: Sequence[str], sums: Array) -> dict[str, int]:
     """The sums that are not zero, by their names."""
     found = {}
-    for place in np.argsort(-sums, kind="stable").tolist():
-        if sums[place]:
-            found[names[place]] = int(sums[place])
+    order = np.argsort(-sums, kind="stable")
+    for place in order.tolist():
+        size = int(sums[place])
+        if size:
+            found[names[place]] = size
     return found

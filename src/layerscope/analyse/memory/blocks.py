@@ -50,9 +50,27 @@ class Steps:
         """
         if not len(self.step):
             return np.full(len(at_ns), -1, np.int64)
-        place = np.searchsorted(self.start_ns, at_ns, side="right") - 1
-        is_within = (place >= 0) & (at_ns < self.end_ns[place])
+        begun = np.searchsorted(self.start_ns, at_ns, side="right")
+        # Before all of them it is compared with the last one, and lies before that too.
+        place = begun - 1
+        is_within = at_ns < self.end_ns[place]
+        is_within &= begun > 0
         return np.where(is_within, place, -1)
+
+    def numbers_at(self, at_ns: Int64s) -> Array:
+        """The number of the step that each moment lies in, -1: none; `at_ns` is in order."""
+        count = len(self.step)
+        edges = np.searchsorted(at_ns, self.start_ns)
+        edges = np.append(edges, len(at_ns))
+        ends = np.searchsorted(at_ns, self.end_ns)
+        # What lies before all steps, and then in each step and behind it.
+        lengths = np.zeros(2 * count + 1, np.int64)
+        lengths[0] = edges[0]
+        lengths[1::2] = np.minimum(ends, edges[1:]) - edges[:-1]
+        lengths[2::2] = np.diff(edges) - lengths[1::2]
+        numbers = np.full(2 * count + 1, NO_STEP, np.int32)
+        numbers[1::2] = self.step
+        return np.repeat(numbers, lengths)
 
 
 @dataclass(slots=True)
@@ -134,7 +152,9 @@ _ROWS = tuple(name for name in Blocks.__slots__ if name != "names")
 
 def _chosen(blocks: Blocks, is_chosen: Bools) -> Blocks:
     """The chosen ones, without a copy where that is all."""
-    return blocks if is_chosen.all() else blocks.at(is_chosen)
+    if is_chosen.all():
+        return blocks
+    return blocks.at(is_chosen)
 
 
 def _used(numbers: Array) -> list[int]:
@@ -152,7 +172,9 @@ def read_blocks(reader: Reader) -> Blocks:
     at_ns, dur_ns = columns["at_ns"], columns["dur_ns"]
     is_lost = columns["is_lost"].astype(np.bool_)
     is_open = (dur_ns < 0) & ~is_lost
-    end_ns = at_ns + np.maximum(dur_ns, 0)
+    # In place: each array of millions of blocks costs as much as a pass over them.
+    end_ns = np.maximum(dur_ns, 0)
+    end_ns += at_ns
     for number, last_ns in _ends(reader, process, end_ns).items():
         end_ns[is_open & (process == number)] = last_ns
     blocks = Blocks(
@@ -208,7 +230,4 @@ def _add_steps(blocks: Blocks, steps: dict[int, Steps]) -> None:
         is_own = blocks.process == process
         # Not a copy where there is one process alone.
         rows = slice(None) if is_own.all() else np.flatnonzero(is_own)
-        # One place more, for -1: in no step.
-        number = np.append(of_process.step, NO_STEP)
-        place = of_process.places_at(blocks.at_ns[rows])
-        blocks.step[rows] = number[place]
+        blocks.step[rows] = of_process.numbers_at(blocks.at_ns[rows])

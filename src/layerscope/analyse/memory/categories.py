@@ -12,7 +12,8 @@ optimizer state  allocated by the optimizer and live after its step. Certain if 
 activation       a result of the forward pass or of the loss that is live when the backward pass of
                  its step begins. Certain if a module made it and it ends in that pass; likely if it
                  is released by the end of the next step, as the loss is, which a variable names
-                 until then. Without a backward pass (inference) every result of the forward pass
+                 until then. A checkpoint makes them again in the backward pass: likely. Without a
+                 backward pass (inference) every result of the forward pass
 input            allocated while data was loaded, which is certain; or in a step before its forward
                  pass, and live when that begins, until the end of the next step at the latest
 buffer           allocated before the first forward pass and live after the last step, but not of
@@ -120,8 +121,9 @@ class _Rules:
         nothing = np.zeros(count, np.bool_)
         self.found = Categories(np.full(count, OTHER, np.int8), nothing, passes)
         self.is_free = ~nothing
-        # The last step is over and the block is there.
-        self.lives_on = blocks.end_ns > steps.last_end_ns
+        # The last step is over and the block is there. What is kept until then is kept for good:
+        # when Python ends, everything is released.
+        self.lives_on: Bools = blocks.end_ns > steps.last_end_ns
         self.forward = blocks.has_name("phase", "forward")
         self.backward = blocks.has_name("phase", "backward")
         self.optimizer = blocks.has_name("phase", "optimizer")
@@ -169,9 +171,22 @@ class _Rules:
         pass_end_ns = _or_last(self.passes.end_ns, NEVER, self.begun - 1)
         outlives = self.blocks.end_ns > pass_end_ns
         self._say(self.backward & inside & outlives, GRADIENT)
+        is_again = inside & ~outlives
+        is_again &= self.forward | self._is_called_again()
+        self._say(is_again, ACTIVATION)
         self._say(self.backward, TEMPORARY, inside)
-        # A checkpoint computes them again within the backward pass.
-        self._say(self.forward & inside & ~outlives, ACTIVATION)
+
+    def _is_called_again(self) -> Bools:
+        """Whether a module was open, which in a backward pass only a checkpoint calls again, and
+        the block is there when that call ends.
+        """
+        blocks, passes = self.blocks, self.passes
+        calls = counted_until(blocks.at_ns, passes.call_ns)
+        end_ns = _or_last(passes.call_end_ns, 0, calls - 1)
+        is_open = blocks.module >= 0
+        is_open &= blocks.at_ns < end_ns
+        outlives: Bools = blocks.end_ns > end_ns
+        return is_open & outlives
 
     def _before_the_loop(self) -> None:
         early = self.before_loop & self.lives_on
@@ -184,7 +199,9 @@ class _Rules:
         self._say(early, PARAMETER)
 
     def _training(self, by_next: Bools) -> None:
-        """What lies before a backward pass of its step."""
+        """What lies before a backward pass of its step: an input, what that pass needs, or what not
+        even the forward pass kept.
+        """
         passes = self.passes
         end_ns = self.blocks.end_ns
         step_of_pass = self.steps.places_at(passes.begin_ns)
@@ -259,6 +276,7 @@ def _as_before(rules: _Rules) -> None:
     has_one = counts.sum(axis=1) > 0
     is_cut = is_recent & rules.lives_on[rows]
     is_cut &= has_one[groups.number]
+    # Without a next step the rules could not see how long these live.
     cut = rows[is_cut]
     found.category[cut] = usual[groups.number[is_cut]]
     found.is_certain[cut] = False

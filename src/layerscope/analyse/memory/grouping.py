@@ -52,8 +52,10 @@ def grouped_by(columns: list[Array]) -> BlockGroups:
     count = 1
     for column in columns:
         own, own_count = _numbered(column)
-        # Never more groups than rows, so that the product fits into 64 bits.
-        number, count = _numbered(number * own_count + own) if count > 1 else (own, own_count)
+        if count > 1:
+            # Never more groups than rows, so that the product fits into 64 bits.
+            own, own_count = _numbered(number * own_count + own)
+        number, count = own, own_count
     first = np.zeros(count, np.int64)
     rows = np.arange(len(number))
     # Of rows that are written to one place the last one stays: the first one of the group.

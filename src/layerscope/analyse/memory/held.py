@@ -75,7 +75,8 @@ class RecordedMemory:
         return self._steps.get(process, nothing)
 
     def categories(self, heap: Heap) -> Categories:
-        """What each block is for."""
+        """What each block is for, by the steps and the spans of its process."""
+        # Of a process without spans its blocks tell roughly when it did what.
         steps = self.steps(heap.process)
         spans = self._spans(heap.process)
         return categories_of(heap.blocks, steps, spans)
@@ -86,7 +87,9 @@ class RecordedMemory:
         return modules_of(heap.blocks, rows, found, spans)
 
     def held(self, heap: Heap) -> Held:
-        """What is live at the peak."""
+        """What is live at the peak, and what that is for. Of many blocks only those are judged that
+        tell it.
+        """
         rows = _witnesses(heap, self.steps(heap.process), self._most)
         some = replace(heap, blocks=heap.blocks.at(rows))
         found = self.categories(some)

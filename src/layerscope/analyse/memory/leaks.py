@@ -50,9 +50,10 @@ class Growth:
     def worst(self, peak_bytes: int) -> int:
         """The place of the leak that grows most, -1: there is none that matters beside the peak."""
         grows = np.where(self.is_leak, self.bytes_per_step, 0.0)
-        grown = grows.max(initial=0.0) * self.steps
-        least = _LEAST_SHARE * max(peak_bytes, 1)
-        if grown < least:
+        most = float(grows.max(initial=0.0))
+        # At least a byte, which nothing is not.
+        least = max(_LEAST_SHARE * peak_bytes, 1)
+        if most * self.steps < least:
             return -1
         return int(np.argmax(grows))
 
@@ -60,7 +61,9 @@ class Growth:
 def judged_places(steps: Steps) -> Array:
     """The places of the steps that are judged: none of too few."""
     judged: Array = np.flatnonzero(~steps.is_warmup)[:-_CUT_STEPS]
-    return judged if len(judged) >= FEWEST_STEPS else judged[:0]
+    if len(judged) < FEWEST_STEPS:
+        judged = judged[:0]
+    return judged
 
 
 def growth_of(blocks: Blocks, steps: Steps) -> Growth:
@@ -103,8 +106,14 @@ def _judge(found: Growth, number: int, left: Floats) -> None:
     found.bytes_per_step[number] = value
     found.low[number] = value - error
     found.high[number] = value + error
+    found.is_leak[number] = value > error and _goes_on(left)
+
+
+def _goes_on(left: Floats) -> bool:
+    """Whether the last third of the steps leaves as much behind as the first."""
     third = len(left) // 3
     first = float(left[:third].mean())
     last = float(left[-third:].mean())
-    goes_on = last >= _AS_BEFORE * first > 0
-    found.is_leak[number] = goes_on and found.low[number] > 0
+    if not first:
+        return False
+    return last >= _AS_BEFORE * first

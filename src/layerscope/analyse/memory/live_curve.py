@@ -26,12 +26,16 @@ def live_at_allocations(blocks: Blocks) -> Int64s:
     device. The curve is highest after one of them.
     """
     count = len(blocks)
-    size = np.where(blocks.lives, blocks.bytes, 0)
+    lives = blocks.lives
+    size = blocks.bytes if lives.all() else np.where(lives, blocks.bytes, 0)
     # The first allocation that a release comes before: no sort of the releases is needed.
     behind = np.searchsorted(blocks.at_ns, blocks.end_ns, side="left")
-    released = np.bincount(behind, weights=size, minlength=count + 1)[:count]
+    released = np.bincount(behind, weights=size, minlength=count + 1)
     # Sums below 2**53 are exact in floating point.
-    return np.cumsum(size) - np.cumsum(released).astype(np.int64)
+    until = np.cumsum(released, out=released)[:count]
+    live: Int64s = np.cumsum(size)
+    np.subtract(live, until, out=live, casting="unsafe")
+    return live
 
 
 def live_curve(blocks: Blocks) -> LiveCurve:

@@ -9,6 +9,8 @@ they run. Which one is whose may be wrong then, but the bytes of each module are
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from layerscope.analyse.memory.blocks import Array, Blocks, Int64s
@@ -36,7 +38,9 @@ def modules_of(blocks: Blocks, rows: Int64s, found: Categories, spans: PhaseSpan
     for category in (PARAMETER, STATE):
         held = np.flatnonzero(found.category == category)
         size = blocks.bytes[held]
-        of_all[held] = _by_size(size, gradients.bytes, of_gradients)
+        # An optimizer makes all averages of a parameter at once; copies of a network come whole.
+        repeated = np.repeat if category == STATE else np.tile
+        of_all[held] = _by_size(size, gradients.bytes, of_gradients, repeated)
     by_size = of_all[rows]
     chosen: Array = np.where(module < 0, by_size, module)
     return chosen
@@ -64,7 +68,12 @@ def modules_in_backward(blocks: Blocks, spans: SpansOfPhase) -> Array:
     return module
 
 
-def _by_size(size: Int64s, gradient_size: Int64s, module: Array) -> Array:
+def _by_size(
+    size: Int64s,
+    gradient_size: Int64s,
+    module: Array,
+    repeated: Callable[[Array, int], Array],
+) -> Array:
     """The modules of blocks of these sizes, by the gradients of one backward pass: -1 where the
     numbers of both do not fit and not all these gradients are of one module.
     """
@@ -78,5 +87,5 @@ def _by_size(size: Int64s, gradient_size: Int64s, module: Array) -> Array:
         if (modules == modules[0]).all():
             found[rows] = modules[0]
         elif len(rows) % len(modules) == 0:
-            found[rows] = np.repeat(modules, len(rows) // len(modules))
+            found[rows] = repeated(modules, len(rows) // len(modules))
     return found

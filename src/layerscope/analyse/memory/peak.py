@@ -90,6 +90,7 @@ def _live_at(blocks: Blocks, moments_ns: Int64s) -> Int64s:
 def _until(at_ns: Int64s, size: Int64s, moments_ns: Int64s) -> Int64s:
     """The sum of the sizes up to each of these moments; `at_ns` is in order."""
     count = np.searchsorted(at_ns, moments_ns, side="right")
+    # Before all of them it is nothing.
     sums = np.append(0, np.cumsum(size))
     found: Int64s = sums[count]
     return found

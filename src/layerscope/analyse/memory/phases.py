@@ -52,13 +52,16 @@ class PhaseSpans:
 class Passes:
     """The backward passes of a process, in order; they do not overlap. `first_forward_ns`: when the
     forward pass before each of them began, `NEVER` where none did. `forward_ns`: moments at which
-    the process was in a forward pass, in order.
+    the process was in a forward pass, in order. `call_ns`, `call_end_ns`: the outermost calls of
+    modules, in order; they do not overlap.
     """
 
     begin_ns: Int64s
     end_ns: Int64s
     first_forward_ns: Int64s
     forward_ns: Int64s
+    call_ns: Int64s = field(default_factory=_nothing)
+    call_end_ns: Int64s = field(default_factory=_nothing)
 
     def __len__(self) -> int:
         """How many there are."""
@@ -100,6 +103,7 @@ def _by_process(parts: list[Arrays], process_of: Int64s) -> dict[int, SpansOfPha
     order = np.argsort(columns["start_ns"], kind="stable")
     columns = {name: values[order] for name, values in columns.items()}
     process = process_of[columns["track"]]
+    # Tracks of one process are put together: a backward pass may run on several.
     found = {}
     for number in distinct(process).tolist():
         rows = np.flatnonzero(process == number)
@@ -126,7 +130,22 @@ def passes_of(spans: PhaseSpans, blocks: Blocks, steps: Steps) -> Passes:
         )
         order = np.argsort(begin_ns, kind="stable")
         begin_ns, end_ns = begin_ns[order], end_ns[order]
-    return Passes(begin_ns, end_ns, _first_forward(begin_ns, end_ns, forward_ns, steps), forward_ns)
+    first_ns = _first_forward(begin_ns, end_ns, forward_ns, steps)
+    call_ns, call_end_ns = _outermost(spans.forward.start_ns, spans.forward.end_ns)
+    return Passes(
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        first_forward_ns=first_ns,
+        forward_ns=forward_ns,
+        call_ns=call_ns,
+        call_end_ns=call_end_ns,
+    )
+
+
+def _outermost(start_ns: Int64s, end_ns: Int64s) -> tuple[Int64s, Int64s]:
+    """Spans in order without those that begin in another one."""
+    # With a split at every start nothing is joined but what lies in each other.
+    return _joined(start_ns, end_ns, start_ns)
 
 
 def _joined(start_ns: Int64s, end_ns: Int64s, splits_ns: Int64s) -> tuple[Int64s, Int64s]:
@@ -141,6 +160,7 @@ def _joined(start_ns: Int64s, end_ns: Int64s, splits_ns: Int64s) -> tuple[Int64s
     is_first = np.ones(len(start_ns), np.bool_)
     is_first[1:] = (behind >= before) & (splits > 0)
     first = np.flatnonzero(is_first)
+    # Each ends with the last span before the next one.
     last = np.append(first[1:], len(start_ns)) - 1
     return start_ns[first], ended_ns[last]
 
@@ -148,16 +168,21 @@ def _joined(start_ns: Int64s, end_ns: Int64s, splits_ns: Int64s) -> tuple[Int64s
 def _of_blocks(
     blocks: Blocks, steps: Steps, begin_ns: Int64s, end_ns: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """A pass for each step, from blocks of the backward phase that lie in no known pass."""
+    """A pass for each step, from blocks of the backward phase that lie in no known pass; none is
+    around one that is known.
+    """
     rows = np.flatnonzero(blocks.has_name("phase", "backward"))
     at_ns = blocks.at_ns[rows]
     begun = counted_until(at_ns, begin_ns)
     ended = counted_until(at_ns, end_ns)
-    at_ns = at_ns[begun == ended]
+    is_outside = begun == ended
+    at_ns, begun = at_ns[is_outside], begun[is_outside]
     if not len(at_ns):
         return _nothing(), _nothing()
     place = steps.places_at(at_ns)
-    first = np.flatnonzero(np.append(True, place[1:] != place[:-1]))
+    is_first = np.ones(len(at_ns), np.bool_)
+    is_first[1:] = (place[1:] != place[:-1]) | (begun[1:] != begun[:-1])
+    first = np.flatnonzero(is_first)
     last = np.append(first[1:], len(at_ns)) - 1
     return at_ns[first], at_ns[last] + 1
 

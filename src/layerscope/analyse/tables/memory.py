@@ -92,7 +92,8 @@ NEXT = "layerscope table peak"
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each operator, or for each `by`, of each process and device."""
     key = by or "operator"
-    columns = (*_HEAP, _KEYS[key], *_MEASURES, *_MORE.get(key, ()))
+    more = _MORE.get(key, ())
+    columns = (*_HEAP, _KEYS[key], *_MEASURES, *more)
     memory = RecordedMemory(reader)
     parts = (_rows(memory, heap, key) for heap in memory.heaps)
     rows = table_of(columns, parts)
