@@ -70,12 +70,15 @@ _KEY: Any = object()
 _NO_PLACE = _Place(-1, _NOTHING)
 
 
+Types = tuple[type[np.integer[Any]], ...]
+
+
 class SnapshotRows:
     """Rows of numbers that come some at a time; `of`: the list that they stand in; `types`: of the
     columns.
     """
 
-    def __init__(self, of: list[Any], types: tuple[type[np.integer[Any]], ...]) -> None:
+    def __init__(self, of: list[Any], types: Types) -> None:
         self.of = of
         self._types = types
         self._waiting: list[list[Any]] = [[] for _ in types]
@@ -111,8 +114,10 @@ class SnapshotRows:
             values.clear()
 
     def _keep(self, columns: list[np.ndarray]) -> None:
-        for kind, parts, values in zip(self._types, self._parts, columns, strict=True):
-            parts.append(values.astype(kind))
+        all_ = zip(self._types, self._parts, columns, strict=True)
+        for kind, parts, values in all_:
+            narrow = values.astype(kind)
+            parts.append(narrow)
 
 
 def _integers(values: list[Any]) -> np.ndarray:
@@ -174,7 +179,7 @@ class SnapshotRecords:
 
     @staticmethod
     def _columns(
-        rows: SnapshotRows | None, names: tuple[str, ...], types: tuple[type[np.integer[Any]], ...]
+        rows: SnapshotRows | None, names: tuple[str, ...], types: Types
     ) -> dict[str, np.ndarray]:
         if rows is None:
             rows = SnapshotRows([], types)
@@ -199,9 +204,7 @@ class SnapshotRecords:
         return items
 
     @staticmethod
-    def _rows(
-        known: dict[int, SnapshotRows], into: list[Any], types: tuple[type[np.integer[Any]], ...]
-    ) -> SnapshotRows:
+    def _rows(known: dict[int, SnapshotRows], into: list[Any], types: Types) -> SnapshotRows:
         rows = known.get(id(into))
         if rows is None:
             rows = known[id(into)] = SnapshotRows(into, types)
