@@ -76,7 +76,7 @@ def test_every_layer_is_on_the_page_and_has_one_of_its_own() -> None:
     page = generate.layers_page(DOCS / "layers")
 
     rows = dict(re.findall(r"^\| \[(\w+)\]\(\1\.md\) \| .+ \| (.+) \|$", page, re.MULTILINE))
-    assert set(rows) == {*layers.SPAN_LAYERS, layers.STACKS, layers.COUNTERS}
+    assert set(rows) == {*layers.SPAN_LAYERS, layers.STACKS, layers.COUNTERS, layers.MEMORY}
     kinds = [kind for row in rows.values() for kind in re.findall(r"`(\w+)`", row)]
     assert sorted(kinds) == sorted(layers.KINDS)
     linked = re.findall(r"\]\((\w+\.md)\)", page)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layerscope.analyse.memory.blocks import Blocks, read_blocks
+from layerscope.analyse.memory.blocks import Blocks, Int64s, read_blocks
 from layerscope.analyse.memory.live_curve import LiveCurve, live_curve, thinned_curve
 from layerscope.model.distinct import distinct
 
@@ -29,40 +29,71 @@ class MemoryCounter:
 
     def between(self, first_ns: int, end_ns: int) -> MemoryCounter:
         """The same in a stretch of time, from what was live when that began."""
-        at_ns, live = self.curve.at_ns, self.curve.live_bytes
-        first, end = np.searchsorted(at_ns, (first_ns, end_ns))
-        at_ns, inside = at_ns[first:end], live[first:end]
-        has_first = len(at_ns) and at_ns[0] == first_ns
-        if first > 0 and not has_first:
-            at_ns = np.append(first_ns, at_ns)
-            inside = np.append(live[first - 1], inside)
-        return replace(self, curve=LiveCurve(at_ns, inside))
+        at_ns = self.curve.at_ns
+        live = self.curve.live_bytes
+        # The last point before the stretch is still true when it begins.
+        behind = int(np.searchsorted(at_ns, first_ns, side="right"))
+        first = max(behind - 1, 0)
+        end = int(np.searchsorted(at_ns, end_ns))
+        inside = slice(first, end)
+        inside_ns = at_ns[inside]
+        inside_bytes = live[inside]
+        moved_ns = np.maximum(inside_ns, first_ns)
+        curve = LiveCurve(moved_ns, inside_bytes)
+        return replace(self, curve=curve)
 
     def thinned(self, most: int) -> MemoryCounter:
         """The same with so many points at most; the highest one is among them."""
         return replace(self, curve=thinned_curve(self.curve, most))
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryReadings:
+    """The points of several counters as columns; `counter`: which one each is of."""
+
+    counter: Int64s
+    at_ns: Int64s
+    value: Int64s
+
+    @classmethod
+    def of(cls, counters: list[MemoryCounter]) -> MemoryReadings:
+        """All points, one counter behind the other."""
+        nothing = np.zeros(0, np.int64)
+        curves = [counter.curve for counter in counters]
+        sizes = [len(curve.at_ns) for curve in curves]
+        numbers = np.arange(len(counters))
+        return cls(
+            counter=np.repeat(numbers, sizes),
+            at_ns=np.concatenate([nothing, *(curve.at_ns for curve in curves)]),
+            value=np.concatenate([nothing, *(curve.live_bytes for curve in curves)]),
+        )
+
+
 def memory_counters(reader: Reader) -> list[MemoryCounter]:
     """None where no memory was recorded."""
+    found: list[MemoryCounter] = []
     if not reader.has("allocations"):
-        return []
-    return [
-        counter
-        for process, device, heap in read_blocks(reader).heaps()
-        for counter in _of_heap(process, device, heap)
-    ]
+        return found
+    blocks = read_blocks(reader)
+    for process, device, heap in blocks.heaps():
+        found += _of_heap(process, device, heap)
+    return found
 
 
 def _of_heap(process: int, device: str, heap: Blocks) -> Iterator[MemoryCounter]:
-    yield _counter(process, f"live_bytes of {device}", heap)
+    """Those of a process and device."""
+    whole = f"live_bytes of {device}"
+    yield _counter(process, whole, heap)
     allocators = distinct(heap.allocator).tolist()
-    if len(allocators) < 2:
+    names = heap.names["allocator"]
+    if len(allocators) == 1:
         return
     for allocator in allocators:
-        of_allocator = heap.at(heap.allocator == allocator)
-        called = heap.names["allocator"][allocator]
-        yield _counter(process, f"live_{called}_bytes of {device}", of_allocator)
+        is_own = heap.allocator == allocator
+        own = heap.at(is_own)
+        called = names[allocator]
+        name = f"live_{called}_bytes of {device}"
+        yield _counter(process, name, own)
 
 
 def _counter(process: int, name: str, blocks: Blocks) -> MemoryCounter:

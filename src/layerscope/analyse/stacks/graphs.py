@@ -362,15 +362,20 @@ def _memory_nodes(
     groups: Groups | None,
 ) -> _Nodes:
     found = memory.read_memory(reader, frames, look.kind, look.choice)
-    own = found.own
+    own, up = found.own, found.up
     if steps is not None:
-        own = own * _is_measured(reader, steps, found.track, found.step)[:, None]
-    up, frame, depth = found.up, found.frame, depths(found.up)
+        is_measured = _is_measured(reader, steps, found.track, found.step)
+        own = own * is_measured[:, None]
+    depth = depths(up)
     if groups is None:
-        return _Nodes(up, frame, summed(len(up), found.node, own), depth, found.notes)
-    group = found.category if groups.is_category else groups.of(found.track, found.step)
+        own = summed(len(up), found.node, own)
+        return _Nodes(up, found.frame, own, depth, found.notes)
+    group = found.category
+    if not groups.is_category:
+        group = groups.of(found.track, found.step)
     weighed = GroupWeights(found.node, group, own)
-    nodes = apart(up, frame, depth, weighed, groups.frames(frames))
+    roots = groups.frames(frames)
+    nodes = apart(up, found.frame, depth, weighed, roots)
     return _Nodes(*nodes, found.notes)
 
 

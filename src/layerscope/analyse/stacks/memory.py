@@ -63,15 +63,18 @@ def read_memory(reader: Reader, frames: FrameTable, kind: str, choice: Choice) -
     if kind == LEAK:
         leaking_steps(reader)
     chosen = _Chosen(reader, choice)
-    parts, categories = [], []
+    parts: list[Blocks] = []
+    categories: list[Ints] = []
     for heap in memory.heaps:
         rows = np.flatnonzero(chosen.of_kind(kind, memory, heap))
         found = memory.categories(heap)
         module = memory.modules(heap, rows, found)
-        blocks = replace(heap.blocks.at(rows), module=module)
+        blocks = heap.blocks.at(rows)
+        blocks = replace(blocks, module=module)
         is_chosen = chosen.of_place(blocks)
         parts.append(blocks.at(is_chosen))
-        categories.append(found.category[rows[is_chosen]])
+        kept = rows[is_chosen]
+        categories.append(found.category[kept])
     blocks = _joined(parts)
     up, frame, node = nodes_of_places(reader, frames, blocks)
     own = np.stack([blocks.bytes, np.ones_like(blocks.bytes)], axis=1)
@@ -124,7 +127,10 @@ class _Chosen:
         if kind == LIVE:
             return self._live(memory, heap)
         within = self._within(heap.blocks)
-        return within if kind == ALLOC else within & self._left_behind(memory, heap)
+        if kind == ALLOC:
+            return within
+        left_behind = self._left_behind(memory, heap)
+        return within & left_behind
 
     def of_place(self, blocks: Blocks) -> Bools:
         """Those of the thread, the phase and the module that are chosen."""
@@ -137,7 +143,8 @@ class _Chosen:
         place = Choice(thread=choice.thread, phase=choice.phase)
         chosen = chosen_rows(self._reader, columns, place, len(blocks))
         if choice.module is not None:
-            chosen &= np.isin(blocks.module, modules_called(self._reader, choice.module))
+            modules = modules_called(self._reader, choice.module)
+            chosen &= np.isin(blocks.module, modules)
         return chosen
 
     def notes(self, kind: str) -> tuple[str, ...]:
@@ -154,18 +161,29 @@ class _Chosen:
 
     def _within(self, blocks: Blocks) -> Bools:
         """Those that were allocated in the steps and in the time that are chosen."""
-        in_time = Choice(steps=self._choice.steps, seconds=self._choice.seconds)
-        columns = {"at_ns": blocks.at_ns, "step": blocks.step}
-        return chosen_rows(self._reader, columns, in_time, len(blocks))
+        choice = self._choice
+        in_time = Choice(steps=choice.steps, seconds=choice.seconds)
+        columns = {
+            "at_ns": blocks.at_ns,
+            "step": blocks.step,
+        }
+        rows = len(blocks)
+        return chosen_rows(self._reader, columns, in_time, rows)
 
     def _left_behind(self, memory: RecordedMemory, heap: Heap) -> Bools:
         """Those that outlived their step and the last one, of lines that leak."""
-        blocks, steps = heap.blocks, memory.steps(heap.process)
-        is_old = np.isin(blocks.step, steps.step[judged_places(steps)])
-        is_old &= blocks.end_ns > steps.last_end_ns
+        blocks = heap.blocks
+        steps = memory.steps(heap.process)
+        judged = judged_places(steps)
+        is_judged = np.isin(blocks.step, steps.step[judged])
+        is_old = is_judged & (blocks.end_ns > steps.last_end_ns)
         growth = growth_of(blocks, steps)
-        leaks = is_old & np.isin(blocks.line, growth.line[growth.is_leak])
-        self._filled_bytes += int(blocks.bytes[is_old & ~leaks].sum())
+        leaking = growth.line[growth.is_leak]
+        is_leaking = np.isin(blocks.line, leaking)
+        leaks: Bools = is_old & is_leaking
+        filled = is_old & ~is_leaking
+        filled_bytes = blocks.bytes[filled].sum()
+        self._filled_bytes += int(filled_bytes)
         return leaks
 
     def _live(self, memory: RecordedMemory, heap: Heap) -> Bools:
@@ -173,11 +191,15 @@ class _Chosen:
         blocks = heap.blocks
         at_ns = self._highest_ns(memory, heap)
         if at_ns is None:
-            return np.zeros(len(blocks), np.bool_)
+            rows = len(blocks)
+            return np.zeros(rows, np.bool_)
         is_live = blocks.live_at(at_ns)
         if is_live.any():
-            since = duration(at_ns - self._reader.run.info.start_ns)
-            self._moments.append(f"{since} after its start{_of_step(blocks, at_ns)}")
+            info = self._reader.run.info
+            since_ns = at_ns - info.start_ns
+            since = duration(since_ns)
+            where = _of_step(blocks, at_ns)
+            self._moments.append(f"{since} after its start{where}")
         return is_live
 
     def _highest_ns(self, memory: RecordedMemory, heap: Heap) -> int | None:
@@ -185,32 +207,58 @@ class _Chosen:
         choice, blocks = self._choice, heap.blocks
         if choice.steps is None and choice.seconds is None:
             return heap.peak.at_ns
-        live = np.where(self._within(blocks), live_at_allocations(blocks), -1)
+        live = live_at_allocations(blocks)
+        within = self._within(blocks)
+        outside = ~within
+        live[outside] = -1
         highest = int(np.argmax(live))
+        most = live[highest]
         begin_ns = self._begin_ns(memory, heap.process)
-        # What was there already when that time began may be more than ever later.
-        at_begin = -1 if begin_ns is None else int(blocks.bytes[blocks.live_at(begin_ns)].sum())
-        if at_begin > live[highest]:
-            return begin_ns
-        return int(blocks.at_ns[highest]) if live[highest] >= 0 else None
+        if begin_ns is not None:
+            # What was there already when that time began may be more than ever later.
+            is_there = blocks.live_at(begin_ns)
+            there = blocks.bytes[is_there]
+            at_begin = there.sum()
+            if at_begin > most:
+                return begin_ns
+        if most < 0:
+            return None
+        return int(blocks.at_ns[highest])
 
     def _begin_ns(self, memory: RecordedMemory, process: int) -> int | None:
         """When the chosen time of a process begins; None: it has none of these steps."""
-        choice, begins_ns = self._choice, []
+        choice = self._choice
+        begins_ns = []
         if choice.seconds is not None:
-            begins_ns.append(self._reader.run.info.start_ns + round(choice.seconds[0] * 1e9))
+            info = self._reader.run.info
+            since_s, _ = choice.seconds
+            since_ns = round(since_s * 1e9)
+            # Seconds are those since the start of the run.
+            begin_ns = info.start_ns + since_ns
+            begins_ns.append(begin_ns)
         if choice.steps is not None:
             steps = memory.steps(process)
-            wanted = (steps.step >= choice.steps.start) & (steps.step < choice.steps.stop)
+            is_late = steps.step >= choice.steps.start
+            is_early = steps.step < choice.steps.stop
+            wanted = is_late & is_early
             if not wanted.any():
                 return None
-            begins_ns.append(int(steps.start_ns[wanted].min()))
+            starts_ns = steps.start_ns[wanted]
+            first_ns = starts_ns.min()
+            begins_ns.append(int(first_ns))
         return max(begins_ns)
 
 
 def _of_step(blocks: Blocks, at_ns: int) -> str:
-    """The step and the phase of the block that was allocated last before a moment."""
-    last = int(np.searchsorted(blocks.at_ns, at_ns, side="right")) - 1
-    phase = str(blocks.names["phase"][blocks.phase[last]])
-    step = int(blocks.step[last])
-    return f", in step {step} ({phase})" if step >= 0 else f" ({phase})"
+    """The step and the phase of the block that was allocated last before a moment, as the end of a
+    sentence. Outside of steps there is the phase alone.
+    """
+    behind = np.searchsorted(blocks.at_ns, at_ns, side="right")
+    last = int(behind) - 1
+    number = blocks.phase[last]
+    texts = blocks.names["phase"]
+    phase = texts[number]
+    step = blocks.step[last]
+    if step < 0:
+        return f" ({phase})"
+    return f", in step {step} ({phase})"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerscope.analyse.memory.blocks import Blocks
+from layerscope.analyse.memory.grouping import grouped_by
 from layerscope.analyse.stacks.frames import (
     MODULES,
     OPERATORS,
@@ -79,24 +80,34 @@ class _OneBlock:
     row: int
 
     def _text(self, column: str) -> str:
-        number = getattr(self.blocks, column)[self.row]
-        return str(self.blocks.names[column][number])
+        """Its text in a column of names."""
+        blocks = self.blocks
+        numbers = getattr(blocks, column)
+        number = numbers[self.row]
+        texts = blocks.names[column]
+        return str(texts[number])
 
     @property
     def module(self) -> int:
-        return int(self.blocks.module[self.row])
+        """The key of its module."""
+        module = self.blocks.module[self.row]
+        return int(module)
 
     @property
     def origin(self) -> StackFrame:
         """Who allocated it and where it lies."""
-        allocator, device = self._text("allocator"), self._text("device")
+        allocator = self._text("allocator")
+        device = self._text("device")
         return StackFrame(OTHER, f"{allocator} on {device}")
 
     @property
     def inside(self) -> list[StackFrame]:
         """Its operator and its line, as far as they are known."""
-        operator, line = self._text("operator"), self._text("line")
-        found = [StackFrame(OPERATORS, operator)] if operator else []
+        found = []
+        operator = self._text("operator")
+        if operator:
+            found.append(StackFrame(OPERATORS, operator))
+        line = self._text("line")
         file, _, number = line.rpartition(":")
         if file and number.isdecimal():
             found.append(StackFrame(PYTHON, "", file, int(number)))
@@ -107,33 +118,41 @@ class _OneBlock:
 
 def _distinct_places(blocks: Blocks) -> tuple[Ints, Ints]:
     """A block of each place, and the place of each block."""
-    code = np.zeros(len(blocks), np.int64)
-    for name in ("device", "allocator", "module", "operator", "line"):
-        known, at = np.unique(getattr(blocks, name), return_inverse=True)
-        # So that the product of all of them stays small.
-        _, code = np.unique(code * len(known) + at, return_inverse=True)
-    _, first = np.unique(code, return_index=True)
-    return first, code
+    columns = [
+        blocks.device,
+        blocks.allocator,
+        blocks.module,
+        blocks.operator,
+        blocks.line,
+    ]
+    groups = grouped_by(columns)
+    return groups.first, groups.number
 
 
 def _has_several(blocks: Blocks) -> bool:
     """Whether several libraries allocated them, or on several devices."""
-    columns = (blocks.device, blocks.allocator)
-    return any(len(distinct(column)) > 1 for column in columns)
+    devices = distinct(blocks.device)
+    allocators = distinct(blocks.allocator)
+    most = max(len(devices), len(allocators))
+    return most > 1
 
 
 def _module_frames(reader: Reader) -> dict[int, list[StackFrame]]:
     """By module the frames of those that hold it, from the outermost on, and its own."""
     columns = reader.arrays("modules", ["module", "parent", "path"])
-    modules = columns["module"].tolist()
-    path = dict(zip(modules, columns["path"].tolist(), strict=True))
-    parent = dict(zip(modules, columns["parent"].tolist(), strict=True))
+    modules, parents, paths = (values.tolist() for values in columns.values())
+    parent = dict(zip(modules, parents, strict=True))
+    frame = {
+        module: StackFrame(MODULES, str(path)) for module, path in zip(modules, paths, strict=True)
+    }
     found = {}
     for module in modules:
-        way: list[int] = []
+        way: list[StackFrame] = []
         above = module
-        while above in path and above not in way:
-            way.append(above)
+        # At most so many: what holds itself, as in a damaged file, has no end.
+        while above in frame and len(way) < len(modules):
+            way.append(frame[above])
             above = parent[above]
-        found[module] = [StackFrame(MODULES, str(path[one])) for one in reversed(way)]
+        way.reverse()
+        found[module] = way
     return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from layerscope.analyse.memory.counters import memory_counters
+from layerscope.analyse.memory.counters import MemoryReadings, memory_counters
 from layerscope.model.distinct import distinct
 from layerscope.model.layers import CUMULATIVE, SYSTEM_COUNTERS
 from layerscope.show.exports.trace_columns import rows_of
@@ -235,18 +235,22 @@ def counters(trace: TraceColumns) -> Columns:
 
 def _with_memory(columns: Columns, trace: TraceColumns) -> Columns:
     """`columns` with the counters of memory in the wanted time."""
-    names = columns["name.names"].tolist()
-    found = {name: [columns[name]] for name in ("pid", "at_ns", "name", "value")}
+    found = []
     for counter in memory_counters(trace.reader):
         first_ns, end_ns = trace.wanted_ns(counter.process)
-        curve = counter.between(first_ns, end_ns).thinned(_MOST_POINTS).curve
-        points = len(curve.at_ns)
-        found["pid"].append(np.full(points, trace.pid(counter.process)))
-        found["at_ns"].append(curve.at_ns)
-        found["value"].append(curve.live_bytes)
-        found["name"].append(np.full(points, len(names)))
-        names.append(counter.name)
-    joined = {name: np.concatenate(parts) for name, parts in found.items()}
+        within = counter.between(first_ns, end_ns)
+        found.append(within.thinned(_MOST_POINTS))
+    read = MemoryReadings.of(found)
+    names = columns["name.names"].tolist()
+    pids = [trace.pid(counter.process) for counter in found]
+    added = {
+        "pid": np.array(pids, np.int64)[read.counter],
+        "at_ns": read.at_ns,
+        "name": read.counter + len(names),
+        "value": read.value,
+    }
+    joined = {name: np.append(columns[name], values) for name, values in added.items()}
+    names += [counter.name for counter in found]
     return {**joined, "name.names": np.array(names, object)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.analyse.memory.counters import memory_counters
+from layerscope.analyse.memory.counters import MemoryReadings, memory_counters
 from layerscope.analyse.result import BYTES
 from layerscope.model.layers import CUMULATIVE, PROCESS_COUNTERS, SYSTEM_COUNTERS
 from layerscope.recording.reader import Reader
@@ -41,20 +41,21 @@ def _with_memory(reader: Reader) -> dict[str, np.ndarray]:
     """The counters, those of memory among them on the track of what was read of their process."""
     wanted = ["track", "at_ns", "name", "value", "unit"]
     read = reader.arrays("counters", wanted)
-    names, units = read["name.names"].tolist(), read["unit.names"].tolist()
-    parts = {name: [read[name]] for name in wanted}
+    found = [counter.thinned(_MOST_POINTS) for counter in memory_counters(reader)]
     track_of = _tracks_of_system(reader)
-    for counter in memory_counters(reader):
-        curve = counter.thinned(_MOST_POINTS).curve
-        points = len(curve.at_ns)
-        track = track_of.get(counter.process, counter.track)
-        parts["track"].append(np.full(points, track))
-        parts["at_ns"].append(curve.at_ns)
-        parts["value"].append(curve.live_bytes)
-        parts["name"].append(np.full(points, len(names)))
-        parts["unit"].append(np.full(points, len(units)))
-        names.append(counter.name)
-    joined = {name: np.concatenate(values) for name, values in parts.items()}
+    tracks = [track_of.get(counter.process, counter.track) for counter in found]
+    names = read["name.names"].tolist()
+    units = read["unit.names"].tolist()
+    points = MemoryReadings.of(found)
+    added = {
+        "track": np.array(tracks, np.int64)[points.counter],
+        "at_ns": points.at_ns,
+        "name": points.counter + len(names),
+        "value": points.value,
+        "unit": np.full(len(points.value), len(units)),
+    }
+    joined = {name: np.append(read[name], values) for name, values in added.items()}
+    names += [counter.name for counter in found]
     joined["name.names"] = np.array(names, object)
     joined["unit.names"] = np.array([*units, BYTES], object)
     return joined
@@ -62,10 +63,15 @@ def _with_memory(reader: Reader) -> dict[str, np.ndarray]:
 
 def _tracks_of_system(reader: Reader) -> dict[int, int]:
     """By process the track with what the system says about it."""
-    tracks = reader.arrays("tracks", ["track", "process", "name"])
-    ours = tracks["name"] == PROCESS_COUNTERS
-    processes = tracks["process"][ours].tolist()
-    return dict(zip(processes, tracks["track"][ours].tolist(), strict=True))
+    columns = reader.arrays("tracks", ["track", "process", "name"])
+    ours = columns["name"] == PROCESS_COUNTERS
+    processes = columns["process"]
+    tracks = columns["track"]
+    found = {}
+    for place in np.flatnonzero(ours):
+        process = int(processes[place])
+        found[process] = int(tracks[place])
+    return found
 
 
 def mark_block(reader: Reader, origin_ns: int) -> Block:

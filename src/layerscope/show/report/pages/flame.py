@@ -34,13 +34,21 @@ ORDER = 30
 def data(reader: Reader) -> dict[str, Any]:
     """The kinds of flame graphs with their titles, and the layers of frames."""
     kinds = {kind: _about(kind) for kind in _kinds(reader)}
-    return {"kinds": kinds, "layers": LAYERS[:OTHER]}
+    return {
+        "kinds": kinds,
+        "layers": LAYERS[:OTHER],
+    }
 
 
 def _kinds(*readers: Reader) -> list[str]:
     """Those that the page offers: of memory only where all of these recordings have some."""
+    found = []
     has_memory = all(reader.has("allocations") for reader in readers)
-    return [kind for kind in KINDS if has_memory or kind not in MEMORY_KINDS]
+    for kind in KINDS:
+        is_of_memory = kind in MEMORY_KINDS
+        if has_memory or not is_of_memory:
+            found.append(kind)
+    return found
 
 
 def _about(kind: str) -> dict[str, str]:
