@@ -1,7 +1,8 @@
 """Many short operators of one kind follow each other, where one on all of the data would do.
 
 **What it looks for.** One operator that one module calls many times in a step, or in a program
-without steps, each time for some µs. The price is their time, and that of Python between one and the next.
+without steps, each time for some µs. The price is their time, and that of Python between one and
+the next.
 
 **Why it matters.** A short operator is mostly its way there: Python, the dispatcher, the memory for
 its result. A vectorised one takes this way once.
