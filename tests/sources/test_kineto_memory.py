@@ -139,6 +139,20 @@ def test_blocks_of_devices_with_the_same_address_are_told_apart(tmp_path: Path) 
     assert reserved == {"reserved_bytes of cuda:0", "reserved_bytes of cuda:3"}
 
 
+def test_what_was_allocated_before_is_said(tmp_path: Path) -> None:
+    of_gpu = {"Device_Type": 1, "Device_Id": 0}
+    events = [
+        span("aten::ones", 0, 1),
+        memory(5, 2, 16, Total_Allocated=16),
+        memory(6, 3, 1000, Total_Allocated=5_001_000, **of_gpu),
+        memory(7, 3, -1000, Total_Allocated=5_000_000, **of_gpu),
+    ]
+    found = kineto.read(write(tmp_path / "trace.json", events))
+    (problem,) = found.problems
+    assert problem.code == "profile_begins_late"
+    assert problem.what.startswith("5,000,000 bytes of cuda:0 were allocated before")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -157,7 +171,7 @@ def test_events_with_impossible_numbers_are_counted(wrong: dict[str, Any], tmp_p
     events = [span("aten::ones", 0, 1), memory(5, 2, 16), memory(6, **wrong)]
     found = kineto.read(write(tmp_path / "trace.json", events))
     assert found.memory.column("bytes").tolist() == [16]
-    (problem,) = found.problems
+    problem, *_ = found.problems
     assert (problem.code, problem.what[:8]) == ("events_rejected", "1 events")
 
 
