@@ -180,7 +180,8 @@ def test_a_snapshot_that_torch_makes_of_a_profile_is_read(profiled: Profiled) ->
     early = sum(problem.code == "history_begins_late" for problem in found.problems)
     is_release = found.memory.column("is_release")
     before = int(np.count_nonzero(found.memory.at_ns == 0))
-    assert early and before
+    assert early
+    assert before
     assert int(np.count_nonzero(~is_release)) == profiled.told["allocated"] + before
     assert int(np.count_nonzero(is_release)) == profiled.told["released"]
     assert "no_times" in [problem.code for problem in found.problems]

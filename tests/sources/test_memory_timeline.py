@@ -123,6 +123,18 @@ def test_a_cut_timeline_has_what_came_before(tmp_path: Path) -> None:
     assert "file_cut" in [problem.code for problem in memory_timeline.read(packed).problems]
 
 
+def test_what_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_timeline, "_MOST_TEXT_BYTES", 10_000_000)
+    path = tmp_path / "memory.json.gz"
+    for unit, begin in ((RAW, "["), ([1], "[[")):
+        text = begin + (json.dumps(unit)[1:-1] + ", ") * (12_000_000 // len(str(unit)))
+        path.write_bytes(gzip.compress(text.encode()))
+        with pytest.raises(ReadError, match="unpacked it has more than 9 MB"):
+            memory_timeline.read(path)
+
+
 def test_numbers_that_cannot_be_are_counted(tmp_path: Path) -> None:
     wrong = [(1 << 62, NEW, 1, 0), (START_NS, 9, 1, 0), (START_NS, NEW, 1, 8), (-7, NEW, 1, 0)]
     found = memory_timeline.read(write(tmp_path / "memory.raw.json", [*RAW, *wrong]))

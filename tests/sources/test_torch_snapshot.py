@@ -164,6 +164,25 @@ def test_a_release_is_that_which_the_program_asked_for(tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in found] == [(100, 10_000), (200, 20_000)]
 
 
+def test_segments_that_grow_and_shrink_are_reserved(tmp_path: Path) -> None:
+    """Those that the allocator maps bit by bit, too; of no segments the least is what is known."""
+    written = Written()
+    for action, size in (("unmap", 2), ("alloc", 6), ("map", 20), ("free", 6)):
+        written.event(f"segment_{action}", addr=0x1000, size=size * MB)
+    path = written.write(tmp_path / "snapshot.pickle")
+    question = "SELECT value FROM counters WHERE name = 'reserved_bytes of cuda:0' ORDER BY at_ns"
+    assert [row["value"] // MB for row in rows(path, question)] == [2, 0, 6, 26, 20]
+
+
+def test_a_snapshot_with_far_too_many_events_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_records, "_MOST_EVENTS", 1_000)
+    path = long_history(500).write(tmp_path / "snapshot.pickle")
+    with pytest.raises(ReadError, match="more than 1,000 events: .* max_entries"):
+        torch_snapshot.read(path)
+
+
 def test_a_clock_that_went_back_leaves_the_order(tmp_path: Path) -> None:
     written = Written()
     written.alloc(10, 100)

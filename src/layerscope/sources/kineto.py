@@ -192,7 +192,7 @@ def read(path: Path) -> Imported:
             ImportedProcess(rank=rank if isinstance(rank, int) else None, pid=pid) for pid in pids
         ],
         realtime_ns=first_ns,
-        problems=_problems(file, memory.rejected),
+        problems=[*_problems(file, memory.rejected), *kineto_memory.problems(memory)],
     )
 
 

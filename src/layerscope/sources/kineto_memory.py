@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from layerscope.model.events import Problem
 from layerscope.model.frameworks import allocators
-from layerscope.model.layers import KINDS, PHASES
+from layerscope.model.layers import KINDS, MEMORY, PHASES
 from layerscope.model.memory import CPU
 from layerscope.sources.imported import ImportedMemory
 from layerscope.sources.memory_counters import MemoryCounters
@@ -132,6 +133,23 @@ def add_counters(events: MemoryEvents, counters: MemoryCounters, track: np.ndarr
         reserved = events.reserved[rows]
         if reserved.any():
             counters.add(f"reserved_bytes of {device}", at_ns, reserved, first)
+
+
+def problems(events: MemoryEvents) -> list[Problem]:
+    """What was allocated before it was profiled is a number, and no blocks."""
+    found = []
+    for number, device in enumerate(events.devices):
+        first = np.flatnonzero(events.device == number)[0]
+        before = int(events.allocated[first] - events.bytes[first])
+        if before <= 0:
+            continue
+        what = (
+            f"{before:,} bytes of {device} were allocated before the profile began: they are in "
+            f"the counter `allocated_bytes of {device}`, and no blocks"
+        )
+        remedy = "profile from the beginning of the program on"
+        found.append(Problem(MEMORY, "profile_begins_late", what, remedy, "these blocks"))
+    return found
 
 
 def _open_at(

@@ -54,6 +54,8 @@ _PICTURE = re.compile(rb"<title>GPU Memory Timeline HTML</title>")
 _HEAD_BYTES = 1 << 16
 _BETWEEN = b" \t\r\n["
 _MOST_NS, _MOST_BYTES = 1 << 61, 1 << 56
+# What is read of a file, unpacked: some gigabytes of memory, and more than any profiler writes.
+_MOST_TEXT_BYTES = 1 << 32
 
 
 def recognises(head: bytes) -> bool:
@@ -71,7 +73,7 @@ def _is_times(text: bytes) -> bool:
 
 def read(path: Path) -> Imported:
     """The timeline at `path`. ReadError when it cannot be read."""
-    pieces = parts(path)
+    pieces = _bounded(path)
     first = next(pieces, b"")
     pieces = chain([first], pieces)
     if _PICTURE.search(first[:_HEAD_BYTES]):
@@ -82,6 +84,19 @@ def read(path: Path) -> Imported:
     if _RAW.match(first):
         return _raw(path, pieces)
     return _sums(path, pieces)
+
+
+def _bounded(path: Path) -> Iterator[bytes]:
+    """The parts of a file, which may be packed a thousand times smaller than it is."""
+    size = 0
+    for piece in parts(path):
+        size += len(piece)
+        if size > _MOST_TEXT_BYTES:
+            raise ReadError(
+                f"{path} is refused: unpacked it has more than {_MOST_TEXT_BYTES >> 20:,} MB. "
+                "Profile fewer steps"
+            )
+        yield piece
 
 
 def _raw(path: Path, pieces: Iterator[bytes]) -> Imported:
@@ -160,9 +175,8 @@ def _blocks(size: np.ndarray, category: np.ndarray) -> tuple[np.ndarray, np.ndar
     Of blocks that are alike, the first allocation and the first release are of one block.
     """
     is_release = size < 0
-    kinds = np.column_stack([np.abs(size), category])
-    _, kind = np.unique(kinds, axis=0, return_inverse=True)
-    kind = kind.ravel()
+    alike_ones = np.abs(size) * len(CATEGORIES) + category
+    _, kind = np.unique(alike_ones, return_inverse=True)
     order = np.argsort(kind, kind="stable")
     release = is_release[order]
     released = _counted(kind[order], release)

@@ -105,6 +105,12 @@ class PlainPickle:
         except (IndexError, struct.error, ValueError, TypeError, OverflowError) as error:
             raise self._damaged() from error
 
+    def forget(self) -> None:
+        """Let go of what was read."""
+        for held in (self._memo, self._stack, self._place_of):
+            held.clear()
+        self._data = b""
+
     def take_out(self, values: list[Any]) -> None:
         """Forget these lists and dictionaries, which nothing refers to any more."""
         place_of, memo = self._place_of, self._memo
@@ -208,8 +214,10 @@ class PlainPickle:
         if self._quick is None or self._rest or type(into) is not list:
             self._rest = max(self._rest - 1, 0)
             return at
-        # The mark stays where it is, for those that follow.
         items = self._stack[start:]
+        if set(map(type, items)) != {dict}:  # a list of one record has no mark of its own
+            return at
+        # The mark stays where it is, for those that follow.
         del self._stack[start:]
         self._append(items)
         reached = self._quick(into, data, at, self._memo)

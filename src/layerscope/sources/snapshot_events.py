@@ -1,5 +1,5 @@
-"""The events of a snapshot's history by the compiled reader (native/tables/pickles.c), which knows how
-they usually look. What it does not know `plain_pickle` reads, so both come to the same. Used by
+"""The events of a snapshot's history by the compiled reader (native/tables/pickles.c), which knows
+how they usually look. What it does not know `plain_pickle` reads, so both come to the same. Used by
 `snapshot_records`.
 
 The reader has a number for each entry of the pickle's memo: what a text means as a key or as an

@@ -70,13 +70,19 @@ _KEY: Any = object()
 _NO_PLACE = _Place(-1, _NOTHING)
 
 
-class SnapshotRows:
-    """Rows of numbers that come some at a time; `of`: the list that they stand in."""
+Types = tuple[type[np.integer[Any]], ...]
 
-    def __init__(self, of: list[Any], width: int) -> None:
+
+class SnapshotRows:
+    """Rows of numbers that come some at a time; `of`: the list that they stand in; `types`: of the
+    columns.
+    """
+
+    def __init__(self, of: list[Any], types: Types) -> None:
         self.of = of
-        self._waiting: list[list[Any]] = [[] for _ in range(width)]
-        self._parts: list[np.ndarray] = []
+        self._types = types
+        self._waiting: list[list[Any]] = [[] for _ in types]
+        self._parts: list[list[np.ndarray]] = [[] for _ in types]
 
     def add(self, *columns: list[Any]) -> None:
         """Some rows, as columns."""
@@ -88,19 +94,30 @@ class SnapshotRows:
     def add_columns(self, columns: np.ndarray) -> None:
         """Many rows, an array for each column."""
         self._flush()
-        self._parts.append(columns)
+        self._keep(list(columns))
 
-    def columns(self) -> np.ndarray:
-        """All rows: an array for each column. They are handed over."""
+    def columns(self) -> list[np.ndarray]:
+        """All rows: an array for each column. They are handed over, one column after the other, so
+        that not all of them are there twice.
+        """
         self._flush()
-        width = len(self._waiting)
-        parts, self._parts = self._parts, []
-        return np.concatenate([np.zeros((width, 0), np.int64), *parts], axis=1)
+        found = []
+        for kind, parts in zip(self._types, self._parts, strict=True):
+            found.append(np.concatenate([np.zeros(0, kind), *parts]))
+            parts.clear()
+        return found
 
     def _flush(self) -> None:
-        self._parts.append(np.array([_integers(values) for values in self._waiting], np.int64))
+        if self._waiting[0]:
+            self._keep([_integers(values) for values in self._waiting])
         for values in self._waiting:
             values.clear()
+
+    def _keep(self, columns: list[np.ndarray]) -> None:
+        all_ = zip(self._types, self._parts, columns, strict=True)
+        for kind, parts, values in all_:
+            narrow = values.astype(kind)
+            parts.append(narrow)
 
 
 def _integers(values: list[Any]) -> np.ndarray:
@@ -128,6 +145,8 @@ class SnapshotRecords:
     # Columns of events and of blocks. Of an event without memory that was free, -1.
     EVENTS = ("action", "address", "size", "time_us", "line", "free")
     BLOCKS = ("address", "size", "requested", "is_live", "line")
+    _EVENT_TYPES = (np.int8, np.int64, np.int64, np.int64, np.int32, np.int64)
+    _BLOCK_TYPES = (np.int64, np.int64, np.int64, np.int8, np.int32)
 
     def __init__(self, pieces: Iterator[bytes], name: str, lines: dict[str, int]) -> None:
         self._lines = lines
@@ -143,6 +162,7 @@ class SnapshotRecords:
             self._pickle = PlainPickle(pieces, name, self._take, self._read_on, KEYS[0])
         self._name = name
         root = self._pickle.read()
+        self._pickle.forget()
         if type(root) is list:  # of torch.cuda.memory_snapshot()
             root = {"segments": root}
         if type(root) is not dict:
@@ -151,20 +171,18 @@ class SnapshotRecords:
 
     def events_of(self, trace: Any) -> dict[str, np.ndarray]:
         """The events of one device, a list of `device_traces`, as columns."""
-        return self._columns(self._events, self.EVENTS, trace)
+        return self._columns(self._events.get(id(trace)), self.EVENTS, self._EVENT_TYPES)
 
     def blocks_of(self, blocks: Any) -> dict[str, np.ndarray]:
         """The blocks of a segment as columns."""
-        return self._columns(self._blocks, self.BLOCKS, blocks)
+        return self._columns(self._blocks.get(id(blocks)), self.BLOCKS, self._BLOCK_TYPES)
 
     @staticmethod
     def _columns(
-        known: dict[int, SnapshotRows], names: tuple[str, ...], of: Any
+        rows: SnapshotRows | None, names: tuple[str, ...], types: Types
     ) -> dict[str, np.ndarray]:
-        width = len(names)
-        rows = known.get(id(of))
         if rows is None:
-            rows = SnapshotRows([], width)
+            rows = SnapshotRows([], types)
         columns = rows.columns()
         return dict(zip(names, columns, strict=True))
 
@@ -177,24 +195,24 @@ class SnapshotRecords:
             return self._take_frames(into, items)
         if "action" in first:
             found = [item for item in items if type(item) is dict]
-            self._take_events(self._rows(self._events, into, len(self.EVENTS)), found)
+            self._take_events(self._rows(self._events, into, self._EVENT_TYPES), found)
             return []
         if "state" in first and "size" in first:
             found = [item for item in items if type(item) is dict]
-            self._take_blocks(self._rows(self._blocks, into, len(self.BLOCKS)), found)
+            self._take_blocks(self._rows(self._blocks, into, self._BLOCK_TYPES), found)
             return []
         return items
 
     @staticmethod
-    def _rows(known: dict[int, SnapshotRows], into: list[Any], width: int) -> SnapshotRows:
+    def _rows(known: dict[int, SnapshotRows], into: list[Any], types: Types) -> SnapshotRows:
         rows = known.get(id(into))
         if rows is None:
-            rows = known[id(into)] = SnapshotRows(into, width)
+            rows = known[id(into)] = SnapshotRows(into, types)
         return rows
 
     def _read_on(self, into: list[Any], data: bytes, at: int, memo: list[Any]) -> int:
         """Have the events read that follow in the list `into`."""
-        rows = self._rows(self._events, into, len(self.EVENTS))
+        rows = self._rows(self._events, into, self._EVENT_TYPES)
         while True:
             columns, reached = self._quick.read(data, at, memo)
             if reached == at:

@@ -104,7 +104,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
 class _Device:
     """What happened on one device, in its order, and what it held at the end.
 
-    `early`: how many blocks were there before the history began, and how many bytes.
+    `changes`: the rows that allocate or release, each once. `early`: how many blocks were there
+    before the history began, and how many bytes.
     """
 
     name: str
@@ -118,7 +119,11 @@ class _Device:
     reserved: int
     has_segments: bool
     has_times: bool = True
-    early: tuple[int, int] = field(default=(0, 0))
+    early: tuple[int, int] = (0, 0)
+    changes: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.changes = _changes(self)
 
 
 def _devices(records: SnapshotRecords) -> list[_Device]:
@@ -206,7 +211,7 @@ def _live_blocks(segments: list[dict[str, Any]], records: SnapshotRecords) -> di
 
 def _blocks(device: _Device, track: int, names: dict[str, int]) -> ImportedMemory:
     """Allocations and releases of one device, those of before the history first."""
-    rows = _changes(device)
+    rows = device.changes
     address, is_release = device.address[rows], device.action[rows] != ALLOC
     early = _early(device, rows, address, is_release)
     device.early = len(early["size"]), int(early["size"].sum())
@@ -275,7 +280,7 @@ def _count(device: _Device, track: int, memory: ImportedMemory, counters: Memory
     """
     count = len(memory) - device.early[0]
     changes = np.zeros(len(device.at_ns), np.int64)
-    rows = _changes(device)
+    rows = device.changes
     signed = np.where(memory.column("is_release"), -1, 1) * memory.column("bytes")
     changes[rows] = signed[len(memory) - count :]
     allocated = device.early[1] + np.cumsum(changes)

@@ -112,6 +112,7 @@ class Workload:
         self.step: NDArray[np.int64] = columns["step"].astype(np.int64)
         self.dur_ns: NDArray[np.int64] = columns["dur_ns"].astype(np.int64)
         self._columns = columns
+        self._there: dict[str, bool] = {}  # which needs are there
         # What makes a view: its rows, or a question.
         self._makers: dict[str, Callable[[], pa.Table | str]] = {
             "step_samples": lambda: sample_rows(self),
@@ -142,7 +143,9 @@ class Workload:
     def missing(self, needs: tuple[str, ...]) -> str:
         """The sentence about the first of `needs` that is not there; empty where all are."""
         for need in needs:
-            if not self._has(need):
+            if need not in self._there:
+                self._there[need] = self._has(need)
+            if not self._there[need]:
                 return NEEDS[need]
         return ""
 
@@ -365,16 +368,25 @@ def _makers_of_steps(workload: Workload) -> list[int]:
     """
     kinds = _MAKERS.get(workload.rule_of_steps, ("optimizer", "loader"))
     listed = ", ".join(f"'{kind}'" for kind in kinds)
-    sql = f"""
-        SELECT track, sum((spans.kind IN ({listed}))::INTEGER) AS makers, sum(self_ns) AS busy_ns
-        FROM spans JOIN tracks USING (track)
-        WHERE process = {workload.process} AND layer IN ('operators', 'modules')
-            AND {workload.in_steps("spans")}
-        GROUP BY track ORDER BY makers DESC, busy_ns DESC"""
-    rows = workload.rows(sql)
+    makers = _tracks_with(workload, f"spans.kind IN ({listed})", "count(*)")
     if workload.rule_of_steps == "request":
-        return [row["track"] for row in rows if row["makers"]]
-    return [rows[0]["track"]] if rows else []
+        return [row["track"] for row in makers]
+    most = [row["track"] for row in makers if row["amount"] == makers[0]["amount"]]
+    if len(most) == 1:  # else all spans are asked for, which are millions
+        return most
+    busiest = _tracks_with(workload, "layer IN ('operators', 'modules')", "sum(self_ns)")
+    tracks = [row["track"] for row in busiest]
+    return [track for track in tracks if track in most or not most][:1]
+
+
+def _tracks_with(workload: Workload, condition: str, amount: str) -> list[dict[str, Any]]:
+    """The threads of the process that have such spans in the steps, most of the amount first."""
+    return workload.rows(
+        f"""
+        SELECT track, {amount} AS amount FROM spans JOIN tracks USING (track)
+        WHERE process = {workload.process} AND {condition} AND {workload.in_steps("spans")}
+        GROUP BY track ORDER BY amount DESC, track"""
+    )
 
 
 def _main_track(workload: Workload) -> list[int]:

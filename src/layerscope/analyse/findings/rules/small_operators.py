@@ -1,7 +1,8 @@
 """Many short operators of one kind follow each other, where one on all of the data would do.
 
-**What it looks for.** One operator that one module calls many times in a step, each time for some
-µs. The price is their time, and that of Python between one and the next.
+**What it looks for.** One operator that one module calls many times in a step, or in a program
+without steps, each time for some µs. The price is their time, and that of Python between one and
+the next.
 
 **Why it matters.** A short operator is mostly its way there: Python, the dispatcher, the memory for
 its result. A vectorised one takes this way once.
@@ -28,9 +29,15 @@ from layerscope.analyse.findings.repeated import (
 from layerscope.analyse.findings.rules.tensor_indexed_in_loop import ELEMENTS
 from layerscope.analyse.findings.workload import Workload
 
-NEEDS = ("steps", "operators")
+NEEDS = ("operators",)
 THRESHOLDS = (
     Threshold("calls", 100.0, "calls in a step", "fewer take less than a millisecond"),
+    Threshold(
+        "calls_of_run",
+        10000.0,
+        "calls in a program without steps",
+        "fewer take less than a tenth of a second",
+    ),
     Threshold("short", 10000.0, "ns", "a longer operator is mostly its own work"),
     Threshold(
         "beside",
@@ -40,16 +47,17 @@ THRESHOLDS = (
     ),
 )
 REMEDIES = (Remedy("put the small tensors into one and call the operator once, or torch.compile"),)
-# Counts are of all steps.
+# Counts are of all steps. Without steps there are no phases.
+_PHASE = "coalesce(phase, '')"
 _REPEATED = f"""
-    SELECT name, module, phase FROM operator_totals
+    SELECT name, module, {_PHASE} FROM operator_totals
     WHERE {OUTSIDE} AND kind IN ('function', 'backward') AND name NOT IN ({ELEMENTS})
     GROUP BY name, module, phase
     HAVING sum(count) >= {{calls}} AND sum(self_ns) < {{short}} * sum(count)"""
 _SPANS = """
     SELECT name, self_ns, count
     FROM operator_totals WHERE {condition}"""
-_CONDITION = f"{OUTSIDE} AND (name, module, phase) IN ({{repeated}})"
+_CONDITION = f"{OUTSIDE} AND (name, module, {_PHASE}) IN ({{repeated}})"
 _EVIDENCE = """
     SELECT name, sum(count)::BIGINT AS calls, sum(self_ns)::BIGINT AS self_ns
     FROM ({spans}) GROUP BY ALL ORDER BY self_ns DESC LIMIT 10"""
@@ -58,7 +66,7 @@ _EVIDENCE = """
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The time of short operators, and of Python between them."""
     steps = len(workload.step)
-    calls = limits["calls"] * steps
+    calls = limits["calls"] * steps if workload.has_steps else limits["calls_of_run"]
     repeated = _REPEATED.format(calls=calls, short=limits["short"])
     condition = _CONDITION.format(repeated=repeated)
     spans = _SPANS.format(condition=condition)
@@ -72,7 +80,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     line = line_of_repeated(workload, names)
     yield Finding(
         rule="small_operators",
-        title=f"{a_step:,.0f} short operators of a step repeat each other",
+        title=f"{a_step:,.0f} short operators of a {workload.per} repeat each other",
         price=price_of_repeated(workload, condition, limits["beside"]),
         where=Where(line=line, operator=rows[0]["name"]),
         remedies=REMEDIES,
