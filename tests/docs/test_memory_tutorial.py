@@ -47,7 +47,9 @@ def test_the_tutorial_finds_what_it_says(
     assert sum(fixed.values()) == nearly(47.4)
     assert fixed["activation"] == nearly(38.3)
     assert fixed["parameter"] == before["parameter"]
-    assert "6.29 MB    Net.blocks.7\n" in commands.run().stdout
+    shown = commands.run().stdout
+    assert "2.10 MB      aten::gelu > train.py:13\n" in shown
+    assert "in step 1 (forward)" in shown
 
     commands.run()  # the change
     commands.run()  # recorded again
