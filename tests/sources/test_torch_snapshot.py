@@ -179,7 +179,7 @@ def test_a_snapshot_with_far_too_many_events_is_refused(
 ) -> None:
     monkeypatch.setattr(snapshot_records, "_MOST_EVENTS", 1_000)
     path = long_history(500).write(tmp_path / "snapshot.pickle")
-    with pytest.raises(ReadError, match="more than 1,000 events: .* max_entries"):
+    with pytest.raises(ReadError, match=r"more than 1,000 events: .* max_entries"):
         torch_snapshot.read(path)
 
 

@@ -104,9 +104,8 @@ _KEPT = frozenset(
         "primitives.formats",
         "primitives.algorithm",
         "frames.layer",
-        "samples.kind",
-        "samples.state",
-        "samples.phase",
+        *(f"samples.{name}" for name in ("kind", "state", "phase")),
+        *(f"allocations.{name}" for name in ("device", "allocator", "operator", "phase")),
     )
 )
 _CHANGED = frozenset(
@@ -145,13 +144,14 @@ _KNOWN_NAME = any_of(
 )
 _KNOWN_TRACK = any_of(
     (
-        r"|process|cgroup|program|python[\d.]*|MainThread|Thread-\d+|ThreadPoolExec\w*",
+        r"|process|cgroup|machine|malloc|program|python[\d.]*|MainThread|Thread-\d+|ThreadPoolExec\w*",
         *(pattern for public in _PUBLIC for pattern in public.tracks),
     )
 )
 _KNOWN_COUNTER = re.compile(
     r"(?:cpu|user|system|delay|throttled)_ns|faults_(?:minor|major)|switches_(?:voluntary|forced)|migrations|threads|"
-    r"(?:rss|rss_peak|rchar|wchar|storage_read|storage_written|group_memory|group_memory_limit)_bytes|throttled"
+    r"(?:rss|rss_peak|rchar|wchar|storage_read|storage_written|group_memory|group_memory_limit)_bytes|throttled|"
+    r"(?:rss_(?:anonymous|file|shared)|in_use|free)_bytes|machine_(?:cpu|stolen|(?:cpu|io|memory)_pressure)_ns"
 )
 # Whose functions everybody has: the interpreter's, its standard library's, the frameworks' and
 # those of what they use.
