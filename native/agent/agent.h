@@ -65,10 +65,6 @@ typedef struct {
     char json[LF_NAME_LIMIT]; /* lacks its last brace */
 } ls_said;
 
-/* Operators of which a thread knows whether they do no more than allocate: the number of the name, with this bit. */
-#define LS_ALLOCATORS 256u
-#define LS_ALLOCATES 0x80000000u
-
 /* Places in code, the innermost first, that a thread has come through: the last one is of the program's own code, at
  * `line`. As many as there are by the innermost place (python_line.c). */
 #define LS_WAYS 16u
@@ -118,7 +114,6 @@ struct ls_thread {
     uint64_t task_ids[LF_OPEN_SLOTS]; /* per open task: what its program calls it, 0: nothing */
     ls_thread *next;
     uint32_t optimizers[LF_OPEN_SLOTS]; /* per open optimizer step: its instance */
-    uint32_t allocators[LS_ALLOCATORS]; /* which operators only allocate (allocations.c) */
     ls_way ways[LS_WAYS];
     ls_cached_name cache[LS_CACHE];
     ls_context contexts[LF_OPEN_SLOTS];
@@ -253,6 +248,7 @@ const char *ls_name_text(uint32_t id);
 extern void (*ls_name_learned)(const char *text);
 uint32_t ls_name_kind(const char *text);
 int ls_name_is_step(const char *text);
+int ls_name_only_allocates(uint32_t id);
 void ls_names_begin(void);
 
 /* marks.c */

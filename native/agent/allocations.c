@@ -2,38 +2,19 @@
 #define _GNU_SOURCE
 #include "allocations.h"
 
-#include "../frameworks/names.h"
 #include "heap_statistics.h"
 #include "operators.h"
 #include "python_line.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define SIZE_BITS_IN_SEQ 32
 #define HEAP_EVERY 64u /* records, so that few of them look at the time */
-#define KNOWN_NAMES (sizeof((ls_thread *)0)->allocators / sizeof(uint32_t))
-
-static int only_allocates(uint32_t name) {
-    const char *text = ls_name_text(name);
-    for (size_t i = 0; text && i < sizeof ALLOCATORS / sizeof *ALLOCATORS; i++)
-        if (!strcmp(text, ALLOCATORS[i]))
-            return 1;
-    return 0;
-}
-
-/* The same from what the thread remembers: the number of a name, and in the highest bit whether it only allocates. */
-static int is_allocator(ls_thread *t, uint32_t name) {
-    uint32_t *known = &t->allocators[name % KNOWN_NAMES];
-    if (LS_UNLIKELY((*known & ~LS_ALLOCATES) != name))
-        *known = name | (only_allocates(name) ? LS_ALLOCATES : 0);
-    return (*known & LS_ALLOCATES) != 0;
-}
 
 static int is_operator(uint32_t kind) { return kind == LF_FUNCTION || kind == LF_BACKWARD || kind == LF_OPTIMIZER; }
 
 /* The innermost operator that does more than allocate; where all of them do no more, the outermost. */
-static uint32_t operator_of(ls_thread *t) {
+static uint32_t operator_of(const ls_thread *t) {
     const lf_open *open = t->ring->h.open;
     uint32_t name = 0;
     for (uint32_t depth = t->depth; depth; depth--) {
@@ -41,24 +22,28 @@ static uint32_t operator_of(ls_thread *t) {
         if ((LS_LOAD(o->state) & 1) || !is_operator(o->kind & 0xff))
             continue;
         name = o->name;
-        if (!is_allocator(t, name))
+        if (!ls_name_only_allocates(name))
             break;
     }
     return name;
 }
 
+/* The innermost scope decides, as in ingest/phases.py: what a module computes for a step of the optimizer (its closure)
+ * is its forward pass. What a checkpoint computes again lies in a backward pass, which its modules do not end. */
 static uint32_t phase_of(const ls_thread *t) {
     const lf_open *open = t->ring->h.open;
-    for (uint32_t depth = 0; depth < t->depth; depth++) {
-        uint32_t kind = open[depth].kind & 0xff;
-        if (LS_LOAD(open[depth].state) & 1)
+    int in_module = 0;
+    for (uint32_t depth = t->depth; depth; depth--) {
+        uint32_t kind = open[depth - 1].kind & 0xff;
+        if (LS_LOAD(open[depth - 1].state) & 1)
             continue;
         if (kind == LF_BACKWARD)
             return LF_PHASE_BACKWARD;
-        if (kind == LF_OPTIMIZER)
-            return LF_PHASE_OPTIMIZER;
         if (kind == LF_LOADER)
             return LF_PHASE_LOADING;
+        if (kind == LF_OPTIMIZER)
+            return in_module ? LF_PHASE_FORWARD : LF_PHASE_OPTIMIZER;
+        in_module |= kind == LF_MODULE;
     }
     return t->modules ? LF_PHASE_FORWARD : LF_PHASE_OTHER;
 }

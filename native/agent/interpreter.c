@@ -47,6 +47,7 @@ static uint32_t version_of(ls_scratch *s) {
 /* Look for Python in this process; called once, outside of handlers. */
 void ls_interpreter_find(ls_scratch *s) {
     *(void **)&ls_python.thread_state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+    *(void **)&ls_python.is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     ls_python.eval = (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
     ls_python.runtime = (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "_PyRuntime");
     ls_python.version = LF_PYTHON_NONE;

@@ -146,6 +146,23 @@ int ls_name_is_step(const char *text) {
     return 0;
 }
 
+/* The numbers of the names of operators that do nothing but allocate; 0: it has not come. */
+static _Atomic uint32_t allocators[sizeof ALLOCATORS / sizeof *ALLOCATORS];
+
+static void note_allocator(const char *text, uint32_t id) {
+    for (size_t i = 0; i < sizeof ALLOCATORS / sizeof *ALLOCATORS; i++)
+        if (!strcmp(text, ALLOCATORS[i]))
+            atomic_store_explicit(&allocators[i], id, memory_order_relaxed);
+}
+
+/* Whether who calls the operator of this name needs the memory that it allocates. */
+int ls_name_only_allocates(uint32_t id) {
+    for (size_t i = 0; i < sizeof ALLOCATORS / sizeof *ALLOCATORS; i++)
+        if (atomic_load_explicit(&allocators[i], memory_order_relaxed) == id)
+            return 1;
+    return 0;
+}
+
 static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
     uint32_t bytes = 8 + ((length + 1 + 7) & ~7u); /* a NUL behind the text: it is compared as a string */
     char *entry = names + 1 < LF_NAMES_MOST ? room(bytes) : NULL;
@@ -164,6 +181,7 @@ static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
     s->id = id;
     s->length = length;
     s->kind = ls_name_kind(entry + 8);
+    note_allocator(entry + 8, id);
     atomic_store_explicit(&s->text, entry + 8, memory_order_release);
     if (ls_name_learned)
         ls_name_learned(entry + 8);
@@ -221,6 +239,8 @@ void ls_names_begin(void) {
     atomic_store(&current, NULL);
     segment = NULL;
     segments = names = 0;
+    for (size_t i = 0; i < sizeof ALLOCATORS / sizeof *ALLOCATORS; i++)
+        atomic_store(&allocators[i], 0);
 }
 
 /* The text of a number, slowly; NULL: there is none. */

@@ -168,9 +168,11 @@ static int is_way(const ls_way *way, uint64_t frame) {
 
 uint32_t ls_python_line(void) {
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
-    uint64_t here[2], state = known && t ? (uint64_t)(uintptr_t)ls_python.thread_state() : 0;
-    if (!state || lu_python_here(ls_python.version, state, read_own, NULL, here))
-        return 0;
+    /* Where Python ends, it frees the states of the threads that still run in libraries. */
+    int is_there = known && t && ls_python.is_initialized && ls_python.is_initialized();
+    uint64_t here[2], state = is_there ? (uint64_t)(uintptr_t)ls_python.thread_state() : 0;
+    if (!state || lu_python_here(ls_python.version, state, read_own, NULL, here) || !here[0])
+        return 0; /* a thread that Python knows may run no code of it: those of a backward pass on a GPU */
     ls_way *way = way_of(t, here[0]);
     if (is_way(way, here[0]))
         return way->line;

@@ -64,11 +64,15 @@ static int is_called(const ls_redirections *r, const ls_redirection *one) {
 }
 
 static void put_back(const ls_loaded_file *f, ls_redirections *r) {
-    while (r->used) {
-        const ls_redirected *one = &r->words[--r->used];
-        if (*one->word == one->ours) /* whoever came after us stays */
-            ls_file_write(f, one->word, one->before);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < r->used; i++) {
+        ls_redirected one = r->words[i];
+        if (*one.word == one.ours)
+            ls_file_write(f, one.word, one.before);
+        else /* whoever came after us stays, and may call us */
+            r->words[left++] = one;
     }
+    r->used = left;
 }
 
 /* All words that were found, or none. */
@@ -107,9 +111,9 @@ int ls_redirect(ls_redirections *r, void *library) {
 }
 
 /* The function of another library that the word leads to; one that was not called yet leads back into the file. */
-static void *imported(const ls_loaded_file *f, void *now, const char *name) {
+static void *imported(const ls_loaded_file *f, void *now, const ls_redirections *r, uint32_t which) {
     uint64_t at = (uint64_t)(uintptr_t)now;
-    return at >= f->start && at < f->end ? dlsym(RTLD_DEFAULT, name) : now;
+    return at >= f->start && at < f->end ? r->found[which] : now;
 }
 
 static void note_import(const ls_loaded_file *f, const Elf64_Rela *relocation, const Elf64_Sym *symbol,
@@ -124,14 +128,18 @@ static void note_import(const ls_loaded_file *f, const Elf64_Rela *relocation, c
     if (i == r->count)
         return;
     void **word = (void **)(uintptr_t)(f->base + relocation->r_offset);
-    void *original = imported(f, *word, name);
+    void *before = *word, *original = imported(f, before, r, i);
+    if (before == r->wanted[i].ours) /* of an earlier start: somebody who came after us put it back */
+        original = *r->wanted[i].original;
+    /* Threads may be in our function from before: what it calls stays what it was. */
     if (!original || (*r->wanted[i].original && *r->wanted[i].original != original))
-        refuse(r, "two libraries have", r->wanted[i].name);
+        refuse(r, "two functions are called by the name", r->wanted[i].name);
     else if (r->used == LS_MOST_REDIRECTED)
         refuse(r, "too many places call", r->wanted[i].name);
     else
         r->words[r->used++] = (ls_redirected){word, original, r->wanted[i].ours};
-    *r->wanted[i].original = original;
+    if (original && !*r->wanted[i].original)
+        *r->wanted[i].original = original;
 }
 
 static void redirect_imports(const ls_loaded_file *f, void *of) {
@@ -144,8 +152,10 @@ static void redirect_imports(const ls_loaded_file *f, void *of) {
 int ls_redirect_imports(ls_redirections *r, const void *inside) {
     r->used = 0;
     r->why_not = r->which = NULL;
-    for (uint32_t i = 0; i < r->count; i++)
-        *r->wanted[i].original = NULL;
+    /* Here: where the files are gone through, the linker's lock is held, and another thread that loads a library would
+     * wait for us while we wait for it. */
+    for (uint32_t i = 0; i < r->count && i < LS_MOST_IMPORTS; i++)
+        r->found[i] = dlsym(RTLD_DEFAULT, r->wanted[i].name);
     if (!ls_file_around(inside, redirect_imports, r))
         return refuse(r, "it is not loaded as a file with", r->wanted[0].name);
     return r->why_not ? -1 : 0;

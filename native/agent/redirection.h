@@ -17,10 +17,12 @@ typedef struct {
 } ls_redirected;
 
 #define LS_MOST_REDIRECTED 64u
+#define LS_MOST_IMPORTS 8u
 typedef struct {
     const ls_redirection *wanted;
     uint32_t count, used;
     const void *inside; /* an address in the library */
+    void *found[LS_MOST_IMPORTS]; /* of imports: the functions by these names */
     ls_redirected words[LS_MOST_REDIRECTED];
     const char *why_not; /* what keeps it from being done */
     const char *which;   /* and the function that it is about */
@@ -29,6 +31,7 @@ typedef struct {
 int ls_redirect(ls_redirections *r, void *library);
 /* The same of functions that the library has from others: those of the file that has the address `inside`. */
 int ls_redirect_imports(ls_redirections *r, const void *inside);
+/* What others have redirected since stays, and is what is still `used`. */
 void ls_redirect_back(ls_redirections *r);
 
 #endif

@@ -107,6 +107,7 @@ typedef struct {
     uint32_t version; /* one of the LF_PYTHON_ values */
     uint64_t eval, runtime;
     void *(*thread_state)(void);
+    int (*is_initialized)(void);
 } ls_interpreter;
 extern ls_interpreter ls_python;
 void ls_interpreter_find(ls_scratch *s);

@@ -219,7 +219,7 @@ uint64_t lu_python_own_outwards(uint32_t python, uint64_t frame, lu_python_frame
     const layout *l = layout_of(python);
     const uint8_t *bytes = (const uint8_t *)(uintptr_t)frame;
     into->code = 0;
-    if (!l || frame % 8)
+    if (!l || !frame || frame % 8)
         return 0;
     if (!is_shim(l, bytes)) {
         into->code = word_at(bytes, l->code);

@@ -160,7 +160,7 @@ def test_without_a_control_group_nothing_is_told(tmp_path: Path) -> None:
     assert source.sample() == b""
 
 
-def test_the_machine_is_counted_from_the_first_look_on_and_what_it_lacks_is_left_out(
+def test_the_machine_is_counted_and_what_it_lacks_is_left_out(
     tmp_path: Path,
 ) -> None:
     """Busy are user, nice, system, irq and softirq; guests are in user already."""
@@ -172,16 +172,17 @@ def test_the_machine_is_counted_from_the_first_look_on_and_what_it_lacks_is_left
         (tmp_path / "proc" / "stat").write_text(f"cpu  {stat}\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
         return {name: value for _, name, value, _ in counter_file.read(source.sample())}
 
-    assert read("10 20 30 400 50 6 7 8 9 9") == {"machine_cpu_ns": 0, "machine_stolen_ns": 0}
+    assert read("10 20 30 400 50 6 7 8 9 9") == {
+        "machine_cpu_ns": (10 + 20 + 30 + 6 + 7) * tick_ns,
+        "machine_stolen_ns": 8 * tick_ns,
+    }
     (tmp_path / "proc" / "pressure" / "cpu").write_text(
         "some avg10=0.73 avg60=0.85 avg300=8.63 total=500\nfull avg10=0.00 total=0\n"
     )
-    read("10 20 30 400 50 6 7 8 9 9")
-    (tmp_path / "proc" / "pressure" / "cpu").write_text("some avg10=0.00 total=700\n")
     assert read("11 22 33 999 99 10 12 10 99 99") == {
-        "machine_cpu_ns": (1 + 2 + 3 + 4 + 5) * tick_ns,
-        "machine_stolen_ns": 2 * tick_ns,
-        "machine_cpu_pressure_ns": 200_000,
+        "machine_cpu_ns": (11 + 22 + 33 + 10 + 12) * tick_ns,
+        "machine_stolen_ns": 10 * tick_ns,
+        "machine_cpu_pressure_ns": 500_000,
     }
     (tmp_path / "proc" / "stat").write_text("cpu one two\n")
     assert set(read("1 2 3")) == {"machine_cpu_pressure_ns"}

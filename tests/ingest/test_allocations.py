@@ -16,9 +16,9 @@ from layerscope.ingest import allocations
 from layerscope.ingest.allocations import AllocationIngest, pair
 from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.string_table import ProcessStrings, StringTable
-from layerscope.model.clocks import Identity
+from layerscope.model.clocks import Conversion, Identity
 from layerscope.rawfile import dtypes, layout
-from layerscope.sources.process import MEMORY, ProcessEvents, SourceProcess
+from layerscope.sources.process import MEMORY, STOP, ProcessEvents, SourceProcess
 from layerscope.sources.raw.memory import MemoryRecords
 
 EVENTS = st.lists(st.tuples(st.booleans(), st.integers(1, 4), st.integers(1, 9)), max_size=40)
@@ -39,14 +39,11 @@ class Expected:
 
     ended: list[tuple[int, int, int, bool]] = field(default_factory=list)
     live: dict[int, tuple[int, int]] = field(default_factory=dict)
-    unknown: int = 0
 
     def add(self, at: int, is_release: bool, address: int, size: int) -> None:
         before = self.live.pop(address, None)
         if before is not None:
             self.ended.append((*before[:1], at, before[1], not is_release))
-        elif is_release:
-            self.unknown += 1
         if not is_release:
             self.live[address] = (at, size)
 
@@ -70,7 +67,6 @@ def test_pairs_are_those_of_one_event_after_the_other(events: list[tuple[bool, i
     assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == sorted(right.ended)
     live = rows[found.live]
     assert dict(zip(live["address"].tolist(), zip(live["at_ns"].tolist(), live["bytes"].tolist(), strict=True), strict=True)) == right.live  # fmt: skip
-    assert found.unknown == right.unknown
 
 
 class Batches(ProcessEvents):
@@ -114,7 +110,6 @@ def test_any_cut_into_batches_gives_the_same_blocks(
     lost = [(one["at_ns"], one["bytes"]) for one in blocks if one["is_lost"]]
     assert sorted(lost) == sorted((one[0], one[2]) for one in right.ended if one[3])
     assert found.lost == len(lost)
-    assert found.unknown == right.unknown
     assert len(blocks) == len(right.ended) + len(right.live)
 
 
@@ -155,3 +150,52 @@ def test_where_there_is_no_room_blocks_that_live_shortly_are_left_out_and_counte
     assert [one["bytes"] for one in blocks].count(7) == 5
     (problem,) = [one for one in found.problems() if one.code == "blocks_left_out"]
     assert problem.what.startswith("4 blocks that lived less than a second")
+
+
+def records_at(*starts: int) -> np.ndarray:
+    records = np.zeros(len(starts), dtypes.RECORD)
+    records["kind"] = layout.ALLOCATION
+    records["start"] = starts
+    records["end"] = starts
+    return records
+
+
+def test_what_is_written_down_a_little_late_comes_in_the_order_of_time() -> None:
+    """A thread took the time 90 before the reading at 100, and wrote it down after that."""
+    clock = Conversion()
+    waiting = MemoryRecords()
+    clock.add(0, 0)
+    clock.add(100, 100)
+    waiting.add(np.array([1, 1], np.int32), records_at(80, 95))
+    first = waiting.known(clock, 1, last=False)
+    waiting.add(np.array([2], np.int32), records_at(90))
+    clock.add(200, 200)
+    second = waiting.known(clock, 1, last=False)
+
+    assert (len(first), second["at_ns"].tolist()) == (0, [80, 90, 95])
+
+
+def test_where_recording_stops_blocks_are_known_to_live_until_then_and_no_longer(
+    tmp_path: Path,
+) -> None:
+    rows = rows_of([(False, 1, 100), (False, 2, 7), (True, 2, 0), (False, 3, 9), (True, 1, 0)])
+    rows["is_release"][3] = STOP
+
+    found, blocks = ingest(tmp_path, [rows])
+
+    assert [(one["at_ns"], one["dur_ns"], one["bytes"]) for one in blocks] == [
+        (0, 3, 100),
+        (1, 1, 7),
+    ]
+    assert [one.code for one in found.problems()] == ["blocks_of_windows"]
+
+
+def test_a_stop_comes_with_the_records_around_it() -> None:
+    waiting = MemoryRecords()
+    waiting.add(np.array([1, 1], np.int32), records_at(10, 30))
+    waiting.stop(20)
+
+    rows = waiting.known(Identity(), 1, last=True)
+
+    assert rows["at_ns"].tolist() == [10, 20, 30]
+    assert rows["is_release"].tolist() == [0, STOP, 0]

@@ -174,12 +174,11 @@ class GroupSource:
 
 @dataclass(slots=True)
 class MachineSource:
-    """The machine, whoever uses it. What it counts grows from the first sample on."""
+    """The machine, whoever uses it, since it was started."""
 
     root: Path = Path("/")
     slow_ns: int = SLOW_NS
     _next_ns: int = 0
-    _first: dict[str, int] = field(default_factory=dict)
 
     def sample(self) -> bytes:
         """One reading as a chunk holds it; empty where nothing is told or due."""
@@ -187,10 +186,7 @@ class MachineSource:
         if at_ns < self._next_ns:
             return b""
         self._next_ns = at_ns + self.slow_ns
-        values = self._cpu_time() | self._pressure()
-        for name, value in values.items():
-            values[name] = value - self._first.setdefault(name, value)
-        return packed(at_ns, values)
+        return packed(at_ns, self._cpu_time() | self._pressure())
 
     def _cpu_time(self) -> dict[str, int]:
         """Of all CPUs, by the first line of /proc/stat (proc(5)): user, nice, system, idle, iowait,

@@ -22,7 +22,7 @@ from layerscope.model.layers import PHASES
 from layerscope.model.memory import ALLOCATORS, CPU
 from layerscope.recording.arrow_columns import arrow_array
 from layerscope.recording.writer import TableWriter, codes_to_names
-from layerscope.sources.process import MEMORY
+from layerscope.sources.process import MEMORY, STOP
 
 # A part of the table has so many rows at least.
 PART_ROWS = 1 << 19
@@ -35,15 +35,12 @@ SHORT_NS = 1_000_000_000
 
 @dataclass(slots=True)
 class Paired:
-    """Of events in the order of time: which allocations ended, and when; which are live; how many
-    releases have no allocation.
-    """
+    """Of events in the order of time: which allocations ended, and when; which are live."""
 
     ended: np.ndarray
     end_ns: np.ndarray
     is_lost: np.ndarray
     live: np.ndarray
-    unknown: int
 
 
 def pair(events: np.ndarray) -> Paired:
@@ -58,15 +55,11 @@ def pair(events: np.ndarray) -> Paired:
     allocation = np.flatnonzero(~is_release)
     has_end = same[allocation]
     ended, live = allocation[has_end], allocation[~has_end]
-    follows_allocation = np.zeros(len(order), np.bool_)
-    follows_allocation[1:] = same[:-1] & ~is_release[:-1]
-    unknown = int(np.count_nonzero(is_release & ~follows_allocation))
     return Paired(
         ended=order[ended],
         end_ns=events["at_ns"][order[ended + 1]],
         is_lost=~after_release[ended],
         live=np.sort(order[live]),
-        unknown=unknown,
     )
 
 
@@ -83,16 +76,17 @@ class _OfProcess:
 
 
 class AllocationIngest:
-    """Pairs the events of all processes and writes the blocks. `unknown`: releases of blocks that
-    were allocated before the recording began or whose allocation was lost; `lost`: blocks whose
-    release was. `left_out`, `left_out_bytes`: blocks that the table has no room for.
+    """Pairs the events of all processes and writes the blocks. Releases of what was not recorded
+    say nothing: libraries give other things back too. `lost`: blocks whose release was lost;
+    `stopped`: how often recording stopped before the end; `with_losses`: processes whose records
+    were not all recorded. `left_out`, `left_out_bytes`: blocks that the table has no room for.
     """
 
     def __init__(
         self, tables: Path, texts: StringTable, most_bytes: float, in_windows: bool = False
     ) -> None:
         self.in_windows = in_windows
-        self.unknown = self.lost = self.left_out = self.left_out_bytes = 0
+        self.lost = self.left_out = self.left_out_bytes = self.stopped = self.with_losses = 0
         self._texts = texts
         self._most_bytes = MOST_SHARE * most_bytes
         self._writer = TableWriter(tables, "allocations")
@@ -112,7 +106,7 @@ class AllocationIngest:
 
     def add(self, process: IngestedProcess, last: bool = False) -> None:
         """Take in what can be judged of a process; `last`: nothing more will come of it."""
-        events = process.events.memory(last)
+        events = self._in_windows(process, process.events.memory(last))
         if not len(events) and process.number not in self._of:
             return
         of = self._of.setdefault(process.number, _OfProcess(process))
@@ -121,8 +115,17 @@ class AllocationIngest:
         if last or of.waiting_rows >= max(LEAST_BATCH_ROWS, len(of.live)):
             self._pair(of)
         if last:
+            self.with_losses += bool(process.events.losses)
             self._add_blocks(of.process, of.live, np.full(len(of.live), -1, np.int64), None)
             del self._of[process.number]
+
+    def _in_windows(self, process: IngestedProcess, events: np.ndarray) -> np.ndarray:
+        """Without what was allocated outside of the windows that were asked for, as with spans."""
+        window = process.windows.known(process.events.window_marks)
+        if not window.known or not len(events):
+            return events
+        is_kept = window.holds(events["at_ns"]) | (events["is_release"] != 0)
+        return events.compress(is_kept)
 
     def finish(self) -> None:
         """Write what is left, as the finished table."""
@@ -137,10 +140,15 @@ class AllocationIngest:
             lost = "how long these blocks lived"
             remedy = "see the table `gaps` for why"
             found.append(Problem(LAYER, "releases_lost", what, remedy, lost))
-        if self.in_windows and self.rows:
-            what = "allocations and releases were recorded in the windows alone"
-            remedy = "record all steps to see all that is live: leave --steps and --after out"
-            lost = "blocks from before a window, and the ends of those that outlive one"
+        if self.with_losses and self.rows:
+            what = "records were lost while allocations were recorded"
+            remedy = "see the table `gaps` for when"
+            lost = "some blocks; others look live to the end, since their release was lost"
+            found.append(Problem(LAYER, "memory_gaps", what, remedy, lost))
+        if (self.in_windows or self.stopped) and self.rows:
+            what = "allocations and releases were recorded in parts of the run alone"
+            remedy = "record all of it to see all that is live: no --steps, no --after, no pause"
+            lost = "blocks from before such a part, and how long those live that outlive it"
             found.append(Problem(LAYER, "blocks_of_windows", what, remedy, lost))
         if self.left_out:
             what = (
@@ -153,14 +161,34 @@ class AllocationIngest:
         return found
 
     def _pair(self, of: _OfProcess) -> None:
-        events = np.concatenate([of.live, *of.waiting])
+        events = np.concatenate(of.waiting)
         of.waiting, of.waiting_rows = [], 0
+        stops = np.flatnonzero(events["is_release"] == STOP)
+        first = 0
+        for stop in stops.tolist():
+            self._pair_some(of, events[first:stop])
+            self._end_all(of, int(events["at_ns"][stop]))
+            first = stop + 1
+        self._pair_some(of, events[first:])
+
+    def _pair_some(self, of: _OfProcess, fresh: np.ndarray) -> None:
+        """Of a stretch that was recorded without a stop."""
+        events = np.concatenate([of.live, fresh])
         paired = pair(events)
-        self.unknown += paired.unknown
         self.lost += int(np.count_nonzero(paired.is_lost))
         ended = events.take(paired.ended)
         self._add_blocks(of.process, ended, paired.end_ns, paired.is_lost)
         of.live = events.take(paired.live)
+
+    def _end_all(self, of: _OfProcess, at_ns: int) -> None:
+        """Recording stops: blocks are known to have lived until then."""
+        self.stopped += 1
+        if not len(of.live):
+            return
+        end_ns = np.full(len(of.live), at_ns, np.int64)
+        is_lost = np.zeros(len(of.live), np.bool_)
+        self._add_blocks(of.process, of.live, end_ns, is_lost)
+        of.live = of.live[:0]
 
     def _add_blocks(
         self,

@@ -18,6 +18,10 @@ REFUSALS = {
         "register fewer operators under names of their own",
         "which operator in Python some code belongs to",
     ),
+    "memory_lines": (
+        "use CPython 3.11 to 3.13 with its GIL",
+        "the lines that allocate, and which of them leaks",
+    ),
     "memory_refused": (
         "use a build of the framework that layerscope doctor says is known, such as those on PyPI",
         "memory of tensors",

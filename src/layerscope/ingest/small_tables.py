@@ -137,6 +137,8 @@ class SmallTables:
             if not len(rows):
                 continue
             key = self._counter_track(process.number, name, start_ns)
+            if name == MACHINE_COUNTERS:
+                rows = _from_first(rows)
             names, unit = (
                 np.array(texts, object)[rows["counter"]]
                 for texts in (counters.NAMES, counters.UNITS)
@@ -368,6 +370,16 @@ class SmallTables:
         self.rows["problems"].append(
             {"layer": layer, "code": code, "what": what, "remedy": remedy, "lost": lost}
         )
+
+
+def _from_first(rows: np.ndarray) -> np.ndarray:
+    """Counters that grow since the machine was started, from their first readings on."""
+    rows = rows.copy()
+    for counter in distinct(rows["counter"]).tolist():
+        mine = np.flatnonzero(rows["counter"] == counter)
+        first = rows["value"][mine[0]]
+        rows["value"][mine] -= first
+    return rows
 
 
 def _unit(name: str) -> str:

@@ -263,8 +263,10 @@ class RecordingControl:
         was asked.
         """
         self.memory = is_wanted
-        if is_wanted and self.settings:
-            self._door.settings["memory"] = True
+        if self.settings:
+            settings = self._door.settings
+            asked = settings.setdefault("memory_asked", settings.get("memory", False))
+            settings["memory"] = is_wanted or asked
 
     def stop(self) -> None:
         """Record nothing from now on; a later `run` goes on in the same recording."""

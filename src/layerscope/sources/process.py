@@ -44,7 +44,9 @@ SPAN = np.dtype(
 
 # An allocation, or the release of one, in ns of the run. Texts are numbers into
 # `ProcessEvents.names`; 0: none, of `device` the CPU. `phase`: as in PHASES, `allocator`: as in
-# ALLOCATORS of `model/memory.py`. Of a release only the time, the address and the track are known.
+# ALLOCATORS of `model/memory.py`. `is_release`: STOP where recording stopped, and what became of
+# the blocks is not known. Of a release only the time, the address and the track are known.
+STOP = 2
 MEMORY = np.dtype(
     [
         ("at_ns", "<i8"),

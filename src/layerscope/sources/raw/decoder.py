@@ -50,6 +50,7 @@ _UNDECLARED = (
     "create",
 )
 _STEPS = (layout.MARK_STEP,)
+_STOPS = (layout.MARK_PAUSED, layout.MARK_CLOSED)
 _WINDOWS = (layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS)
 
 
@@ -335,12 +336,16 @@ class Decoder(ProcessEvents):
         moments = records.take(found.special[is_moment])
         self._moments.append((track, moments))
         is_mark = moments["kind"] == layout.MARK
+        is_stop = is_mark & np.isin(moments["module"], _STOPS)
+        for ticks in moments["start"][is_stop].tolist():
+            self._memory.stop(ticks)
         for list_of, known in ((self._step_marks, _STEPS), (self._window_marks, _WINDOWS)):
             chosen = np.flatnonzero(is_mark & np.isin(moments["module"], known))
             list_of.add(track[chosen], moments.take(chosen))
 
     def _add_stripped(self, chunk: raw_file.Chunk) -> None:
-        """Records whose spans were taken out to save space; only the drainer's sums know them."""
+        """Records whose spans and memory were taken out to save space; sums know the spans."""
+        self._memory.stop(self.clock.last)
         stripped, records = raw_file.of_stripped(chunk.payload)
         if chunk.first < self._ring_next.get(chunk.key, 0):
             return  # another drainer wrote them before

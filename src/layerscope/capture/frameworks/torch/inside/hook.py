@@ -297,7 +297,7 @@ def tell_optimizer(agent, optimizer):
     for group in groups:
         count += len(group["params"])
     text = f"{type(optimizer).__name__}: {count} parameters"
-    for name in ("foreach", "fused"):
+    for name in ("foreach", "fused") if groups else ():
         value = groups[0].get(name)
         if value is not None:
             text += f", {name}={value}"
@@ -337,7 +337,7 @@ def watch_optimizers(agent):
                 state["may_mark_steps"] = state["steps"]["look_for_marks"](agent)
         # It is the program's step that would fail. What else comes is from a signal handler of its
         # own.
-        except (AttributeError, RuntimeError, TypeError, ValueError):
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             pass
 
     state["hook"] = register(note_optimizer)
