@@ -57,6 +57,7 @@ class Recorder:
         )
         self.link = DrainerLink(raw, self.problems)
         self.sampler: Sampler | None = None  # of stacks, where they are wanted
+        self.layers: dict[str, object] = {}  # settings of layers that were asked for or left out
         # Takes the connection over, and closes it when it has answered.
         self.on_request: Callable[[socket.socket, Request], None] | None = None
         self.on_watch: list[Callable[[], None]] = []

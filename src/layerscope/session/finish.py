@@ -33,6 +33,8 @@ from layerscope.session.session import Ended
 from layerscope.session.spooling import bring_home
 from layerscope.show.screen import notify
 
+NO_ALLOCATIONS = "no process of the program allocated by PyTorch, or by NumPy beside it"
+
 
 def finish(
     recording: Run,
@@ -113,11 +115,12 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
     )
     layers = [operators, LayerState(COUNTERS, "recorded", "", converted["rows"].get("counters", 0))]
     blocks = converted["rows"].get("allocations", 0)
-    if blocks:
+    if blocks or session.layers.get(MEMORY):
+        state = "recorded" if blocks else "nothing"
+        problem = "" if blocks else NO_ALLOCATIONS
         # An allocation and its release: a record each, as an operator has one.
-        layers.append(
-            LayerState(MEMORY, "recorded", "", blocks, 0, round(2 * blocks * operator_ns))
-        )
+        cpu_ns = round(2 * blocks * operator_ns)
+        layers.append(LayerState(MEMORY, state, problem, blocks, 0, cpu_ns))
     if session.sampler is None:
         return layers
     problem = next((p.what for p in session.problems if p.layer == STACKS and p.lost), "")

@@ -70,7 +70,6 @@ class Session(Recorder):
         super().__init__(raw)
         self._door: Path | None = None
         self._temporary_door: tempfile.TemporaryDirectory[str] | None = None
-        self.layers: dict[str, object] = {}  # settings of layers that were asked for or left out
 
     def open_door(self, ranks: Sequence[int] = ()) -> dict[str, str]:
         """Start listening; returns the environment of the program. `ranks`: only these are
