@@ -113,6 +113,11 @@ class PlainPickle:
             held.clear()
         self._data = b""
 
+    def text(self, octets: bytes) -> str:
+        """A text that `quick` puts into the memo."""
+        self._held += 1 + len(octets) // _TEXT_UNIT
+        return _text(octets)
+
     def take_out(self, values: list[Any]) -> None:
         """Forget these lists and dictionaries, which nothing refers to any more."""
         place_of, memo = self._place_of, self._memo
@@ -214,8 +219,8 @@ class PlainPickle:
         start = self._marks[-1] if self._marks else 0
         waiting = len(self._stack) - start
         into = self._stack[start - 1] if 0 < start < len(self._stack) else None
-        is_list = type(into) is list and waiting <= _MOST_AT_ONCE
-        if self._quick is None or self._rest or not is_list:
+        is_resting = self._rest or waiting > _MOST_AT_ONCE
+        if self._quick is None or is_resting or type(into) is not list:
             self._rest = max(self._rest - 1, 0)
             return at
         items = self._stack[start:]

@@ -158,7 +158,7 @@ class SnapshotRecords:
         if library is None:
             self._pickle = PlainPickle(pieces, name, self._take)
         else:
-            self._quick = QuickEvents(library, self._number_of, self._entry_of)
+            self._quick = QuickEvents(library, self._number_of, self._entry_of, self._text_of)
             self._pickle = PlainPickle(pieces, name, self._take, self._read_on, KEYS[0])
         self._name = name
         root = self._pickle.read()
@@ -241,6 +241,9 @@ class SnapshotRecords:
             line, rank = line_and_rank(number)
             place = self._places[number] = _Place(line, rank)
         return place
+
+    def _text_of(self, octets: bytes) -> str:
+        return self._pickle.text(octets)
 
     def _add_count(self, count: int) -> None:
         self._count += count
