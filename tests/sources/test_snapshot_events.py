@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from layerscope.model.compiled import compiled
 from layerscope.model.errors import ReadError
-from layerscope.sources import snapshot_records, torch_snapshot
+from layerscope.sources import plain_pickle, snapshot_records, torch_snapshot
 from layerscope.sources.imported import Imported
 from tests.sources.snapshot_written import SITE, TORCH, columns, frame, long_history
 
@@ -147,3 +147,24 @@ def test_the_compiled_reader_reads_nearly_all_of_a_usual_history(tmp_path: Path)
     with patch.object(snapshot_records, "QuickEvents", Counting):
         torch_snapshot.read(path)
     assert read > 0.99 * (3 * 5_000 - 6)
+
+
+def texts_in_events(path: Path, events: int, texts: int) -> Path:
+    """A history of events with so many empty texts each, of which every one is memorized."""
+    root = b"\x80\x04}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x0ddevice_traces\x94"
+    event = b"}\x94(h\x01h\x02" + b"h\x03\x8c\x00\x94" * texts + b"u"
+    path.write_bytes(root + b"]\x94]\x94(" + event * events + b"eau.")
+    return path
+
+
+@pytest.mark.parametrize(("texts", "most"), [(10, "_MOST_MEMORIZED"), (500, "_MOST_HELD")])
+def test_a_memo_that_would_fill_the_memory_is_refused(
+    texts: int, most: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of usual events by its length; an event that memorizes far more is none that is usual."""
+    path = texts_in_events(tmp_path / "snapshot.pickle", 20_000 // texts, texts)
+    monkeypatch.setattr(torch_snapshot, "_PIECE_BYTES", 5_000)
+    assert len(torch_snapshot.read(path).memory) == 0
+    monkeypatch.setattr(plain_pickle, most, 10_000)
+    with pytest.raises(ReadError, match="far more in it"):
+        torch_snapshot.read(path)

@@ -31,6 +31,9 @@ _MARGIN_BYTES = 512
 _MOST_TEXT_BYTES = 1 << 24
 # Of values that wait to be put into something, and of values that are kept.
 _MOST_WAITING, _MOST_HELD = 1 << 22, 1 << 24
+# Entries of the memo, of which what was taken out leaves one that is empty: several for each event
+# of the longest history that is read.
+_MOST_MEMORIZED = 400_000_000
 # What a long text counts as: a value for so many bytes.
 _TEXT_UNIT = 64
 _MOST_PROTOCOL = 5
@@ -284,7 +287,9 @@ class PlainPickle:
 
     def _refill(self) -> None:
         """More of the file; at its end nothing."""
-        if len(self._stack) + len(self._marks) > _MOST_WAITING or self._held > _MOST_HELD:
+        waiting = len(self._stack) + len(self._marks)
+        is_full = self._held > _MOST_HELD or len(self._memo) > _MOST_MEMORIZED
+        if waiting > _MOST_WAITING or is_full:
             raise ReadError(
                 f"{self._name} is refused: it has far more in it than a snapshot of memory, "
                 "whatever it is"
