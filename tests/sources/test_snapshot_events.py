@@ -162,9 +162,9 @@ def test_a_memo_that_would_fill_the_memory_is_refused(
     texts: int, most: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of usual events by its length; an event that memorizes far more is none that is usual."""
-    path = texts_in_events(tmp_path / "snapshot.pickle", 20_000 // texts, texts)
-    monkeypatch.setattr(torch_snapshot, "_PIECE_BYTES", 5_000)
+    path = texts_in_events(tmp_path / "snapshot.pickle", 100_000 // texts, texts)
+    monkeypatch.setattr(torch_snapshot, "_PIECE_BYTES", 100_000)
     assert len(torch_snapshot.read(path).memory) == 0
-    monkeypatch.setattr(plain_pickle, most, 10_000)
+    monkeypatch.setattr(plain_pickle, most, 20_000)
     with pytest.raises(ReadError, match="far more in it"):
         torch_snapshot.read(path)
