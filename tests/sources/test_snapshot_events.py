@@ -149,6 +149,17 @@ def test_the_compiled_reader_reads_nearly_all_of_a_usual_history(tmp_path: Path)
     assert read > 0.99 * (3 * 5_000 - 6)
 
 
+@pytest.mark.parametrize("place", [0, 1, 40])
+def test_what_is_no_event_does_not_change_those_behind_it(place: int, tmp_path: Path) -> None:
+    written = long_history(50)
+    expected = len(torch_snapshot.read(written.write(tmp_path / "usual.pickle")).memory)
+    written.traces[0].insert(place, None)
+    one, other = both(written.write(tmp_path / "snapshot.pickle"))
+    assert one is not None
+    assert same(one, other)
+    assert len(one.memory) == expected
+
+
 def texts_in_events(path: Path, events: int, texts: int) -> Path:
     """A history of events with so many empty texts each, of which every one is memorized."""
     root = b"\x80\x04}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x0ddevice_traces\x94"

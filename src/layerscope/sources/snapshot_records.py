@@ -188,8 +188,9 @@ class SnapshotRecords:
 
     def _take(self, into: list[Any], items: list[Any]) -> list[Any]:
         """What is appended to a list: records become rows."""
-        first = items[0]
-        if type(first) is not dict:
+        # Whatever else stands between records: where it stands does not matter.
+        first = next((item for item in items if type(item) is dict), None)
+        if first is None:
             return items
         if _KEY in first or "filename" in first:
             return self._take_frames(into, items)
