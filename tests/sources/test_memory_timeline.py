@@ -14,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from layerscope.analyse.summary import summarise
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
+from layerscope.show import summary as summary_text
 from layerscope.sources import known, memory_timeline
 from layerscope.sources.imported import Imported
 
@@ -105,6 +107,9 @@ def test_a_timeline_opens_like_a_recording(tmp_path: Path, monkeypatch: pytest.M
     packed = tmp_path / "memory.raw.json.gz"
     packed.write_bytes(gzip.compress(json.dumps(RAW).encode()))
     with Reader(open_run(packed)) as reader:
+        summary = summary_text.text(summarise(reader), "it").splitlines()
+        assert summary[2] == "Tensors: 4.25 kB at the peak, after 20 ns"
+        assert summary[-1] == "Next: layerscope table it peak"
         found = reader.query(
             "SELECT device, sum(bytes) AS bytes, count(*) AS n FROM allocations GROUP BY ALL"
         ).to_pylist()

@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from layerscope.analyse.summary import summarise
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
+from layerscope.show import summary as summary_text
 from layerscope.sources import (
     known,
     memory_counters,
@@ -70,6 +72,20 @@ def test_every_block_has_its_size_line_device_and_life(protocol: int, tmp_path: 
         ("cuda:0", 41_000, None, 2 * MB, f"{train}:8", False),
         ("cuda:1", 91_000, None, 64, f"{train}:9", False),
     ]
+
+
+def test_the_summary_is_of_memory(tmp_path: Path) -> None:
+    """It does not miss operators, and names the table of the peak."""
+    path = history().write(tmp_path / "snapshot.pickle")
+    with Reader(open_run(path)) as reader:
+        summary = summarise(reader)
+    text = " ".join(summary_text.text(summary, "snapshot.pickle").split())
+    assert (
+        "Tensors: 9.44 MB at the peak of process 0 on cuda:0, after 41.0 µs: most of "
+        "/srv/project/train.py:7: 5.24 MB Not recorded: when they were allocated"
+    ) in text
+    assert "No operators" not in text
+    assert text.endswith("Next: layerscope table snapshot.pickle peak")
 
 
 def test_what_was_reserved_and_not_used_is_counted(tmp_path: Path) -> None:
