@@ -90,14 +90,20 @@ class QuickEvents:
 
     def _make_texts(self, data: bytes, at: int, memo: list[Any], entries: np.ndarray) -> None:
         """These entries of the memo are texts that stand in the data, behind `at`."""
-        places, which = np.unique(self._numbers[entries] - _FRESH_TEXT, return_inverse=True)
-        octets = [_short_text(data, at + place) for place in places.tolist()]
+        behind = self._numbers[entries] - _FRESH_TEXT
+        places, which = np.unique(behind, return_inverse=True)
+        texts = self._texts_at(data, at + places)
+        meanings = np.array([self._number_of(text) for text in texts], np.int32)
+        self._numbers[entries] = meanings[which]
+        placed = zip(entries.tolist(), which.tolist(), strict=True)
+        for entry, number in placed:
+            memo[entry] = texts[number]
+
+    def _texts_at(self, data: bytes, places: np.ndarray) -> list[str]:
+        """The texts that stand in these places; equal ones are one object."""
+        octets = [_short_text(data, place) for place in places.tolist()]
         made = {one: self._text_of(one) for one in set(octets)}
-        texts = [made[one] for one in octets]
-        numbers = np.array([self._number_of(text) for text in texts], np.int32)
-        self._numbers[entries] = numbers[which]
-        for entry, text in zip(entries.tolist(), which.tolist(), strict=True):
-            memo[entry] = texts[text]
+        return [made[one] for one in octets]
 
     def _learn(self, memo: list[Any]) -> None:
         """The numbers of what came into the memo, and room for what events put there."""
