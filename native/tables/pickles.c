@@ -4,7 +4,9 @@
 
 #include "tables.h"
 
-enum { MOST_INT_BYTES = 8, FRAME_BYTES = 9, NO_NUMBER = -1 };
+enum { MOST_INT_BYTES = 8, FRAME_BYTES = 9, NO_NUMBER = -1, TEXT_LENGTHS = 256 };
+/* Of data that are read at once, and of what an event memorizes. */
+enum { MOST_PLACE = 1 << 30, MOST_ENTRIES = 16 };
 /* The codes of a pickle. */
 enum {
     MARK = '(',
@@ -31,9 +33,10 @@ enum {
 };
 
 typedef struct {
-    const uint8_t *at, *end;
+    const uint8_t *data, *at, *end;
     int32_t *memo;
     int64_t entries, room;
+    int32_t *last_text; /* by length, where the last one that was memorized stands; NO_NUMBER: nowhere */
 } reader;
 
 typedef enum { IS_NUMBER, IS_ENTRY, IS_STACK, IS_OTHER } sort;
@@ -138,12 +141,21 @@ static int stack(reader *r, value *v) {
     return 1;
 }
 
-/* A short text that is there for the first time. */
+/* A short text. One that is memorized Python makes of the data: the same one again and again only once. */
 static int text(reader *r) {
     if (next_code(r, 1) < 0 || r->end - r->at < 2 + r->at[1])
         return 0;
-    r->at += 2 + r->at[1];
-    return memorize(r, LC_KIND_TEXT);
+    const uint8_t *from = r->at;
+    int64_t place = from - r->data;
+    int32_t *last = &r->last_text[from[1]];
+    r->at += 2 + from[1];
+    if (next_code(r, 0) != MEMOIZE)
+        return 1;
+    if (place > MOST_PLACE)
+        return 0;
+    if (*last == NO_NUMBER || memcmp(r->data + *last, from, 2 + from[1]) != 0)
+        *last = (int32_t)place;
+    return memorize(r, LC_FRESH_TEXT + *last);
 }
 
 static int simple(reader *r, int64_t bytes) {
@@ -190,7 +202,7 @@ static int set(int64_t row[LC_KEYS], int32_t key, const value *v) {
     if (key >= LC_KIND_TEXT)
         return 1;
     if (key == LC_KIND_ACTION) {
-        if (v->sort != IS_ENTRY || v->kind < LC_KIND_TEXT)
+        if (v->sort != IS_ENTRY || v->kind < LC_KIND_TEXT || v->kind >= LC_FRESH_TEXT)
             return 0;
         row[0] = v->kind >= LC_FIRST_ACTION ? v->kind - LC_FIRST_ACTION : 0;
         return 1;
@@ -206,6 +218,7 @@ static int set(int64_t row[LC_KEYS], int32_t key, const value *v) {
 
 static int event(reader *r, int64_t row[LC_KEYS]) {
     int has_action = 0;
+    int64_t known = r->entries;
     if (!take(r, EMPTY_DICT) || !memorize(r, LC_KIND_OTHER) || !take(r, MARK))
         return 0;
     for (int i = 0; i < LC_KEYS; i++)
@@ -213,7 +226,9 @@ static int event(reader *r, int64_t row[LC_KEYS]) {
     while (!take(r, SETITEMS)) {
         int32_t key;
         value v;
-        if (!named(r, &key) || key <= LC_KIND_OTHER || !read_value(r, &v) || !set(row, key, &v))
+        if (!named(r, &key) || key <= LC_KIND_OTHER || key >= LC_FRESH_TEXT)
+            return 0;
+        if (!read_value(r, &v) || !set(row, key, &v) || r->entries - known > MOST_ENTRIES)
             return 0;
         has_action |= key == LC_KIND_ACTION;
     }
@@ -224,7 +239,10 @@ static int event(reader *r, int64_t row[LC_KEYS]) {
  * `reached[1]` entries are known. Into `reached`: how many bytes were read, and how many entries are known then. */
 LC_API int64_t lc_events(const uint8_t *data, int64_t size, int32_t *memo, int64_t memo_room, int64_t *rows,
                          int64_t room, int64_t *reached) {
-    reader r = {data, data + size, memo, reached[1], memo_room};
+    int32_t last_text[TEXT_LENGTHS];
+    for (int i = 0; i < TEXT_LENGTHS; i++)
+        last_text[i] = NO_NUMBER;
+    reader r = {data, data, data + size, memo, reached[1], memo_room, last_text};
     int64_t count = 0;
     while (count < room) {
         reader before = r;

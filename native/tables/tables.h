@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 9
+#define LC_VERSION 10
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -122,8 +122,9 @@ LC_API int64_t lc_statistics(const uint8_t *cls, int64_t cls_bytes, const uint8_
                              int64_t *sums);
 
 /* pickles.c: what sources/snapshot_events.py knows of an entry of the memo. Below zero, a stack or a frame of one, from
- * whose complement the rank, whether it is a stack, and the line can be read. */
-enum { LC_KIND_OTHER, LC_KIND_ACTION, LC_KIND_FRAMES = 5, LC_KEYS = 6, LC_KIND_TEXT, LC_FIRST_ACTION = 16 };
+ * whose complement the rank, whether it is a stack, and the line can be read. From LC_FRESH_TEXT on, a text of which
+ * only Python can tell what it means: where in the data it stands. */
+enum { LC_KIND_OTHER, LC_KIND_ACTION, LC_KIND_FRAMES = 5, LC_KEYS = 6, LC_KIND_TEXT, LC_FIRST_ACTION = 16, LC_FRESH_TEXT = 256 };
 enum { LC_RANK_BITS = 2, LC_OWN_RANK = 2, LC_IS_STACK = 4, LC_PLACE_SHIFT = 3 };
 LC_API int64_t lc_events(const uint8_t *data, int64_t size, int32_t *memo, int64_t memo_room, int64_t *rows,
                          int64_t room, int64_t *reached);

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from layerscope.sources.imported import Imported
+
 START_US = 1_760_000_000_000_000
 SITE = "/opt/venv/lib/python3.11/site-packages"
 
@@ -130,3 +132,21 @@ def history() -> Written:
     )
     written.segment(0x2000_0000, 2 * MB, [(512, 64, "active_allocated")], device=1)
     return written
+
+
+def long_history(count: int) -> Written:
+    """Blocks of ten lines, each released three blocks later."""
+    written = Written(devices=2)
+    for number in range(count):
+        device = number // 100 % 2
+        written.alloc(number << 9, 512 + number, number % 10, device)
+        if number >= 3:
+            written.free(number - 3 << 9, 512 + number - 3, (number - 3) // 100 % 2)
+    return written
+
+
+def columns(found: Imported) -> list[list[int]]:
+    """The events of memory that were read."""
+    memory = found.memory
+    names = ("block", "bytes", "is_release", "track", "line", "device")
+    return [memory.at_ns.tolist(), *(memory.column(name).tolist() for name in names)]

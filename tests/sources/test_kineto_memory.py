@@ -114,6 +114,41 @@ def test_an_event_has_the_innermost_operator_that_does_more_than_allocate(tmp_pa
     }
 
 
+def test_the_phase_is_that_of_the_innermost_scope(tmp_path: Path) -> None:
+    """Of a step with a closure, and of an optimizer that runs inside the backward pass."""
+    user = {"cat": "user_annotation"}
+    engine = "autograd::engine::evaluate_function: "
+    events = [
+        span("Optimizer.step#LBFGS.step", 0, 100) | user,
+        memory(5, 1, 8),
+        span("Optimizer.zero_grad#LBFGS.zero_grad", 6, 3) | user,
+        span("aten::zero_", 7, 1, **{"Sequence number": 2}),
+        memory(7.5, 7, 8),
+        span("aten::mm", 12, 10, **{"Sequence number": 3}),
+        memory(13, 2, 8),
+        span(f"{engine}MmBackward0", 40, 20),
+        memory(50, 3, 8),
+        memory(70, 4, 8),
+        span(f"{engine}AccumulateGrad", 200, 50),
+        span("Optimizer.step#SGD.step", 210, 20) | user,
+        span("aten::add_", 212, 5),
+        memory(213, 5, 8),
+        memory(240, 6, 8),
+    ]
+    found = kineto.read(write(tmp_path / "trace.json", events))
+    blocks = found.memory.column("block").tolist()
+    phases = {block: phase for block, (_, phase) in zip(blocks, operators(found), strict=True)}
+    assert phases == {
+        1: "optimizer",
+        7: "optimizer",
+        2: "forward",
+        3: "backward",
+        4: "optimizer",
+        5: "optimizer",
+        6: "backward",
+    }
+
+
 def test_blocks_of_devices_with_the_same_address_are_told_apart(tmp_path: Path) -> None:
     devices = [(0, -1), (1, 0), (1, 3), (6, 1), (77, 0)]
     events = [span("aten::ones", 0, 1)]

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from layerscope.analyse.summary import summarise
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
+from layerscope.show import summary as summary_text
 from layerscope.sources import known, memory_timeline
 from layerscope.sources.imported import Imported
 
@@ -104,6 +107,9 @@ def test_a_timeline_opens_like_a_recording(tmp_path: Path, monkeypatch: pytest.M
     packed = tmp_path / "memory.raw.json.gz"
     packed.write_bytes(gzip.compress(json.dumps(RAW).encode()))
     with Reader(open_run(packed)) as reader:
+        summary = summary_text.text(summarise(reader), "it").splitlines()
+        assert summary[2] == "Tensors: 4.25 kB at the peak, after 20 ns"
+        assert summary[-1] == "Next: layerscope table it peak"
         found = reader.query(
             "SELECT device, sum(bytes) AS bytes, count(*) AS n FROM allocations GROUP BY ALL"
         ).to_pylist()
@@ -133,6 +139,33 @@ def test_what_would_fill_the_memory_is_refused(
         path.write_bytes(gzip.compress(text.encode()))
         with pytest.raises(ReadError, match="unpacked it has more than 9 MB"):
             memory_timeline.read(path)
+
+
+def test_a_timeline_with_far_too_many_events_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "memory.raw.json", RAW)
+    monkeypatch.setattr(memory_timeline, "_MOST_ROWS", len(RAW))
+    memory_timeline.read(path)
+    monkeypatch.setattr(memory_timeline, "_MOST_ROWS", len(RAW) - 1)
+    with pytest.raises(ReadError, match=r"more than 9 events\. Profile fewer steps"):
+        memory_timeline.read(path)
+
+
+def test_a_list_without_end_is_damage_before_all_of_it_is_read() -> None:
+    """What has been read of it is copied each time that more of it comes."""
+    read = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal read
+        yield json.dumps(RAW)[:-1].encode() + b", ["
+        while read < 100:
+            read += 1
+            yield b"1" * (1 << 20)
+
+    with pytest.raises(ReadError, match="a list in it has no end"):
+        list(memory_timeline._Lists(Path("memory.raw.json"), pieces()))
+    assert read < 5
 
 
 def test_numbers_that_cannot_be_are_counted(tmp_path: Path) -> None:

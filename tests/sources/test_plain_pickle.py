@@ -186,3 +186,33 @@ def test_a_list_that_would_fill_the_memory_is_refused(
 def test_a_text_without_end_is_refused() -> None:
     with pytest.raises(ReadError, match="damaged or cut"):
         loaded(b"\x8d" + b"\xff" * 7 + b"\x7f" + b"x" * 1000)
+
+
+class Looked(list[Any]):
+    """A list that counts the items that are looked at several at a time."""
+
+    items = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(key, slice):
+            self.items += len(found)
+        return found
+
+
+@pytest.mark.parametrize("first", [b"N", b"}", b"}N", b"N" * 1000])
+def test_records_behind_something_else_are_not_looked_at_again_and_again(first: bytes) -> None:
+    count = 20_000
+    record = b"}\x94(h\x00Nu"
+    content = b"\x80\x04\x8c\x06action\x94]\x94(" + first + record * count + b"e."
+    reader = PlainPickle(
+        iter([content]),
+        "the file",
+        lambda into, items: items,
+        lambda into, data, at, memo: at,
+        "action",
+    )
+    looked = reader._stack = Looked()
+    reader._instructions = reader._table()
+    reader.read()
+    assert looked.items < 20 * count

@@ -10,17 +10,17 @@ import gzip
 import pickle
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from layerscope.analyse.summary import summarise
 from layerscope.ingest.open import open_run
-from layerscope.model.compiled import compiled
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
+from layerscope.show import summary as summary_text
 from layerscope.sources import (
     known,
     memory_counters,
@@ -28,8 +28,16 @@ from layerscope.sources import (
     snapshot_records,
     torch_snapshot,
 )
-from layerscope.sources.imported import Imported
-from tests.sources.snapshot_written import MB, SITE, TORCH, Written, frame, history
+from tests.sources.snapshot_written import (
+    MB,
+    SITE,
+    TORCH,
+    Written,
+    columns,
+    frame,
+    history,
+    long_history,
+)
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
@@ -64,6 +72,20 @@ def test_every_block_has_its_size_line_device_and_life(protocol: int, tmp_path: 
         ("cuda:0", 41_000, None, 2 * MB, f"{train}:8", False),
         ("cuda:1", 91_000, None, 64, f"{train}:9", False),
     ]
+
+
+def test_the_summary_is_of_memory(tmp_path: Path) -> None:
+    """It does not miss operators, and names the table of the peak."""
+    path = history().write(tmp_path / "snapshot.pickle")
+    with Reader(open_run(path)) as reader:
+        summary = summarise(reader)
+    text = " ".join(summary_text.text(summary, "snapshot.pickle").split())
+    assert (
+        "Tensors: 9.44 MB at the peak of process 0 on cuda:0, after 41.0 µs: most of "
+        "/srv/project/train.py:7: 5.24 MB Not recorded: when they were allocated"
+    ) in text
+    assert "No operators" not in text
+    assert text.endswith("Next: layerscope table snapshot.pickle peak")
 
 
 def test_what_was_reserved_and_not_used_is_counted(tmp_path: Path) -> None:
@@ -229,23 +251,6 @@ def test_a_snapshot_without_a_history_has_what_was_held(tmp_path: Path) -> None:
         assert [row["code"] for row in rows(path, "SELECT code FROM problems")] == ["no_history"]
 
 
-def columns(found: Imported) -> list[list[int]]:
-    memory = found.memory
-    names = ("block", "bytes", "is_release", "track", "line", "device")
-    return [memory.at_ns.tolist(), *(memory.column(name).tolist() for name in names)]
-
-
-def long_history(count: int) -> Written:
-    """Blocks of ten lines, each released three blocks later."""
-    written = Written(devices=2)
-    for number in range(count):
-        device = number // 100 % 2
-        written.alloc(number << 9, 512 + number, number % 10, device)
-        if number >= 3:
-            written.free(number - 3 << 9, 512 + number - 3, (number - 3) // 100 % 2)
-    return written
-
-
 def test_a_long_history_is_not_kept_as_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,103 +377,3 @@ def test_a_damaged_snapshot_ends_in_a_sentence_or_in_blocks(
     path.write_bytes(content)
     with contextlib.suppress(ReadError):
         torch_snapshot.read(path)
-
-
-FRAMES = [TORCH, frame("/srv/a.py", 1), frame(f"{SITE}/timm/x.py", 5), frame("/srv/b.py", 2)]
-# As PyTorch writes events, in all its versions, and with other things in them.
-EVENT = st.fixed_dictionaries(
-    {"action": st.sampled_from(["alloc", "free_requested", "free_completed", "snapshot", "new"])},
-    optional={
-        "addr": st.integers(-1, 3) | st.integers(0x7F00_0000_0000, 0x7F00_0000_0003),
-        "size": st.integers(0, 1 << 40) | st.integers(-(1 << 70), 1 << 70) | st.none(),
-        "stream": st.sampled_from([0, 0x5600_1234_5678]) | st.floats() | st.booleans(),
-        "time_us": st.integers(1_760_000_000_000_000, 1_760_000_000_000_300),
-        "frames": st.lists(st.sampled_from(FRAMES), max_size=5),
-        "device_free": st.integers(0, 1 << 33),
-        "pool_id": st.tuples(st.integers(0, 300), st.integers(0, 3)),
-        "user_metadata": st.text(max_size=3) | st.text(min_size=300, max_size=300),
-        "compile_context": st.sampled_from(["N/A", "0/1"]).map(lambda text: f"{text}"),
-        "more": st.lists(st.integers()) | st.just({"a": 1}) | st.just(()),
-    },
-)
-
-
-def both(path: Path) -> tuple[Imported | None, Imported | None]:
-    """What the compiled reader and Python make of a file; None: it is damaged."""
-    found: list[Imported | None] = []
-    for library in (compiled(), None):
-        with (
-            patch.object(snapshot_records, "compiled", lambda library=library: library),
-            contextlib.suppress(ReadError),
-        ):
-            found.append(torch_snapshot.read(path))
-            continue
-        found.append(None)
-    return found[0], found[1]
-
-
-def same(one: Imported | None, other: Imported | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    moments = one.moments, other.moments
-    texts = [
-        [found.names[number] if number >= 0 else "" for number in found.memory.column("line")]
-        for found in (one, other)
-    ]
-    return (
-        texts[0] == texts[1]
-        and columns(one)[:4] == columns(other)[:4]
-        and moments[0].value.tolist() == moments[1].value.tolist()
-    )
-
-
-@pytest.mark.skipif(compiled() is None, reason="the library is not compiled")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    traces=st.lists(st.lists(EVENT, max_size=12), min_size=1, max_size=2),
-    repeat=st.sampled_from([1, 200]),
-    protocol=st.sampled_from(PROTOCOLS),
-    piece_bytes=st.sampled_from([700, 1 << 20]),
-)
-def test_the_compiled_reader_reads_what_python_reads(
-    traces: list[list[Any]], repeat: int, protocol: int, piece_bytes: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "snapshot.pickle"
-    long = [[dict(entry) for _ in range(repeat) for entry in trace] for trace in traces]
-    content = {"segments": [], "device_traces": long}
-    path.write_bytes(pickle.dumps(content, protocol))
-    with patch.object(torch_snapshot, "_PIECE_BYTES", piece_bytes):
-        one, other = both(path)
-    assert one is not None
-    assert same(one, other)
-
-
-@pytest.mark.skipif(compiled() is None, reason="the library is not compiled")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_the_compiled_reader_makes_of_a_damaged_file_what_python_makes(
-    data: st.DataObject, tmp_path: Path
-) -> None:
-    path = long_history(8).write(tmp_path / "snapshot.pickle")
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(content)
-    assert same(*both(path))
-
-
-@pytest.mark.skipif(compiled() is None, reason="the library is not compiled")
-def test_the_compiled_reader_reads_nearly_all_of_a_usual_history(tmp_path: Path) -> None:
-    path = long_history(5_000).write(tmp_path / "snapshot.pickle")
-    read = 0
-
-    class Counting(snapshot_records.QuickEvents):
-        def read(self, data: bytes, at: int, memo: list[Any]) -> tuple[Any, int]:
-            nonlocal read
-            found, reached = super().read(data, at, memo)
-            read += found.shape[1]
-            return found, reached
-
-    with patch.object(snapshot_records, "QuickEvents", Counting):
-        torch_snapshot.read(path)
-    assert read > 0.99 * (3 * 5_000 - 6)

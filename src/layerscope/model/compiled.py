@@ -15,7 +15,7 @@ import numpy as np
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-tables.so"
 # LC_VERSION of native/tables/tables.h. A library of other sources is not called.
-VERSION = 9
+VERSION = 10
 # By name without `lc_`, the arguments: a number (n), rows with fields (V), or an array in one piece
 # of this type, as NumPy's letters have it.
 ARGUMENTS = {

@@ -280,7 +280,7 @@ def _operators(summary: Summary) -> list[str]:
     if times is None and summary.functions:
         return function_lines(summary.functions)
     if times is None:
-        return [_no_operators(summary)]
+        return [] if _is_of_memory(summary) else [_no_operators(summary)]
     if times.layer == RANGES:
         return _without_operators(times, steps)
     if not times.rows:
@@ -298,6 +298,13 @@ def _operators(summary: Summary) -> list[str]:
     return [*lines, *_remarks(times, rows), *bulks]
 
 
+def _is_of_memory(summary: Summary) -> bool:
+    """Whether it is what another tool wrote about memory alone."""
+    has_others = summary.operators is not None or bool(summary.functions)
+    is_imported = bool(summary.info.imported_from)
+    return is_imported and summary.blocks is not None and not has_others
+
+
 def _no_operators(summary: Summary) -> str:
     return "No operators were recorded." if summary.problems else EMPTY
 
@@ -306,9 +313,9 @@ def what_is_missing(summary: Summary) -> list[str]:
     """Sentences in place of steps and operators that a recording does not have."""
     missing = [] if summary.steps else [_NO_STEP]
     times = summary.operators
-    if times is None:
+    if times is None and not _is_of_memory(summary):
         missing.append(_no_operators(summary))
-    elif not times.rows and not times.primitives:
+    elif times is not None and not times.rows and not times.primitives:
         missing.append(_NONE_IN_STEPS)
     return missing
 
@@ -441,6 +448,8 @@ def _closing(summary: Summary, run: str) -> list[str]:
         size = f"{units.size(summary.cost.size_bytes)} in {summary.folder}"
         lines += _wrapped(f"Overhead: {cost_sentence(summary.cost)}; {size}")
     words = ["layerscope report", *([shlex.quote(run)] if run else [])]
+    if _is_of_memory(summary):
+        words = ["layerscope table", *words[1:], "peak"]
     return [*lines, f"Next: {' '.join(words)}"]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from layerscope.model.events import Problem
-from layerscope.model.frameworks import allocators
+from layerscope.model.frameworks import allocators, step_prefixes
 from layerscope.model.layers import KINDS, MEMORY, PHASES
 from layerscope.model.memory import CPU
 from layerscope.sources.imported import ImportedMemory
@@ -167,6 +167,8 @@ def _open_at(
     is_found = np.zeros(len(row), np.bool_)
     phase = np.full(len(row), _OTHER, np.int64)
     has_scope = np.zeros(len(row), np.bool_)
+    is_forward = np.zeros(len(row), np.bool_)
+    is_step = np.isin(trace.name, _steps_of_optimizers(trace.names))
     moment = np.flatnonzero(row >= 0)
     while len(moment):
         at = row[moment]
@@ -176,15 +178,17 @@ def _open_at(
         is_new = is_operator[here] & ~is_found[open_]
         operator[open_[is_new]] = trace.name[here[is_new]]
         is_found[open_[is_new & ~only_allocates[here]]] = True
-        # The outermost scope; an operator that autograd numbered belongs to a forward pass.
+        # The innermost scope. Without one, and in the closure of an optimizer's step, which has no
+        # gradients of its own, an operator that autograd numbered belongs to a forward pass.
         scope = phase_of_kind[trace.kind[here]]
-        is_scope = scope >= 0
-        phase[open_[is_scope]] = scope[is_scope]
+        is_scope = (scope >= 0) & ~has_scope[open_]
+        is_closure = is_step[here] & is_forward[open_]
+        phase[open_[is_scope]] = np.where(is_closure, _FORWARD, scope)[is_scope]
         has_scope[open_[is_scope]] = True
-        is_forward = ~is_scope & ~has_scope[open_] & (trace.seq[here] >= 0)
-        phase[open_[is_forward]] = _FORWARD
+        is_forward[open_[~is_scope & (trace.seq[here] >= 0)]] = True
         row[moment] = parent[at]
         moment = moment[row[moment] >= 0]
+    phase[is_forward & ~has_scope] = _FORWARD
     return operator, phase.astype(np.uint8)
 
 
@@ -212,6 +216,12 @@ def _parents(trace: KinetoTrace) -> np.ndarray:
             parent[rows] = np.where(place >= 0, outer[place], -1)
         outer = rows
     return parent
+
+
+def _steps_of_optimizers(names: list[str]) -> list[int]:
+    """The numbers of the names of steps, not of what sets gradients to zero."""
+    begin = step_prefixes()
+    return [number for number, name in enumerate(names) if name.startswith(begin)]
 
 
 def _numbers_of(names: list[str], wanted: tuple[str, ...]) -> list[int]:

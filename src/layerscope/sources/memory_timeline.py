@@ -55,7 +55,9 @@ _HEAD_BYTES = 1 << 16
 _BETWEEN = b" \t\r\n["
 _MOST_NS, _MOST_BYTES = 1 << 61, 1 << 56
 # What is read of a file, unpacked: some gigabytes of memory, and more than any profiler writes.
-_MOST_TEXT_BYTES = 1 << 32
+_MOST_TEXT_BYTES, _MOST_ROWS = 1 << 29, 50_000_000
+# Of one list of numbers, without blanks.
+_MOST_LIST_BYTES = 1 << 20
 
 
 def recognises(head: bytes) -> bool:
@@ -101,9 +103,17 @@ def _bounded(path: Path) -> Iterator[bytes]:
 
 def _raw(path: Path, pieces: Iterator[bytes]) -> Imported:
     """The blocks of a raw timeline."""
-    lists = _Lists(pieces)
-    found = [_numbers(path, lines, _RAW_COLUMNS) for lines in lists]
-    rows = np.concatenate([np.zeros((0, _RAW_COLUMNS), np.int64), *found])
+    lists = _Lists(path, pieces)
+    found = [np.zeros((0, _RAW_COLUMNS), np.int64)]
+    count = 0
+    for lines in lists:
+        found.append(_numbers(path, lines, _RAW_COLUMNS))
+        count += len(found[-1])
+        if count > _MOST_ROWS:
+            raise ReadError(
+                f"{path} is refused: it has more than {_MOST_ROWS:,} events. Profile fewer steps"
+            )
+    rows = np.concatenate(found)
     kept, problems = _possible(rows, lists.is_whole)
     is_before = kept[:, 0] == _NO_TIME
     first_ns = int(kept[~is_before, 0].min(initial=_MOST_NS)) if not is_before.all() else 0
@@ -291,7 +301,8 @@ class _Lists:
     as it should.
     """
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
+    def __init__(self, path: Path, pieces: Iterator[bytes]) -> None:
+        self._path = path
         self._pieces = pieces
         self.is_whole = False
 
@@ -303,6 +314,8 @@ class _Lists:
             if end > 1:
                 yield text[:end].replace(b"],", b"\n")
                 text = text[end:]
+            if len(text) > _MOST_LIST_BYTES:
+                raise _damaged(self._path, "a list in it has no end")
             rest = text
         last, end_of_lists, _ = rest.partition(b"]]")
         if end_of_lists:
@@ -325,8 +338,9 @@ def _numbers(path: Path, lines: bytes, columns: int) -> np.ndarray:
             ),
         )
     except pa.ArrowInvalid as error:
-        raise ReadError(
-            f"{path} is damaged (not all of it are whole numbers): copy it again, or export it "
-            "again"
-        ) from error
+        raise _damaged(path, "not all of it are whole numbers") from error
     return np.column_stack([table[name].to_numpy() for name in names])
+
+
+def _damaged(path: Path, how: str) -> ReadError:
+    return ReadError(f"{path} is damaged ({how}): copy it again, or export it again")

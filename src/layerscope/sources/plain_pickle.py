@@ -31,6 +31,9 @@ _MARGIN_BYTES = 512
 _MOST_TEXT_BYTES = 1 << 24
 # Of values that wait to be put into something, and of values that are kept.
 _MOST_WAITING, _MOST_HELD = 1 << 22, 1 << 24
+# Entries of the memo, of which what was taken out leaves one that is empty: several for each event
+# of the longest history that is read.
+_MOST_MEMORIZED = 400_000_000
 # What a long text counts as: a value for so many bytes.
 _TEXT_UNIT = 64
 _MOST_PROTOCOL = 5
@@ -38,6 +41,8 @@ _MOST_PROTOCOL = 5
 _MOST_GAP = 1 << 16
 # So often at most `Quick` is not asked again after it could not read on.
 _MOST_PAUSE = 1 << 10
+# Python appends a thousand items at once: where more wait, it did not write the file.
+_MOST_AT_ONCE = 1 << 11
 _GETS = re.compile(rb"(?:h.)+|(?:j....)+", re.DOTALL)
 _LONG_GET = np.dtype([("code", "u1"), ("place", "<u4")])
 _GET = ord("h")
@@ -110,6 +115,11 @@ class PlainPickle:
         for held in (self._memo, self._stack, self._place_of):
             held.clear()
         self._data = b""
+
+    def text(self, octets: bytes) -> str:
+        """A text that `quick` puts into the memo."""
+        self._held += 1 + len(octets) // _TEXT_UNIT
+        return _text(octets)
 
     def take_out(self, values: list[Any]) -> None:
         """Forget these lists and dictionaries, which nothing refers to any more."""
@@ -210,21 +220,30 @@ class PlainPickle:
     def _read_on(self, data: bytes, at: int) -> int:
         """Have the records read that follow in the list; returns where they end."""
         start = self._marks[-1] if self._marks else 0
+        waiting = len(self._stack) - start
         into = self._stack[start - 1] if 0 < start < len(self._stack) else None
-        if self._quick is None or self._rest or type(into) is not list:
+        is_resting = self._rest or waiting > _MOST_AT_ONCE
+        if self._quick is None or is_resting or type(into) is not list:
             self._rest = max(self._rest - 1, 0)
             return at
         items = self._stack[start:]
         if set(map(type, items)) != {dict}:  # a list of one record has no mark of its own
+            self._wait()  # the same items are not looked at again for each that follows
             return at
         # The mark stays where it is, for those that follow.
         del self._stack[start:]
         self._append(items)
         reached = self._quick(into, data, at, self._memo)
-        is_stuck = reached == at
-        self._pause = min(2 * self._pause + 1, _MOST_PAUSE) if is_stuck else 0
-        self._rest = self._pause
+        if reached == at:
+            self._wait()
+        else:
+            self._pause = 0
         return reached
+
+    def _wait(self) -> None:
+        """Each time `quick` is of no use it is not asked for twice as long."""
+        self._pause = min(2 * self._pause + 1, _MOST_PAUSE)
+        self._rest = self._pause
 
     def _set_items(self, items: list[Any]) -> dict[Any, Any]:
         """Put keys and values into the dictionary below them."""
@@ -268,7 +287,9 @@ class PlainPickle:
 
     def _refill(self) -> None:
         """More of the file; at its end nothing."""
-        if len(self._stack) + len(self._marks) > _MOST_WAITING or self._held > _MOST_HELD:
+        waiting = len(self._stack) + len(self._marks)
+        is_full = self._held > _MOST_HELD or len(self._memo) > _MOST_MEMORIZED
+        if waiting > _MOST_WAITING or is_full:
             raise ReadError(
                 f"{self._name} is refused: it has far more in it than a snapshot of memory, "
                 "whatever it is"

@@ -19,7 +19,7 @@ from layerscope.sources.plain_pickle import TAKEN
 # In the order of the columns; the reader's number of the first one is 1.
 KEYS = ("action", "addr", "size", "time_us", "frames", "device_free")
 # As native/tables/tables.h has them.
-OTHER, TEXT, _FIRST_ACTION = 0, 7, 16
+OTHER, TEXT, _FIRST_ACTION, _FRESH_TEXT = 0, 7, 16, 256
 _IS_STACK, _PLACE_SHIFT, _RANKS = 4, 3, 3
 _ROWS = 1 << 13
 _ENTRIES = 1 << 16
@@ -45,15 +45,21 @@ def line_and_rank(number: int) -> tuple[int, int]:
 
 class QuickEvents:
     """Reads events on from a place in the pickle. `number_of`: that of an entry of the memo;
-    `entry_of`: what stands in the memo for the number of a stack.
+    `entry_of`: what stands in the memo for the number of a stack; `text_of`: for the bytes of a
+    text.
     """
 
     def __init__(
-        self, library: Compiled, number_of: Callable[[Any], int], entry_of: Callable[[int], Any]
+        self,
+        library: Compiled,
+        number_of: Callable[[Any], int],
+        entry_of: Callable[[int], Any],
+        text_of: Callable[[bytes], str],
     ) -> None:
         self._library = library
         self._number_of = number_of
         self._entry_of = entry_of
+        self._text_of = text_of
         self._numbers = np.zeros(_ENTRIES, np.int32)
         self._known = 0
         self._rows = np.zeros((_ROWS, len(KEYS)), np.int64)
@@ -76,10 +82,28 @@ class QuickEvents:
             reached,
         )
         size, entries = reached.tolist()
-        fresh = self._numbers[self._known : entries].tolist()
-        memo += [self._entry_of(number) if number < 0 else TAKEN for number in fresh]
+        fresh = self._numbers[self._known : entries]
+        memo += [self._entry_of(number) if number < 0 else TAKEN for number in fresh.tolist()]
+        self._make_texts(data, at, memo, self._known + np.flatnonzero(fresh >= _FRESH_TEXT))
         self._known = entries
         return self._rows[:count].T.copy(), at + size
+
+    def _make_texts(self, data: bytes, at: int, memo: list[Any], entries: np.ndarray) -> None:
+        """These entries of the memo are texts that stand in the data, behind `at`."""
+        behind = self._numbers[entries] - _FRESH_TEXT
+        places, which = np.unique(behind, return_inverse=True)
+        texts = self._texts_at(data, at + places)
+        meanings = np.array([self._number_of(text) for text in texts], np.int32)
+        self._numbers[entries] = meanings[which]
+        placed = zip(entries.tolist(), which.tolist(), strict=True)
+        for entry, number in placed:
+            memo[entry] = texts[number]
+
+    def _texts_at(self, data: bytes, places: np.ndarray) -> list[str]:
+        """The texts that stand in these places; equal ones are one object."""
+        octets = [_short_text(data, place) for place in places.tolist()]
+        made = {one: self._text_of(one) for one in set(octets)}
+        return [made[one] for one in octets]
 
     def _learn(self, memo: list[Any]) -> None:
         """The numbers of what came into the memo, and room for what events put there."""
@@ -89,3 +113,10 @@ class QuickEvents:
             self._numbers = np.append(self._numbers, np.zeros(room, np.int32))
         self._numbers[self._known : len(memo)] = fresh
         self._known = len(memo)
+
+
+def _short_text(data: bytes, at: int) -> bytes:
+    """What stands behind a code and a length."""
+    length = data[at + 1]
+    start = at + 2
+    return data[start : start + length]

@@ -158,7 +158,7 @@ class SnapshotRecords:
         if library is None:
             self._pickle = PlainPickle(pieces, name, self._take)
         else:
-            self._quick = QuickEvents(library, self._number_of, self._entry_of)
+            self._quick = QuickEvents(library, self._number_of, self._entry_of, self._text_of)
             self._pickle = PlainPickle(pieces, name, self._take, self._read_on, KEYS[0])
         self._name = name
         root = self._pickle.read()
@@ -188,8 +188,9 @@ class SnapshotRecords:
 
     def _take(self, into: list[Any], items: list[Any]) -> list[Any]:
         """What is appended to a list: records become rows."""
-        first = items[0]
-        if type(first) is not dict:
+        # Whatever else stands between records: where it stands does not matter.
+        first = next((item for item in items if type(item) is dict), None)
+        if first is None:
             return items
         if _KEY in first or "filename" in first:
             return self._take_frames(into, items)
@@ -241,6 +242,9 @@ class SnapshotRecords:
             line, rank = line_and_rank(number)
             place = self._places[number] = _Place(line, rank)
         return place
+
+    def _text_of(self, octets: bytes) -> str:
+        return self._pickle.text(octets)
 
     def _add_count(self, count: int) -> None:
         self._count += count
