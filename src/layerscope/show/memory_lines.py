@@ -56,7 +56,8 @@ def _peak(blocks: BlocksAtPeak, noun: str) -> str:
         if blocks.phase != "other":
             when += f" ({blocks.phase})"
     size = units.size(blocks.bytes)
-    return f"Tensors: {size} at the peak{whose}, {when}"
+    what = "Tensors" if blocks.is_tensors else "Memory"
+    return f"{what}: {size} at the peak{whose}, {when}"
 
 
 def _what(blocks: BlocksAtPeak) -> str:

@@ -11,6 +11,7 @@ from layerscope.analyse.memory.blocks import Array, Blocks
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import Held, RecordedMemory
 from layerscope.analyse.memory.names import texts_of_names
+from layerscope.model.memory import TENSOR
 from layerscope.recording.reader import Reader
 
 
@@ -28,7 +29,8 @@ class LineGrowth:
 class BlocksAtPeak:
     """Of the process and device with the highest peak: how much is live then, by category and line,
     the largest first. `step` is -1 outside of steps, `after_ns` since the start of the run; `heaps`
-    counts the processes and devices that have blocks. `growth`: the line that leaks most.
+    counts the processes and devices that have blocks. `is_tensors`: nothing but tensors is live
+    then, no arrays of NumPy and no blocks of other allocators. `growth`: the line that leaks most.
     """
 
     bytes: int
@@ -38,6 +40,7 @@ class BlocksAtPeak:
     phase: str
     after_ns: int
     heaps: int
+    is_tensors: bool = False
     categories: dict[str, int] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     growth: LineGrowth | None = None
@@ -59,6 +62,7 @@ def blocks_at_peak(reader: Reader) -> BlocksAtPeak | None:
         phase=peak.phase,
         after_ns=peak.at_ns - reader.run.info.start_ns,
         heaps=len(memory.heaps),
+        is_tensors=bool(held.blocks.has_name("allocator", TENSOR).all()),
         categories=_by_category(held),
         lines=_by_line(held.blocks),
         growth=leak_of(memory),
