@@ -231,6 +231,15 @@ def leaks(recording: Recording, folder: Path) -> dict[str, int]:
     }
 
 
+def test_of_a_process_whose_end_is_not_known_open_blocks_outlive_its_steps(folder: Path) -> None:
+    recording = training()
+    recording.rows["processes"][0]["end_ns"] = None
+    for step in range(30):
+        allocate(recording, start_of(step) + 80, FOREVER, 1000, line="kept.py:1")
+
+    assert leaks(recording, folder) == {"kept.py:1": 1000}
+
+
 def test_a_healthy_training_leaks_nothing(folder: Path) -> None:
     assert leaks(training(), folder) == {}
 
