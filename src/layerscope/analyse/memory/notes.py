@@ -55,4 +55,4 @@ def _leak(memory: RecordedMemory) -> list[str]:
     size, low, high = map(units.size, (leak.bytes_per_step, leak.low, leak.high))
     sure = "" if low == high else f" (95 %: {low} to {high})"
     what = f"Live memory grows by {size} a step{sure} at {leak.line}"
-    return [f"{what}: these blocks are never released."]
+    return [f"{what}: these blocks were not released when the last step ended."]
