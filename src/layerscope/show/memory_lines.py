@@ -42,7 +42,8 @@ def _leak(leak: LineGrowth, noun: str, folder: str) -> str:
     if low != high:
         sure = f" (95 %: {low} to {high})"
     line = leak.line.removeprefix(folder)
-    return f"Leak: {line} allocates {size} a {noun}{sure} that was not released when the last step ended"
+    what = f"allocates {size} a {noun}{sure}"
+    return f"Leak: {line} {what} that was not released when the last step ended"
 
 
 def _peak(blocks: BlocksAtPeak, noun: str) -> str:
