@@ -186,13 +186,14 @@ class Recording:
         self.rows.setdefault("samples", []).append(row)
 
     def add_gap(
-        self, reason: str, lost: int | None, track: int | None = None, process: int | None = None
-    ) -> None:
+        self, reason: str, lost: int | None, track: int | None = None, process: int | None = None,
+        start_ns: int = 0,
+    ) -> None:  # fmt: skip
         row = {
             "track": track,
             "process": process,
-            "start_ns": 0,
-            "end_ns": 1,
+            "start_ns": start_ns,
+            "end_ns": start_ns + 1,
             "lost": lost,
             "reason": reason,
         }

@@ -15,7 +15,6 @@ from layerscope.analyse.findings.rules.memory_grows import _allocated
 from layerscope.analyse.findings.workload import Workload
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import RecordedMemory
-from layerscope.analyse.memory.leaks import growth_of
 from layerscope.analyse.summary import summarise
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
@@ -222,7 +221,7 @@ def leaks(recording: Recording, folder: Path) -> dict[str, int]:
     with Reader(recording.write(folder)) as reader:
         memory = RecordedMemory(reader)
         (heap,) = memory.heaps
-        growth = growth_of(heap.blocks, memory.steps(0))
+        growth = memory.growth(heap)
         names = heap.blocks.names["line"][growth.line].tolist()
     return {
         name: round(growth.bytes_per_step[place])
@@ -252,6 +251,30 @@ def test_a_line_that_keeps_what_it_allocates_leaks(folder: Path, every: int, siz
 
     # Of the 36 steps that are judged every third is one that keeps something.
     assert leaks(recording, folder) == {"kept.py:1": 1000}
+
+
+@pytest.mark.parametrize(
+    ("at_ns", "reason", "is_told"),
+    [
+        (start_of(10), "ring_full", False),
+        (start_of(10), "max_size", False),
+        (start_of(10), "too_deep", True),
+        (FIRST_NS - 50, "ring_full", True),
+    ],
+)
+def test_where_releases_may_be_lost_nothing_is_called_a_leak(
+    folder: Path, at_ns: int, reason: str, is_told: bool
+) -> None:
+    recording = training()
+    recording.add_gap(reason, 3, process=0, start_ns=at_ns)
+    for step in range(30):
+        allocate(recording, start_of(step) + 80, FOREVER, 1000, line="kept.py:1")
+
+    assert leaks(recording, folder) == ({"kept.py:1": 1000} if is_told else {})
+    with Reader(recording.write(folder.with_name("again"))) as reader:
+        notes = " ".join(tables.build(reader, "memory", "line").notes)
+        assert ("No line is called a leak: records were lost" in notes) is not is_told
+        assert ("Live memory grows by" in notes) is is_told
 
 
 def test_a_queue_of_a_fixed_length_and_a_cache_that_fills_do_not_leak(folder: Path) -> None:

@@ -71,12 +71,8 @@ def blocks_at_peak(reader: Reader) -> BlocksAtPeak | None:
 
 def leak_of(memory: RecordedMemory) -> LineGrowth | None:
     """The line that leaks most, in the process and on the device with the highest peak."""
-    # Not at the top: intervals come with all of `diff`, which the summary of a recording without
-    # allocations does not wait for.
-    from layerscope.analyse.memory.leaks import growth_of
-
     heap = memory.heaps[0]
-    growth = growth_of(heap.blocks, memory.steps(heap.process))
+    growth = memory.growth(heap)
     worst = growth.worst(heap.peak.bytes)
     if worst < 0:
         return None

@@ -20,11 +20,13 @@ from layerscope.analyse.memory.blocks import (
     steps_of,
 )
 from layerscope.analyse.memory.categories import CUT_STEPS, FIRST_STEPS, Categories, categories_of
+from layerscope.analyse.memory.missing import loss_within
 from layerscope.analyse.memory.modules import modules_of
 from layerscope.analyse.memory.peak import Heap, heaps
 from layerscope.analyse.memory.phases import PhaseSpans, phase_spans
 
 if TYPE_CHECKING:
+    from layerscope.analyse.memory.leaks import Growth
     from layerscope.recording.reader import Reader
 
 
@@ -80,6 +82,16 @@ class RecordedMemory:
         steps = self.steps(heap.process)
         spans = self._spans(heap.process)
         return categories_of(heap.blocks, steps, spans)
+
+    def growth(self, heap: Heap) -> Growth:
+        """How much each line leaves behind in a step, and which of them leak."""
+        # Not at the top: intervals come with all of `diff`, which the summary of a recording
+        # without allocations does not wait for.
+        from layerscope.analyse.memory.leaks import growth_of, judged_places
+
+        steps = self.steps(heap.process)
+        loss = loss_within(self.reader, heap.process, steps, judged_places(steps))
+        return growth_of(heap.blocks, steps, loss)
 
     def modules(self, heap: Heap, rows: Int64s, found: Categories) -> Array:
         """The modules of the blocks at `rows`; `found`: the categories of all."""

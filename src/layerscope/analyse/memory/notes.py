@@ -15,7 +15,7 @@ def notes_of(memory: RecordedMemory) -> tuple[str, ...]:
     if not memory.heaps:
         return ()
     heap = memory.heaps[0]
-    found = [_peak(memory, heap), *_leak(memory)]
+    found = [_peak(memory, heap), *_leak(memory), *loss_notes(memory)]
     lost = memory.blocks.is_lost
     if lost.any():
         size = units.size(int(memory.blocks.bytes[lost].sum()))
@@ -25,6 +25,17 @@ def notes_of(memory: RecordedMemory) -> tuple[str, ...]:
             "and have no lifetime."
         )
     return tuple(found)
+
+
+def loss_notes(memory: RecordedMemory) -> list[str]:
+    """That no line is called a leak, where losses look like some."""
+    losses = [memory.growth(heap).loss for heap in memory.heaps]
+    for loss in filter(None, losses):
+        return [
+            f"No line is called a leak: records were lost during the steps ({loss}). A block whose "
+            "release is among them looks like one that is kept."
+        ]
+    return []
 
 
 def when(heap: Heap, start_ns: int) -> str:

@@ -17,8 +17,9 @@ import numpy as np
 
 from layerscope.analyse.memory.blocks import Blocks
 from layerscope.analyse.memory.held import RecordedMemory
-from layerscope.analyse.memory.leaks import FEWEST_STEPS, growth_of, judged_places
+from layerscope.analyse.memory.leaks import FEWEST_STEPS, judged_places
 from layerscope.analyse.memory.live_curve import live_at_allocations
+from layerscope.analyse.memory.notes import loss_notes
 from layerscope.analyse.memory.peak import Heap
 from layerscope.analyse.stacks.frames import FrameTable
 from layerscope.analyse.stacks.memory_places import nodes_of_places
@@ -121,6 +122,7 @@ class _Chosen:
         self._choice = choice
         self._moments: list[str] = []
         self._filled_bytes = 0
+        self._losses: list[str] = []
 
     def of_kind(self, kind: str, memory: RecordedMemory, heap: Heap) -> Bools:
         """Which of a process and device."""
@@ -154,7 +156,8 @@ class _Chosen:
             return (f"Added up are {several}; --by process has them apart.",)
         name = self._reader.run.name
         said = [f"The highest moment of {name} is {moment}." for moment in self._moments]
-        if kind == LEAK and self._filled_bytes:
+        said += self._losses
+        if kind == LEAK and self._filled_bytes and not self._losses:
             filled = f"{size(self._filled_bytes)} that outlived their step too are left out"
             said.append(f"{filled}: their lines do not go on keeping more, like a full cache.")
         return tuple(said)
@@ -177,7 +180,9 @@ class _Chosen:
         judged = judged_places(steps)
         is_judged = np.isin(blocks.step, steps.step[judged])
         is_old = is_judged & (blocks.end_ns > steps.last_end_ns)
-        growth = growth_of(blocks, steps)
+        growth = memory.growth(heap)
+        if growth.loss:
+            self._losses = loss_notes(memory)
         leaking = growth.line[growth.is_leak]
         is_leaking = np.isin(blocks.line, leaking)
         leaks: Bools = is_old & is_leaking
