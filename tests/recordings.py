@@ -199,8 +199,10 @@ class Recording:
         }
         self.rows.setdefault("gaps", []).append(row)
 
-    def add_problem(self, layer: str, what: str, remedy: str, lost: str = "") -> None:
-        row = {"layer": layer, "code": "test", "what": what, "remedy": remedy, "lost": lost}
+    def add_problem(
+        self, layer: str, what: str, remedy: str, lost: str = "", code: str = "test"
+    ) -> None:
+        row = {"layer": layer, "code": code, "what": what, "remedy": remedy, "lost": lost}
         self.rows.setdefault("problems", []).append(row)
 
     def write(self, path: Path, **info: Any) -> Run:

@@ -56,9 +56,8 @@ def _peak(blocks: BlocksAtPeak, noun: str) -> str:
         when = f"in {noun} {blocks.step}"
         if blocks.phase != "other":
             when += f" ({blocks.phase})"
-    size = units.size(blocks.bytes)
     what = "Tensors" if blocks.is_tensors else "Memory"
-    return f"{what}: {size} at the peak{whose}, {when}"
+    return f"{what}: {blocks.size} at the peak{whose}, {when}"
 
 
 def _what(blocks: BlocksAtPeak) -> str:

@@ -11,6 +11,7 @@ from layerscope.analyse.memory.blocks import Array, Blocks
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import Held, RecordedMemory
 from layerscope.analyse.memory.names import texts_of_names
+from layerscope.model import units
 from layerscope.model.memory import TENSOR
 from layerscope.recording.reader import Reader
 
@@ -30,7 +31,8 @@ class BlocksAtPeak:
     """Of the process and device with the highest peak: how much is live then, by category and line,
     the largest first. `step` is -1 outside of steps, `after_ns` since the start of the run; `heaps`
     counts the processes and devices that have blocks. `is_tensors`: nothing but tensors is live
-    then, no arrays of NumPy and no blocks of other allocators. `growth`: the line that leaks most.
+    then, no arrays of NumPy and no blocks of other allocators. `missing`: why it is only a part of
+    what was live. `growth`: the line that leaks most.
     """
 
     bytes: int
@@ -41,9 +43,15 @@ class BlocksAtPeak:
     after_ns: int
     heaps: int
     is_tensors: bool = False
+    missing: str = ""
     categories: dict[str, int] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     growth: LineGrowth | None = None
+
+    @property
+    def size(self) -> str:
+        """How much it is, in words."""
+        return size_at_peak(self.bytes, self.missing)
 
 
 def blocks_at_peak(reader: Reader) -> BlocksAtPeak | None:
@@ -63,10 +71,19 @@ def blocks_at_peak(reader: Reader) -> BlocksAtPeak | None:
         after_ns=peak.at_ns - reader.run.info.start_ns,
         heaps=len(memory.heaps),
         is_tensors=bool(held.blocks.has_name("allocator", TENSOR).all()),
+        missing=memory.missing,
         categories=_by_category(held),
         lines=_by_line(held.blocks),
         growth=leak_of(memory),
     )
+
+
+def size_at_peak(size_bytes: int, missing: str) -> str:
+    """In words how much is live; `missing`: why not all of it is known."""
+    size = units.size(size_bytes)
+    if missing:
+        return f"at least {size}"
+    return size
 
 
 def leak_of(memory: RecordedMemory) -> LineGrowth | None:

@@ -20,7 +20,7 @@ from layerscope.analyse.memory.blocks import (
     steps_of,
 )
 from layerscope.analyse.memory.categories import CUT_STEPS, FIRST_STEPS, Categories, categories_of
-from layerscope.analyse.memory.missing import loss_within
+from layerscope.analyse.memory.missing import loss_within, missing_blocks
 from layerscope.analyse.memory.modules import modules_of
 from layerscope.analyse.memory.peak import Heap, heaps
 from layerscope.analyse.memory.phases import PhaseSpans, phase_spans
@@ -64,6 +64,11 @@ class RecordedMemory:
     def blocks(self) -> Blocks:
         """All blocks."""
         return read_blocks(self.reader)
+
+    @cached_property
+    def missing(self) -> str:
+        """Why more was live than these blocks say; "": these are all."""
+        return missing_blocks(self.reader)
 
     def steps(self, process: int) -> Steps:
         """The steps of a process."""

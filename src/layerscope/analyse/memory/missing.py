@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layerscope.analyse.losses import REASONS
+from layerscope.analyse.losses import REASONS, problems
 from layerscope.analyse.memory.blocks import Int64s, Steps
 from layerscope.analyse.step_times import Arrays, process_of_tracks
 
@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 
 # The losses among which releases may be: without its release a block is live for good.
 _OF_RECORDS = ("ring_full", "disk_full", "max_size", "no_ring")
+
+# The problems of recordings that lack blocks, or the ends of some.
+_OF_BLOCKS = ("blocks_left_out", "blocks_of_windows", "releases_lost")
+
+
+def missing_blocks(reader: Reader) -> str:
+    """Why more memory was live than the blocks of a recording say, and the remedy; "": that is all
+    there was.
+    """
+    for problem in problems(reader):
+        if problem.code in _OF_BLOCKS:
+            return f"{problem.what}; {problem.remedy}"
+    return ""
 
 
 def loss_within(reader: Reader, process: int, steps: Steps, places: Int64s) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.analyse.memory.at_peak import leak_of
+from layerscope.analyse.memory.at_peak import leak_of, size_at_peak
 from layerscope.analyse.memory.held import RecordedMemory
 from layerscope.analyse.memory.peak import Heap
 from layerscope.model import units
@@ -50,7 +50,7 @@ def when(heap: Heap, start_ns: int) -> str:
 
 def _peak(memory: RecordedMemory, heap: Heap) -> str:
     """When most is live, of the process with the highest peak."""
-    size = units.size(heap.peak.bytes)
+    size = size_at_peak(heap.peak.bytes, memory.missing)
     whose = ""
     if len(memory.heaps) > 1:
         whose = f" (process {heap.process} on {heap.device})"
