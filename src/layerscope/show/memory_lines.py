@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.analyse.memory.at_peak import BlocksAtPeak, LineGrowth
+from layerscope.analyse.memory.names import NO_LINE
 from layerscope.analyse.summary import Summary
 from layerscope.model import units
 from layerscope.show.screen import printable
@@ -48,16 +49,15 @@ def _leak(leak: LineGrowth, noun: str, folder: str) -> str:
 
 def _peak(blocks: BlocksAtPeak, noun: str) -> str:
     """How much it is, and when."""
-    whose = ""
-    if blocks.heaps > 1:
-        whose = f" of process {blocks.process} on {blocks.device}"
-    when = f"after {units.duration(blocks.after_ns)}"
+    when = ""
+    if blocks.after_ns is not None:
+        when = f", after {units.duration(blocks.after_ns)}"
     if blocks.step >= 0:
-        when = f"in {noun} {blocks.step}"
+        when = f", in {noun} {blocks.step}"
         if blocks.phase != "other":
             when += f" ({blocks.phase})"
     what = "Tensors" if blocks.is_tensors else "Memory"
-    return f"{what}: {blocks.size} at the peak{whose}, {when}"
+    return f"{what}: {blocks.size} at the peak{blocks.whose}{when}"
 
 
 def _what(blocks: BlocksAtPeak) -> str:
@@ -72,8 +72,10 @@ def _what(blocks: BlocksAtPeak) -> str:
 
 
 def _most(blocks: BlocksAtPeak, folder: str) -> str:
-    """The line that holds most."""
+    """The line that holds most, where it is known."""
     for line, size in blocks.lines.items():
+        if line == NO_LINE:
+            break
         name = line.removeprefix(folder)
         return f"; most of {name}: {units.size(size)}"
     return ""

@@ -375,7 +375,7 @@ def test_the_summary_names_phase_and_categories_of_the_peak(folder: Path) -> Non
         said = " ".join(text(summarise(reader)).split())
 
     assert (
-        "Tensors: 3.57 kB at the peak of process 0 on cpu, in step 1 (forward): parameters 1.00 kB, "
+        "Tensors: 3.57 kB at the peak of pid 100, in step 1 (forward): parameters 1.00 kB, "
         "gradients 1.00 kB, optimizer state 1.00 kB, activations 304 bytes, temporary 200 bytes; "
         "most of net.py:1: 1.00 kB"
     ) in said

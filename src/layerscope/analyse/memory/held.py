@@ -70,6 +70,30 @@ class RecordedMemory:
         """Why more was live than these blocks say; "": these are all."""
         return missing_blocks(self.reader)
 
+    def whose(self, heap: Heap) -> str:
+        """Which process and device it is of, as the end of a sentence, where there are several."""
+        processes = {one.process for one in self.heaps}
+        devices = {one.device for one in self.heaps}
+        found = ""
+        if len(processes) > 1:
+            found += f" of {self._name(heap.process, processes)}"
+        if len(devices) > 1:
+            found += f" on {heap.device}"
+        return found
+
+    def _name(self, process: int, processes: set[int]) -> str:
+        """Its rank, or the number that the system knows it by: where it has no rank, or shares it
+        with others.
+        """
+        about = self.reader.arrays("processes", ["process", "pid", "rank"])
+        is_asked = np.isin(about["process"], list(processes))
+        (row,) = np.flatnonzero(about["process"] == process)
+        rank = about["rank"][row]
+        is_same = is_asked & (about["rank"] == rank)
+        if rank >= 0 and is_same.sum() == 1:
+            return f"rank {rank}"
+        return f"pid {about['pid'][row]}"
+
     def steps(self, process: int) -> Steps:
         """The steps of a process."""
         none = np.zeros(0, np.int64)

@@ -50,9 +50,11 @@ class Growth:
     steps: int
     loss: str = ""
 
-    def worst(self, peak_bytes: int) -> int:
-        """The place of the leak that grows most, -1: there is none that matters beside the peak."""
-        grows = np.where(self.is_leak, self.bytes_per_step, 0.0)
+    def worst(self, peak_bytes: int, is_named: Bools) -> int:
+        """The place of the leak that grows most, -1: there is none that matters beside the peak.
+        `is_named`: which lines are known.
+        """
+        grows = np.where(self.is_leak & is_named, self.bytes_per_step, 0.0)
         most = float(grows.max(initial=0.0))
         # At least a byte, which nothing is not.
         least = max(_LEAST_SHARE * peak_bytes, 1)

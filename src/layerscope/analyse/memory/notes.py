@@ -38,24 +38,26 @@ def loss_notes(memory: RecordedMemory) -> list[str]:
     return []
 
 
-def when(heap: Heap, start_ns: int) -> str:
-    """The moment of a peak, as a part of a sentence."""
+def when(heap: Heap, start_ns: int, has_steps: bool) -> str:
+    """The moment of a peak, as the end of a sentence; nothing where nobody knows it."""
+    if not heap.is_timed:
+        return ""
     after = units.duration(heap.peak.at_ns - start_ns)
-    where = "outside of the steps"
+    where = ""
     if heap.peak.step >= 0:
         named = "" if heap.peak.phase == "other" else f"the {heap.peak.phase} phase of "
-        where = f"in {named}step {heap.peak.step}"
+        where = f", in {named}step {heap.peak.step}"
+    elif has_steps:
+        where = ", outside of the steps"
     return f"{where}, {after} after the start"
 
 
 def _peak(memory: RecordedMemory, heap: Heap) -> str:
     """When most is live, of the process with the highest peak."""
     size = size_at_peak(heap.peak.bytes, memory.missing)
-    whose = ""
-    if len(memory.heaps) > 1:
-        whose = f" (process {heap.process} on {heap.device})"
-    moment = when(heap, memory.reader.run.info.start_ns)
-    return f"The peak is {size}{whose}, {moment}."
+    has_steps = len(memory.steps(heap.process).step) > 0
+    moment = when(heap, memory.reader.run.info.start_ns, has_steps)
+    return f"The peak{memory.whose(heap)} is {size}{moment}."
 
 
 def _leak(memory: RecordedMemory) -> list[str]:

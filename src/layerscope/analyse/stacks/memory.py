@@ -121,6 +121,8 @@ class _Chosen:
         self._reader = reader
         self._choice = choice
         self._moments: list[str] = []
+        # How many processes and devices have something at their highest moment.
+        self._heaps = 0
         self._filled_bytes = 0
         self._losses: list[str] = []
 
@@ -151,8 +153,8 @@ class _Chosen:
 
     def notes(self, kind: str) -> tuple[str, ...]:
         """Sentences."""
-        if len(self._moments) > 1:
-            several = f"{len(self._moments)} processes and devices, each at its own highest moment"
+        if self._heaps > 1:
+            several = f"{self._heaps} processes and devices, each at its own highest moment"
             return (f"Added up are {several}; --by process has them apart.",)
         name = self._reader.run.name
         said = [f"The highest moment of {name} is {moment}." for moment in self._moments]
@@ -199,7 +201,8 @@ class _Chosen:
             rows = len(blocks)
             return np.zeros(rows, np.bool_)
         is_live = blocks.live_at(at_ns)
-        if is_live.any():
+        self._heaps += bool(is_live.any())
+        if is_live.any() and heap.is_timed:
             info = self._reader.run.info
             since_ns = at_ns - info.start_ns
             since = duration(since_ns)
@@ -264,6 +267,7 @@ def _of_step(blocks: Blocks, at_ns: int) -> str:
     texts = blocks.names["phase"]
     phase = texts[number]
     step = blocks.step[last]
+    named = "" if phase == "other" else f" ({phase})"
     if step < 0:
-        return f" ({phase})"
-    return f", in step {step} ({phase})"
+        return named
+    return f", in step {step}{named}"
