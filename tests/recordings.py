@@ -186,20 +186,23 @@ class Recording:
         self.rows.setdefault("samples", []).append(row)
 
     def add_gap(
-        self, reason: str, lost: int | None, track: int | None = None, process: int | None = None
-    ) -> None:
+        self, reason: str, lost: int | None, track: int | None = None, process: int | None = None,
+        start_ns: int = 0,
+    ) -> None:  # fmt: skip
         row = {
             "track": track,
             "process": process,
-            "start_ns": 0,
-            "end_ns": 1,
+            "start_ns": start_ns,
+            "end_ns": start_ns + 1,
             "lost": lost,
             "reason": reason,
         }
         self.rows.setdefault("gaps", []).append(row)
 
-    def add_problem(self, layer: str, what: str, remedy: str, lost: str = "") -> None:
-        row = {"layer": layer, "code": "test", "what": what, "remedy": remedy, "lost": lost}
+    def add_problem(
+        self, layer: str, what: str, remedy: str, lost: str = "", code: str = "test"
+    ) -> None:
+        row = {"layer": layer, "code": code, "what": what, "remedy": remedy, "lost": lost}
         self.rows.setdefault("problems", []).append(row)
 
     def write(self, path: Path, **info: Any) -> Run:

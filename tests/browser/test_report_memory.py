@@ -34,7 +34,7 @@ def test_the_overview_has_the_peak_and_leads_to_its_picture(
 
     shown = text(page, "section[aria-labelledby=memory]")
     assert "Tensors: 12.7 MB at the peak" in shown
-    assert "never released" in shown
+    assert "not released when the last step ended" in shown
     assert "optimizer state 76.9 kB" in shown
     click(page, "section button", "By module and line")
     page.wait(READY)

@@ -75,7 +75,7 @@ def test_blocks_have_line_bytes_and_number(recorded: Path, memray: Path) -> None
     (memray / "stats.json").write_text(json.dumps(STATISTICS))
     with Reader(open_run(recorded)) as reader:
         found = reader.query(
-            "SELECT line, allocator, device, sum(bytes) AS bytes, count(*) AS n, count(dur_ns) AS e"
+            "SELECT line, allocator, device, sum(bytes)::BIGINT AS bytes, count(*) AS n, count(dur_ns) AS e"
             " FROM allocations GROUP BY ALL ORDER BY bytes DESC"
         ).to_pylist()
         names = reader.query("SELECT DISTINCT name FROM tracks WHERE kind = 'thread'").to_pylist()

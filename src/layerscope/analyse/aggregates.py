@@ -63,20 +63,22 @@ _MEMORY = f"""
       AND pid = ?
     HAVING count(*) > 0
 """
-# Live bytes at each allocation and release.
+# Live bytes at each allocation and release. Of one nanosecond the releases come first, and what is
+# released in the one in which it was allocated was live at no moment.
 _TENSORS = f"""
     WITH blocks AS (
         SELECT allocations.* FROM allocations
             JOIN tracks USING (track) JOIN processes USING (process)
         WHERE allocator = '{TENSOR}' AND device = '{CPU}' AND NOT is_lost AND pid = ?
+            AND dur_ns IS DISTINCT FROM 0
     ),
     events AS (
         SELECT at_ns, bytes AS change FROM blocks
         UNION ALL SELECT at_ns + dur_ns, -bytes FROM blocks WHERE dur_ns IS NOT NULL
     ),
     live AS (
-        SELECT at_ns, sum(change) OVER (ORDER BY at_ns ROWS UNBOUNDED PRECEDING)::BIGINT AS value
-        FROM events
+        SELECT at_ns, sum(change) OVER earlier::BIGINT AS value FROM events
+        WINDOW earlier AS (ORDER BY at_ns, change ROWS UNBOUNDED PRECEDING)
     )
     SELECT {_SUMS} FROM live WHERE at_ns >= ? AND at_ns < ? HAVING count(*) > 0
 """

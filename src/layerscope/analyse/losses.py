@@ -14,7 +14,7 @@ from layerscope.model.events import Problem
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-_REASONS = {
+REASONS = {
     "ring_full": "the ring of their thread was full: the drainer was slower than the program",
     "disk_full": "the disk was full",
     "after_end": "they came after the recording had ended",
@@ -86,7 +86,7 @@ def _gaps(reader: Reader) -> list[Problem]:
 
 
 def _gap(reason: str, lost: _Lost) -> Problem:
-    what = _REASONS.get(reason, reason)
+    what = REASONS.get(reason, reason)
     remedy = _REMEDIES.get(reason, "")
     return Problem("operators", f"lost_{reason}", what, remedy, _number_lost(lost))
 

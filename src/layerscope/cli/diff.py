@@ -9,8 +9,8 @@ of one run, not between runs.
 --fail-if turns the comparison into a test. CONDITION is for example step>5%, phase.backward>10%,
 operator:aten::mm>20%, module:Net.conv1>10% or peak>5% (of live memory). It fails only if the entire
 95 % confidence interval lies above the threshold; a change without an interval never fails, but for
-the peak, which is known exactly. The exit status is 1 if a condition failed, 0 if none did, and 125
-if the recordings could not be compared.
+the peak, which has none. The exit status is 1 if a condition failed, 0 if none did, and 125 if the
+recordings could not be compared, or a recording lacks blocks, so that its peak is not known.
 
     layerscope diff before after
     layerscope diff before after operators --where "verdict = 'slower'"

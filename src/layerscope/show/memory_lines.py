@@ -46,21 +46,21 @@ def _leak(leak: LineGrowth, noun: str, folder: str) -> str:
     if low != high:
         sure = f" (95 %: {low} to {high})"
     line = leak.line.removeprefix(folder)
-    return f"Leak: {line} allocates {size} a {noun}{sure} that is never released"
+    what = f"allocates {size} a {noun}{sure}"
+    return f"Leak: {line} {what} that was not released when the last step ended"
 
 
 def _peak(blocks: BlocksAtPeak, noun: str) -> str:
     """How much it is, and when."""
-    whose = ""
-    if blocks.heaps > 1:
-        whose = f" of process {blocks.process} on {blocks.device}"
-    when = f"after {units.duration(blocks.after_ns)}"
+    when = ""
+    if blocks.after_ns is not None:
+        when = f", after {units.duration(blocks.after_ns)}"
     if blocks.step >= 0:
-        when = f"in {noun} {blocks.step}"
+        when = f", in {noun} {blocks.step}"
         if blocks.phase != "other":
             when += f" ({blocks.phase})"
-    size = units.size(blocks.bytes)
-    return f"Tensors: {size} at the peak{whose}, {when}"
+    what = "Tensors" if blocks.is_tensors else "Memory"
+    return f"{what}: {blocks.size} at the peak{blocks.whose}{when}"
 
 
 def _what(blocks: BlocksAtPeak) -> str:
@@ -77,9 +77,9 @@ def _what(blocks: BlocksAtPeak) -> str:
 
 
 def _most(blocks: BlocksAtPeak, folder: str) -> str:
-    """The line that holds most, where lines are known."""
-    if set(blocks.lines) <= {NO_LINE}:
+    """The line that holds most, where it is known."""
+    line, size = next(iter(blocks.lines.items()), (NO_LINE, 0))
+    if line == NO_LINE:
         return ""
-    line, size = next(iter(blocks.lines.items()))
     name = line.removeprefix(folder)
     return f"most of {name}: {units.size(size)}"

@@ -25,7 +25,7 @@ import numpy as np
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
 from layerscope.model.layers import MEMORY
-from layerscope.model.memory import CPU
+from layerscope.model.memory import ALLOCATORS, CPU, OTHER
 from layerscope.model.stored_json import Size, decoded
 from layerscope.sources.imported import Imported, ImportedMemory, ImportedProcess, ImportedTrack
 from layerscope.sources.memory_counters import MemoryCounters
@@ -159,7 +159,8 @@ def _add(
     found.count.append(count)
     found.bytes.append(size)
     found.line.append(_line(row["stack_trace"] or "", names))
-    found.allocator.append(names.setdefault(allocator, len(names)))
+    known = allocator if allocator in ALLOCATORS else OTHER
+    found.allocator.append(ALLOCATORS.index(known))
     found.thread.append(threads.setdefault(thread, len(threads)))
 
 

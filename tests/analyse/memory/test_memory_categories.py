@@ -15,7 +15,6 @@ from layerscope.analyse.findings.rules.memory_grows import _allocated
 from layerscope.analyse.findings.workload import Workload
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import RecordedMemory
-from layerscope.analyse.memory.leaks import growth_of
 from layerscope.analyse.summary import summarise
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
@@ -222,13 +221,22 @@ def leaks(recording: Recording, folder: Path) -> dict[str, int]:
     with Reader(recording.write(folder)) as reader:
         memory = RecordedMemory(reader)
         (heap,) = memory.heaps
-        growth = growth_of(heap.blocks, memory.steps(0))
+        growth = memory.growth(heap)
         names = heap.blocks.names["line"][growth.line].tolist()
     return {
         name: round(growth.bytes_per_step[place])
         for place, name in enumerate(names)
         if growth.is_leak[place]
     }
+
+
+def test_of_a_process_whose_end_is_not_known_open_blocks_outlive_its_steps(folder: Path) -> None:
+    recording = training()
+    recording.rows["processes"][0]["end_ns"] = None
+    for step in range(30):
+        allocate(recording, start_of(step) + 80, FOREVER, 1000, line="kept.py:1")
+
+    assert leaks(recording, folder) == {"kept.py:1": 1000}
 
 
 def test_a_healthy_training_leaks_nothing(folder: Path) -> None:
@@ -243,6 +251,30 @@ def test_a_line_that_keeps_what_it_allocates_leaks(folder: Path, every: int, siz
 
     # Of the 36 steps that are judged every third is one that keeps something.
     assert leaks(recording, folder) == {"kept.py:1": 1000}
+
+
+@pytest.mark.parametrize(
+    ("at_ns", "reason", "is_told"),
+    [
+        (start_of(10), "ring_full", False),
+        (start_of(10), "max_size", False),
+        (start_of(10), "too_deep", True),
+        (FIRST_NS - 50, "ring_full", True),
+    ],
+)
+def test_where_releases_may_be_lost_nothing_is_called_a_leak(
+    folder: Path, at_ns: int, reason: str, is_told: bool
+) -> None:
+    recording = training()
+    recording.add_gap(reason, 3, process=0, start_ns=at_ns)
+    for step in range(30):
+        allocate(recording, start_of(step) + 80, FOREVER, 1000, line="kept.py:1")
+
+    assert leaks(recording, folder) == ({"kept.py:1": 1000} if is_told else {})
+    with Reader(recording.write(folder.with_name("again"))) as reader:
+        notes = " ".join(tables.build(reader, "memory", "line").notes)
+        assert ("No line is called a leak: records were lost" in notes) is not is_told
+        assert ("Live memory grows by" in notes) is is_told
 
 
 def test_a_queue_of_a_fixed_length_and_a_cache_that_fills_do_not_leak(folder: Path) -> None:
@@ -344,7 +376,7 @@ def test_the_summary_names_phase_and_categories_of_the_peak(folder: Path) -> Non
         said = " ".join(text(summarise(reader)).split())
 
     assert (
-        "Tensors: 3.57 kB at the peak of process 0 on cpu, in step 1 (forward): parameters 1.00 kB, "
+        "Tensors: 3.57 kB at the peak of pid 100, in step 1 (forward): parameters 1.00 kB, "
         "gradients 1.00 kB, optimizer state 1.00 kB, activations 304 bytes, temporary 200 bytes; "
         "most of net.py:1: 1.00 kB"
     ) in said

@@ -232,7 +232,7 @@ function TopFunctions({ functions }: { functions: Functions }) {
 function Memory({ memory }: { memory: NonNullable<Data["memory"]> }) {
   return (
     <section aria-labelledby="memory">
-      <h2 id="memory">Memory of tensors</h2>
+      <h2 id="memory">Memory</h2>
       {memory.lines.map(line => (
         <p key={line}>{line}</p>
       ))}

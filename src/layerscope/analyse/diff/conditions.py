@@ -93,9 +93,13 @@ def judge(condition: Condition, diff: Diff) -> Judgement:
 
 
 def _judge_peak(condition: Condition, peaks: Peaks | str) -> Judgement:
-    """Of the peak of live memory, which is known exactly."""
+    """Of the peak of live memory; UsageError where it is not known exactly."""
     if not isinstance(peaks, Peaks):
         raise UsageError(f"--fail-if {condition.text!r}: {peaks or NO_MEMORY}")
+    for side, blocks in (("A", peaks.a), ("B", peaks.b)):
+        if blocks.missing:
+            reason = f"the peak of {side} is at least {units.size(blocks.bytes)}, not more is known"
+            raise UsageError(f"--fail-if {condition.text!r}: {reason}: {blocks.missing}")
     before, after = peaks.a.bytes, peaks.b.bytes
     most = (1 + condition.limit) * before
     verdict = "failed" if after > most else "not failed"

@@ -48,15 +48,14 @@ class Peaks:
 
     def sentence(self) -> str:
         """The change of the peak, and of the categories that it comes from."""
-        size = units.size(self.b.bytes)
-        if self.a.bytes == self.b.bytes:
+        before, size = self.a.size, self.b.size
+        if before == size and self.a.bytes == self.b.bytes:
             return f"The peak of live memory is {size} in both."
         parts = []
         for row in _changes("category", self.a.categories, self.b.categories):
             _, name, _, _, change, _, _ = row
             parts.append(f"{name} {_signed(change)}")
-        named = ", ".join(parts[:_MOST_NAMED])
-        before = units.size(self.a.bytes)
+        named = ", ".join(parts[:_MOST_NAMED]) or "the same is known of both"
         return f"The peak of live memory was {before} in A and is {size} in B: {named}."
 
     def _rows(self) -> Iterator[Row]:

@@ -11,6 +11,8 @@ from layerscope.analyse.memory.blocks import Array, Blocks
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import Held, RecordedMemory
 from layerscope.analyse.memory.names import texts_of_names
+from layerscope.model import units
+from layerscope.model.memory import TENSOR
 from layerscope.recording.reader import Reader
 
 
@@ -27,20 +29,28 @@ class LineGrowth:
 @dataclass(slots=True)
 class BlocksAtPeak:
     """Of the process and device with the highest peak: how much is live then, by category and line,
-    the largest first. `step` is -1 outside of steps, `after_ns` since the start of the run; `heaps`
-    counts the processes and devices that have blocks. `growth`: the line that leaks most.
+    the largest first. `whose`: which of several processes and devices, as " of rank 1 on cuda:0".
+    `step` is -1 outside of steps; `after_ns` since the start of the run, None: nobody knows when
+    blocks were allocated. `is_tensors`: nothing but tensors is live
+    then, no arrays of NumPy and no blocks of other allocators. `missing`: why it is only a part of
+    what was live. `growth`: the line that leaks most.
     """
 
     bytes: int
-    process: int
-    device: str
+    whose: str
     step: int
     phase: str
-    after_ns: int
-    heaps: int
+    after_ns: int | None
+    is_tensors: bool = False
+    missing: str = ""
     categories: dict[str, int] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     growth: LineGrowth | None = None
+
+    @property
+    def size(self) -> str:
+        """How much it is, in words."""
+        return size_at_peak(self.bytes, self.missing)
 
 
 def blocks_at_peak(reader: Reader) -> BlocksAtPeak | None:
@@ -51,34 +61,41 @@ def blocks_at_peak(reader: Reader) -> BlocksAtPeak | None:
     heap = memory.heaps[0]
     held = memory.held(heap)
     peak = heap.peak
+    after_ns = peak.at_ns - reader.run.info.start_ns
     return BlocksAtPeak(
         bytes=peak.bytes,
-        process=heap.process,
-        device=heap.device,
+        whose=memory.whose(heap),
         step=peak.step,
         phase=peak.phase,
-        after_ns=peak.at_ns - reader.run.info.start_ns,
-        heaps=len(memory.heaps),
+        after_ns=after_ns if heap.is_timed else None,
+        is_tensors=bool(held.blocks.has_name("allocator", TENSOR).all()),
+        missing=memory.missing,
         categories=_by_category(held),
         lines=_by_line(held.blocks),
         growth=leak_of(memory),
     )
 
 
-def leak_of(memory: RecordedMemory) -> LineGrowth | None:
-    """The line that leaks most, in the process and on the device with the highest peak."""
-    # Not at the top: intervals come with all of `diff`, which the summary of a recording without
-    # allocations does not wait for.
-    from layerscope.analyse.memory.leaks import growth_of
+def size_at_peak(size_bytes: int, missing: str) -> str:
+    """In words how much is live; `missing`: why not all of it is known."""
+    size = units.size(size_bytes)
+    if missing:
+        return f"at least {size}"
+    return size
 
+
+def leak_of(memory: RecordedMemory) -> LineGrowth | None:
+    """The line that leaks most, in the process and on the device with the highest peak; none where
+    nobody knows the line.
+    """
     heap = memory.heaps[0]
-    growth = growth_of(heap.blocks, memory.steps(heap.process))
-    worst = growth.worst(heap.peak.bytes)
+    growth = memory.growth(heap)
+    lines = heap.blocks.names["line"][growth.line]
+    worst = growth.worst(heap.peak.bytes, lines != "")
     if worst < 0:
         return None
-    (line,) = texts_of_names(heap.blocks, "line", growth.line[[worst]])
     return LineGrowth(
-        line=line,
+        line=str(lines[worst]),
         bytes_per_step=float(growth.bytes_per_step[worst]),
         low=float(growth.low[worst]),
         high=float(growth.high[worst]),

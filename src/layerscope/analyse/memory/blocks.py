@@ -175,7 +175,8 @@ def read_blocks(reader: Reader) -> Blocks:
     # In place: each array of millions of blocks costs as much as a pass over them.
     end_ns = np.maximum(dur_ns, 0)
     end_ns += at_ns
-    for number, last_ns in _ends(reader, process, end_ns).items():
+    steps = steps_of(reader)
+    for number, last_ns in _ends(reader, process, end_ns, steps).items():
         end_ns[is_open & (process == number)] = last_ns
     blocks = Blocks(
         process=process,
@@ -192,7 +193,7 @@ def read_blocks(reader: Reader) -> Blocks:
     )
     if (at_ns[1:] < at_ns[:-1]).any():
         blocks = blocks.at(np.argsort(at_ns, kind="stable"))
-    _add_steps(blocks, steps_of(reader))
+    _add_steps(blocks, steps)
     return blocks
 
 
@@ -213,15 +214,27 @@ def steps_of(reader: Reader) -> dict[int, Steps]:
     return found
 
 
-def _ends(reader: Reader, process: Array, end_ns: Int64s) -> dict[int, int]:
-    """When the recording of each process ended: at the earliest just after its last block."""
+def _ends(
+    reader: Reader,
+    process: Array,
+    last_ns: Int64s,
+    steps: dict[int, Steps],
+) -> dict[int, int]:
+    """When the recording of each process ended: at the earliest just after its last block, which
+    was allocated or released at `last_ns`, and just after its last step. Where nobody told, as of a
+    program that was killed, that is the end.
+    """
     about = reader.arrays("processes", ["process", "end_ns"])
     numbers = about["process"].tolist()
     known = dict(zip(numbers, about["end_ns"].tolist(), strict=True))
     found = {}
     for number in _used(process):
-        last_ns = int(end_ns[process == number].max(initial=0))
-        found[number] = max(known.get(number, -1), last_ns + 1)
+        of_process = last_ns[process == number]
+        ends_ns = [known.get(number, -1), int(of_process.max(initial=0)) + 1]
+        if number in steps:
+            # What nobody released is live after the last step.
+            ends_ns.append(steps[number].last_end_ns + 1)
+        found[number] = max(ends_ns)
     return found
 
 

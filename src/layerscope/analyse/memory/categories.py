@@ -2,8 +2,9 @@
 
 No allocator says it. It follows from who allocated the block, when, and how long it lived:
 
-parameter        allocated before the first forward pass of a step, live after the last step, and of
-                 the size of a gradient; without any gradients (inference) every such block. Certain
+parameter        a tensor allocated before the first forward pass of a step, live after the last
+                 step, and of the size of a gradient; without any gradients (inference, or gradients
+                 that share one block) every such tensor. Certain
                  where there are no more of them of this size than gradients in one backward pass.
                  Of more, those are it whose lines made parameters of other sizes
 gradient         allocated in a backward pass and live after it. Certain if a parameter has its size
@@ -14,13 +15,15 @@ activation       a result of the forward pass or of the loss that is live when t
                  is released by the end of the next step, as the loss is, which a variable names
                  until then. A checkpoint makes them again in the backward pass: likely. Without a
                  backward pass (inference) every result of the forward pass
-input            allocated while data was loaded, which is certain; or in a step before its forward
-                 pass, and live when that begins, until the end of the next step at the latest
+input            allocated while data was loaded, and live when that is over, which is certain; or
+                 in a step before its forward pass, or between requests, and live when that pass or
+                 the next request begins, until the end of the next step at the latest
 buffer           allocated before the first forward pass and live after the last step, but not of
                  the size of a gradient: buffers of modules, parameters that are not trained, data
                  that is kept
 temporary        released in the phase in which it was allocated: workspaces and results that
-                 nothing needs afterwards. Certain within a step
+                 nothing needs afterwards. Certain within a step. After the last step, and where
+                 there are none, all that was released and was not made in a forward pass
 other            the rest: what the program keeps, as caches do, or leaks
 
 Of a block of the last two steps nobody can see how long it would have lived. It is what most blocks
@@ -39,6 +42,7 @@ from layerscope.analyse.memory.blocks import Blocks, Bools, Int64s, Steps
 from layerscope.analyse.memory.grouping import grouped_by
 from layerscope.analyse.memory.phases import NEVER, Passes, PhaseSpans, counted_until, passes_of
 from layerscope.model.distinct import distinct
+from layerscope.model.memory import TENSOR
 
 # In the order in which people read them.
 CATEGORIES = (
@@ -140,6 +144,13 @@ class _Rules:
         outside_ns = _or_last(steps.start_ns, last_ns, next_place)
         self.until_ns = np.where(self.in_step, own_ns, outside_ns)
         self.next_until_ns = _or_last(steps.end_ns, last_ns, next_place)
+        self.next_start_ns = _or_last(steps.start_ns, NEVER, next_place)
+        # Until then a variable may name what the next step replaces.
+        behind_next = np.minimum(next_place + 1, len(steps.step))
+        behind_ns = _or_last(steps.start_ns, last_ns, behind_next)
+        self.replaced_ns = np.maximum(behind_ns, self.next_until_ns)
+        self.is_after = next_place == len(steps.step)
+        self.is_after &= ~self.in_step
 
     def apply(self) -> None:
         """All of them, in their order."""
@@ -149,13 +160,17 @@ class _Rules:
         self._say(self.optimizer & soon, TEMPORARY, self.in_step)
         self._say(self.optimizer & (self.in_step | self.lives_on), STATE)
         self._before_the_loop()
-        self._say(self.loading & by_next, INPUT, self.loading)
+        self._say(self.loading & by_next & self._is_loaded(), INPUT, self.loading)
         if len(self.passes):
             self._training(by_next)
         else:
-            self._inference(by_next)
+            self._inference()
         self._say(self.forward & ~self.in_step & by_next, ACTIVATION)
         self._say(soon, TEMPORARY)
+        # Of what came after the last step nobody knows more than that it was released.
+        is_over = self.is_after & ~self.blocks.is_open
+        self._say(is_over & self.forward, ACTIVATION)
+        self._say(is_over, TEMPORARY)
 
     def _say(self, chosen: Bools, category: int, is_certain: Bools | None = None) -> None:
         """Those of the chosen ones that have no category yet are in this one."""
@@ -188,15 +203,26 @@ class _Rules:
         outlives: Bools = blocks.end_ns > end_ns
         return is_open & outlives
 
+    def _is_loaded(self) -> Bools:
+        """Whether it is there when the call of the loader that allocated it ends; true where no
+        such call is known.
+        """
+        blocks, passes = self.blocks, self.passes
+        calls = counted_until(blocks.at_ns, passes.load_ns)
+        end_ns = _or_last(passes.load_end_ns, 0, calls - 1)
+        is_inside = blocks.at_ns < end_ns
+        outlives: Bools = ~is_inside | (blocks.end_ns > end_ns)
+        return outlives
+
     def _before_the_loop(self) -> None:
         early = self.before_loop & self.lives_on
-        if len(self.passes):
-            gradients = gradients_of_one_pass(self.found, self.blocks)
-            sizes = distinct(self.blocks.bytes[gradients])
-            has_size = np.isin(self.blocks.bytes, sizes)
-            self._say(early & has_size, PARAMETER)
-            self._say(early, BUFFER)
-        self._say(early, PARAMETER)
+        is_parameter = early & self.blocks.has_name("allocator", TENSOR)
+        is_gradient = self.found.category == GRADIENT
+        if is_gradient.any():
+            sizes = distinct(self.blocks.bytes[is_gradient])
+            is_parameter &= np.isin(self.blocks.bytes, sizes)
+        self._say(is_parameter, PARAMETER)
+        self._say(early, BUFFER)
 
     def _training(self, by_next: Bools) -> None:
         """What lies before a backward pass of its step: an input, what that pass needs, or what not
@@ -219,9 +245,10 @@ class _Rules:
         is_kept &= in_pass | by_next
         self._say(is_kept, ACTIVATION, in_pass & self.forward)
 
-    def _inference(self, by_next: Bools) -> None:
+    def _inference(self) -> None:
         """No backward pass keeps anything."""
-        in_step = self.in_step & by_next
+        is_replaced = self.blocks.end_ns <= self.replaced_ns
+        in_step = self.in_step & is_replaced
         self._say(self.forward & in_step, ACTIVATION)
         forward_ns = self.passes.forward_ns
         first = np.searchsorted(forward_ns, self.steps.start_ns, side="left")
@@ -230,6 +257,9 @@ class _Rules:
         is_early = self.blocks.at_ns < first_ns
         is_used = self.blocks.end_ns > first_ns
         self._say(in_step & is_early & is_used, INPUT)
+        # Made between two requests for the next one.
+        is_between = ~self.in_step & ~self.forward & is_replaced
+        self._say(is_between & (self.blocks.end_ns > self.next_start_ns), INPUT)
 
 
 def _or_last(values: Int64s, last: int, places: Int64s) -> Int64s:
@@ -282,15 +312,25 @@ def _as_before(rules: _Rules) -> None:
     found.is_certain[cut] = False
 
 
+def _most_of_a_pass(size: Int64s, of_pass: Int64s, sizes: int) -> Int64s:
+    """How many gradients of each size (numbers below `sizes`) come of one pass at most."""
+    most = np.zeros(sizes, np.int64)
+    if len(size):
+        groups = grouped_by([size, of_pass])
+        np.maximum.at(most, size[groups.first], groups.counts())
+    return most
+
+
 def _certain_by_size(rules: _Rules) -> None:
     """What the sizes of parameters and gradients make certain."""
     found, size = rules.found, rules.blocks.bytes
     parameters = np.flatnonzero(found.category == PARAMETER)
-    gradients = gradients_of_one_pass(found, rules.blocks)
+    gradients = np.flatnonzero(found.category == GRADIENT)
     both = np.concatenate([parameters, gradients])
     of_size = grouped_by([size[both]])
     is_parameter = np.arange(len(both)) < len(parameters)
-    gradient_count = of_size.sums(~is_parameter)
+    of_pass = counted_until(rules.blocks.at_ns, found.passes.begin_ns)[gradients]
+    gradient_count = _most_of_a_pass(of_size.number[~is_parameter], of_pass, len(of_size))
     is_few = of_size.sums(is_parameter) <= gradient_count
     number = of_size.number[is_parameter]
     is_certain = is_few[number]

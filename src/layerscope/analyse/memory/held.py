@@ -20,11 +20,13 @@ from layerscope.analyse.memory.blocks import (
     steps_of,
 )
 from layerscope.analyse.memory.categories import CUT_STEPS, FIRST_STEPS, Categories, categories_of
+from layerscope.analyse.memory.missing import loss_within, missing_blocks
 from layerscope.analyse.memory.modules import modules_of
 from layerscope.analyse.memory.peak import Heap, heaps
 from layerscope.analyse.memory.phases import PhaseSpans, phase_spans
 
 if TYPE_CHECKING:
+    from layerscope.analyse.memory.leaks import Growth
     from layerscope.recording.reader import Reader
 
 
@@ -63,6 +65,35 @@ class RecordedMemory:
         """All blocks."""
         return read_blocks(self.reader)
 
+    @cached_property
+    def missing(self) -> str:
+        """Why more was live than these blocks say; "": these are all."""
+        return missing_blocks(self.reader)
+
+    def whose(self, heap: Heap) -> str:
+        """Which process and device it is of, as the end of a sentence, where there are several."""
+        processes = {one.process for one in self.heaps}
+        devices = {one.device for one in self.heaps}
+        found = ""
+        if len(processes) > 1:
+            found += f" of {self._name(heap.process, processes)}"
+        if len(devices) > 1:
+            found += f" on {heap.device}"
+        return found
+
+    def _name(self, process: int, processes: set[int]) -> str:
+        """Its rank, or the number that the system knows it by: where it has no rank, or shares it
+        with others.
+        """
+        about = self.reader.arrays("processes", ["process", "pid", "rank"])
+        is_asked = np.isin(about["process"], list(processes))
+        (row,) = np.flatnonzero(about["process"] == process)
+        rank = about["rank"][row]
+        is_same = is_asked & (about["rank"] == rank)
+        if rank >= 0 and is_same.sum() == 1:
+            return f"rank {rank}"
+        return f"pid {about['pid'][row]}"
+
     def steps(self, process: int) -> Steps:
         """The steps of a process."""
         none = np.zeros(0, np.int64)
@@ -80,6 +111,16 @@ class RecordedMemory:
         steps = self.steps(heap.process)
         spans = self._spans(heap.process)
         return categories_of(heap.blocks, steps, spans)
+
+    def growth(self, heap: Heap) -> Growth:
+        """How much each line leaves behind in a step, and which of them leak."""
+        # Not at the top: intervals come with all of `diff`, which the summary of a recording
+        # without allocations does not wait for.
+        from layerscope.analyse.memory.leaks import growth_of, judged_places
+
+        steps = self.steps(heap.process)
+        loss = loss_within(self.reader, heap.process, steps, judged_places(steps))
+        return growth_of(heap.blocks, steps, loss)
 
     def modules(self, heap: Heap, rows: Int64s, found: Categories) -> Array:
         """The modules of the blocks at `rows`; `found`: the categories of all."""

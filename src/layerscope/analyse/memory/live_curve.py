@@ -54,7 +54,8 @@ def live_curve(blocks: Blocks) -> LiveCurve:
 
 def thinned_curve(curve: LiveCurve, most: int) -> LiveCurve:
     """At most `most` points, 2 at least: of equal stretches of time the highest point each, and the
-    last point of all. Between them the curve may be lower than it is drawn, never higher.
+    last point of all. Between two points the curve may be lower than it is drawn, or, where it
+    rises to the second one, higher, but never higher than both.
     """
     count = len(curve.at_ns)
     if count <= most or count < 2:

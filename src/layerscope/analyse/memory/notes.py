@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.analyse.memory.at_peak import leak_of
+from layerscope.analyse.memory.at_peak import leak_of, size_at_peak
 from layerscope.analyse.memory.held import RecordedMemory
 from layerscope.analyse.memory.peak import Heap
 from layerscope.model import units
@@ -15,7 +15,7 @@ def notes_of(memory: RecordedMemory) -> tuple[str, ...]:
     if not memory.heaps:
         return ()
     heap = memory.heaps[0]
-    found = [_peak(memory, heap), *_leak(memory)]
+    found = [_peak(memory, heap), *_leak(memory), *loss_notes(memory)]
     lost = memory.blocks.is_lost
     if lost.any():
         size = units.size(int(memory.blocks.bytes[lost].sum()))
@@ -27,24 +27,37 @@ def notes_of(memory: RecordedMemory) -> tuple[str, ...]:
     return tuple(found)
 
 
-def when(heap: Heap, start_ns: int) -> str:
-    """The moment of a peak, as a part of a sentence."""
+def loss_notes(memory: RecordedMemory) -> list[str]:
+    """That no line is called a leak, where losses look like some."""
+    losses = [memory.growth(heap).loss for heap in memory.heaps]
+    for loss in filter(None, losses):
+        return [
+            f"No line is called a leak: records were lost during the steps ({loss}). A block whose "
+            "release is among them looks like one that is kept."
+        ]
+    return []
+
+
+def when(heap: Heap, start_ns: int, has_steps: bool) -> str:
+    """The moment of a peak, as the end of a sentence; nothing where nobody knows it."""
+    if not heap.is_timed:
+        return ""
     after = units.duration(heap.peak.at_ns - start_ns)
-    where = "outside of the steps"
+    where = ""
     if heap.peak.step >= 0:
         named = "" if heap.peak.phase == "other" else f"the {heap.peak.phase} phase of "
-        where = f"in {named}step {heap.peak.step}"
+        where = f", in {named}step {heap.peak.step}"
+    elif has_steps:
+        where = ", outside of the steps"
     return f"{where}, {after} after the start"
 
 
 def _peak(memory: RecordedMemory, heap: Heap) -> str:
     """When most is live, of the process with the highest peak."""
-    size = units.size(heap.peak.bytes)
-    whose = ""
-    if len(memory.heaps) > 1:
-        whose = f" (process {heap.process} on {heap.device})"
-    moment = when(heap, memory.reader.run.info.start_ns)
-    return f"The peak is {size}{whose}, {moment}."
+    size = size_at_peak(heap.peak.bytes, memory.missing)
+    has_steps = len(memory.steps(heap.process).step) > 0
+    moment = when(heap, memory.reader.run.info.start_ns, has_steps)
+    return f"The peak{memory.whose(heap)} is {size}{moment}."
 
 
 def _leak(memory: RecordedMemory) -> list[str]:
@@ -55,4 +68,4 @@ def _leak(memory: RecordedMemory) -> list[str]:
     size, low, high = map(units.size, (leak.bytes_per_step, leak.low, leak.high))
     sure = "" if low == high else f" (95 %: {low} to {high})"
     what = f"Live memory grows by {size} a step{sure} at {leak.line}"
-    return [f"{what}: these blocks are never released."]
+    return [f"{what}: these blocks were not released when the last step ended."]

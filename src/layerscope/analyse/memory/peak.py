@@ -42,6 +42,16 @@ class Heap:
         """The blocks that are live at the peak."""
         return self.blocks.at(self.peak.is_live)
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether anybody knows when its blocks were allocated: not where all have one time, as
+        those of files that say only what was live at a peak.
+        """
+        at_ns = self.blocks.at_ns
+        if len(at_ns) < 2:
+            return True
+        return bool(at_ns[0] < at_ns[-1])
+
 
 def peak_of(blocks: Blocks) -> Peak:
     """The peak of blocks of one process and device; of none a peak of 0 bytes."""

@@ -46,6 +46,7 @@ class PhaseSpans:
 
     forward: SpansOfPhase = field(default_factory=SpansOfPhase)
     backward: SpansOfPhase = field(default_factory=SpansOfPhase)
+    loading: SpansOfPhase = field(default_factory=SpansOfPhase)
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class Passes:
     """The backward passes of a process, in order; they do not overlap. `first_forward_ns`: when the
     forward pass before each of them began, `NEVER` where none did. `forward_ns`: moments at which
     the process was in a forward pass, in order. `call_ns`, `call_end_ns`: the outermost calls of
-    modules, in order; they do not overlap.
+    modules, in order; they do not overlap. `load_ns`, `load_end_ns`: the same of loaders.
     """
 
     begin_ns: Int64s
@@ -62,6 +63,8 @@ class Passes:
     forward_ns: Int64s
     call_ns: Int64s = field(default_factory=_nothing)
     call_end_ns: Int64s = field(default_factory=_nothing)
+    load_ns: Int64s = field(default_factory=_nothing)
+    load_end_ns: Int64s = field(default_factory=_nothing)
 
     def __len__(self) -> int:
         """How many there are."""
@@ -77,20 +80,18 @@ def counted_until(at_ns: Int64s, moments_ns: Int64s) -> Int64s:
 
 
 def phase_spans(reader: Reader) -> dict[int, PhaseSpans]:
-    """The spans of modules and of backward functions of every process."""
+    """The spans of modules, of backward functions and of loaders of every process."""
     tracks = reader.arrays("tracks", ["track", "process"])
-    parts: dict[str, list[Arrays]] = {"module": [], "backward": []}
+    parts: dict[str, list[Arrays]] = {"module": [], "backward": [], "loader": []}
     for spans in reader.pieces("spans", ["track", "kind", "start_ns", "dur_ns", "module"]):
         spans["end_ns"] = spans["start_ns"] + spans["dur_ns"]
         for kind, found in parts.items():
             rows = np.flatnonzero(has_name(spans, "kind", kind))
             found.append({name: spans[name][rows] for name in _COLUMNS})
     process_of = process_of_tracks(tracks)
-    forward, backward = (_by_process(found, process_of) for found in parts.values())
+    of_kinds = [_by_process(found, process_of) for found in parts.values()]
     return {
-        process: PhaseSpans(
-            forward.get(process, SpansOfPhase()), backward.get(process, SpansOfPhase())
-        )
+        process: PhaseSpans(*(of_kind.get(process, SpansOfPhase()) for of_kind in of_kinds))
         for process in distinct(tracks["process"]).tolist()
     }
 
@@ -130,15 +131,20 @@ def passes_of(spans: PhaseSpans, blocks: Blocks, steps: Steps) -> Passes:
         )
         order = np.argsort(begin_ns, kind="stable")
         begin_ns, end_ns = begin_ns[order], end_ns[order]
-    first_ns = _first_forward(begin_ns, end_ns, forward_ns, steps)
     call_ns, call_end_ns = _outermost(spans.forward.start_ns, spans.forward.end_ns)
+    load_ns, load_end_ns = _outermost(spans.loading.start_ns, spans.loading.end_ns)
+    from_ns = _earliest(begin_ns, end_ns, steps)
+    first_ns = _following(forward_ns, from_ns, begin_ns)
+    called_ns = _called(spans.forward, call_ns, from_ns, begin_ns)
     return Passes(
         begin_ns=begin_ns,
         end_ns=end_ns,
-        first_forward_ns=first_ns,
+        first_forward_ns=np.where(called_ns < NEVER, called_ns, first_ns),
         forward_ns=forward_ns,
         call_ns=call_ns,
         call_end_ns=call_end_ns,
+        load_ns=load_ns,
+        load_end_ns=load_end_ns,
     )
 
 
@@ -187,15 +193,44 @@ def _of_blocks(
     return at_ns[first], at_ns[last] + 1
 
 
-def _first_forward(begin_ns: Int64s, end_ns: Int64s, forward_ns: Int64s, steps: Steps) -> Int64s:
-    """When the forward pass before each backward pass began: after the one before it, in the same
-    step.
+def _earliest(begin_ns: Int64s, end_ns: Int64s, steps: Steps) -> Int64s:
+    """When the forward pass before each backward pass may begin: after the one before it, in the
+    same step.
     """
     place = steps.places_at(begin_ns)
     # One place more, for -1: in no step.
     starts_ns = np.append(steps.start_ns, 0)
     from_ns = starts_ns[place]
     from_ns[1:] = np.maximum(from_ns[1:], end_ns[:-1])
-    following = np.searchsorted(forward_ns, from_ns, side="left")
-    found = np.append(forward_ns, NEVER)[following]
-    return np.where(found < begin_ns, found, NEVER)
+    return from_ns
+
+
+def _following(moments_ns: Int64s, from_ns: Int64s, until_ns: Int64s) -> Int64s:
+    """The first of the moments in each of these stretches of time, `NEVER`: none is."""
+    following = np.searchsorted(moments_ns, from_ns, side="left")
+    found = np.append(moments_ns, NEVER)[following]
+    return np.where(found < until_ns, found, NEVER)
+
+
+def _called(
+    forward: SpansOfPhase,
+    call_ns: Int64s,
+    from_ns: Int64s,
+    begin_ns: Int64s,
+) -> Int64s:
+    """The last call, before each backward pass, of the module that was called first since
+    `from_ns`; `NEVER`: none was. A step may begin with an evaluation, which calls that module too.
+    """
+    rows = np.searchsorted(forward.start_ns, call_ns)
+    module = forward.module[rows]
+    first_ns = _following(call_ns, from_ns, begin_ns)
+    found = first_ns.copy()
+    was_called = np.flatnonzero(first_ns < NEVER)
+    first = np.searchsorted(call_ns, first_ns[was_called])
+    root = module[first]
+    for number in distinct(root).tolist():
+        own_ns = call_ns[module == number]
+        of_root = was_called[root == number]
+        last = np.searchsorted(own_ns, begin_ns[of_root]) - 1
+        found[of_root] = own_ns[last]
+    return found

@@ -17,8 +17,9 @@ import numpy as np
 
 from layerscope.analyse.memory.blocks import Blocks
 from layerscope.analyse.memory.held import RecordedMemory
-from layerscope.analyse.memory.leaks import FEWEST_STEPS, growth_of, judged_places
+from layerscope.analyse.memory.leaks import FEWEST_STEPS, judged_places
 from layerscope.analyse.memory.live_curve import live_at_allocations
+from layerscope.analyse.memory.notes import loss_notes
 from layerscope.analyse.memory.peak import Heap
 from layerscope.analyse.stacks.frames import FrameTable
 from layerscope.analyse.stacks.memory_places import nodes_of_places
@@ -120,7 +121,10 @@ class _Chosen:
         self._reader = reader
         self._choice = choice
         self._moments: list[str] = []
+        # How many processes and devices have something at their highest moment.
+        self._heaps = 0
         self._filled_bytes = 0
+        self._losses: list[str] = []
 
     def of_kind(self, kind: str, memory: RecordedMemory, heap: Heap) -> Bools:
         """Which of a process and device."""
@@ -149,12 +153,13 @@ class _Chosen:
 
     def notes(self, kind: str) -> tuple[str, ...]:
         """Sentences."""
-        if len(self._moments) > 1:
-            several = f"{len(self._moments)} processes and devices, each at its own highest moment"
+        if self._heaps > 1:
+            several = f"{self._heaps} processes and devices, each at its own highest moment"
             return (f"Added up are {several}; --by process has them apart.",)
         name = self._reader.run.name
         said = [f"The highest moment of {name} is {moment}." for moment in self._moments]
-        if kind == LEAK and self._filled_bytes:
+        said += self._losses
+        if kind == LEAK and self._filled_bytes and not self._losses:
             filled = f"{size(self._filled_bytes)} that outlived their step too are left out"
             said.append(f"{filled}: their lines do not go on keeping more, like a full cache.")
         return tuple(said)
@@ -177,7 +182,9 @@ class _Chosen:
         judged = judged_places(steps)
         is_judged = np.isin(blocks.step, steps.step[judged])
         is_old = is_judged & (blocks.end_ns > steps.last_end_ns)
-        growth = growth_of(blocks, steps)
+        growth = memory.growth(heap)
+        if growth.loss:
+            self._losses = loss_notes(memory)
         leaking = growth.line[growth.is_leak]
         is_leaking = np.isin(blocks.line, leaking)
         leaks: Bools = is_old & is_leaking
@@ -194,7 +201,8 @@ class _Chosen:
             rows = len(blocks)
             return np.zeros(rows, np.bool_)
         is_live = blocks.live_at(at_ns)
-        if is_live.any():
+        self._heaps += bool(is_live.any())
+        if is_live.any() and heap.is_timed:
             info = self._reader.run.info
             since_ns = at_ns - info.start_ns
             since = duration(since_ns)
@@ -259,6 +267,7 @@ def _of_step(blocks: Blocks, at_ns: int) -> str:
     texts = blocks.names["phase"]
     phase = texts[number]
     step = blocks.step[last]
+    named = "" if phase == "other" else f" ({phase})"
     if step < 0:
-        return f" ({phase})"
-    return f", in step {step} ({phase})"
+        return named
+    return f", in step {step}{named}"

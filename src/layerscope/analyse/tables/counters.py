@@ -2,8 +2,8 @@
 
 process           key of the process
 domain            process for what was read about it, cgroup for what was read about its control
-                  group, machine for all programs together, else the domain of the program's own
-                  counter
+                  group, machine for all programs together, malloc for what the C library's heap
+                  holds, else the domain of the program's own counter
 name              what was read
 readings          how often
 first, last       the first and the last reading, in `unit`

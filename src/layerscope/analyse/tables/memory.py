@@ -40,7 +40,6 @@ from layerscope.analyse.memory.arrow_rows import table_of
 from layerscope.analyse.memory.blocks import Array
 from layerscope.analyse.memory.grouping import grouped_by
 from layerscope.analyse.memory.held import RecordedMemory
-from layerscope.analyse.memory.leaks import growth_of
 from layerscope.analyse.memory.names import paths_of_modules, texts_of_names
 from layerscope.analyse.memory.notes import notes_of
 from layerscope.analyse.memory.peak import Heap, peaks_of_steps
@@ -180,7 +179,7 @@ def _more(memory: RecordedMemory, heap: Heap, key: str, values: Array) -> dict[s
         return {"highest_bytes": np.array(most, np.float64)}
     if key != "line":
         return {}
-    growth = growth_of(heap.blocks, steps)
+    growth = memory.growth(heap)
     place = np.full(len(heap.blocks.names["line"]) + 1, -1, np.int64)
     place[growth.line] = np.arange(len(growth.line))
     # A line that leaves nothing behind grows by nothing, if steps were judged at all.

@@ -17,8 +17,11 @@ part       what it is:
 bytes      how much; the parts of a process add up to its resident memory
 share      of the resident memory
 
-Tensors and arrays are exact; what malloc has is read about once a second, so with blocks that come
-and go quickly the other blocks are off by what changed in between. Without glibc's malloc
+Tensors and arrays are exact, but: blocks from before the recording, or from outside of its windows
+(--steps, --after), are other blocks; so are those that a forked process has from its parent; what
+lost its release, or was left out of a large table, is not among them. `problems` says which of this
+is true. What malloc has is read about once a second, so with blocks that come and go quickly the
+other blocks are off by what changed in between. Without glibc's malloc
 (jemalloc, tcmalloc) other and free blocks are part of other anonymous.
 """
 

@@ -66,15 +66,16 @@ EVIDENCE = """
         AND (SELECT max(start_ns + dur_ns) FROM measured_steps)
     GROUP BY ALL ORDER BY busy_ns + without_cpu_ns DESC LIMIT 10"""
 
-# Read about once a second: of shorter runs there is nothing.
+# Read about once a second: of shorter runs there is nothing. Each rank reads its own machine.
 MACHINE = """
     SELECT counters.name, (max(value) - min(value))::BIGINT AS grown_ns,
         ((max(value) - min(value)) / nullif(max(at_ns) - min(at_ns), 0))::DOUBLE AS of_the_time
-    FROM counters JOIN tracks USING (track)
+    FROM counters JOIN tracks USING (track) JOIN processes USING (process)
     WHERE tracks.kind = 'counter' AND tracks.name = 'machine'
+        AND processes.host = (SELECT host FROM processes WHERE process = {process})
         AND at_ns BETWEEN (SELECT min(start_ns) FROM measured_steps)
         AND (SELECT max(start_ns + dur_ns) FROM measured_steps)
-    GROUP BY ALL HAVING count(*) > 1 ORDER BY grown_ns DESC"""
+    GROUP BY counters.name, track HAVING count(*) > 1 ORDER BY grown_ns DESC"""
 
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
@@ -89,11 +90,12 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if own_cpus > limits["own"] * workload.granted_cpus:
         return
     price = workload.price(_PRICE)
+    machine = MACHINE.format(process=workload.process)
     yield Finding(
         rule="cpu_taken_by_others",
         title=f"{percent(price.cost_share)} of a step waits for a CPU that another program has",
         price=price,
         remedies=REMEDIES,
-        evidence=(workload.evidence(EVIDENCE), workload.evidence(MACHINE)),
+        evidence=(workload.evidence(EVIDENCE), workload.evidence(machine)),
         notes=(f"this program used {own_cpus:.1f} of {workload.granted_cpus:g} CPUs",),
     )

@@ -44,7 +44,7 @@ REMEDIES = (
         {"ONEDNN_MAX_CPU_ISA": "DEFAULT"},
     ),
 )
-BY_PROGRAM = (Remedy("remove the line that sets it: it takes the place of any variable outside"),)
+BY_PROGRAM = (Remedy("remove the line that sets it: it overrides the environment"),)
 # Under a cap all of them are narrow, those too whose name does not say it (gemm:jit).
 _COMPUTE = """kind = 'execute' AND share_of IS NULL AND is_critical
         AND primitive_kind IN ('convolution', 'deconvolution', 'matmul', 'inner_product')"""
@@ -56,8 +56,9 @@ _PRICE = """
     SELECT step, sum(dur_ns) * {excess} AS ns
     FROM step_primitives WHERE {compute} GROUP BY step"""
 SET_BY_PROGRAM = """
-    SELECT DISTINCT name FROM marks
-    WHERE kind = 'setting' AND regexp_matches(name, '^(ONEDNN|DNNL)_MAX_CPU_ISA=')"""
+    SELECT DISTINCT marks.name FROM marks JOIN tracks USING (track)
+    WHERE tracks.process = {process} AND marks.kind = 'setting'
+        AND regexp_matches(marks.name, '^(ONEDNN|DNNL)_MAX_CPU_ISA=')"""
 EVIDENCE = f"""
     SELECT primitive_kind, implementation, dtype, problem, count(*) AS calls,
         sum(dur_ns)::BIGINT AS total_ns
@@ -75,7 +76,8 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     cost = _PRICE.format(excess=excess, compute=_COMPUTE)
     price = price_of_spans(workload, cost)
     module = largest(workload, "step_primitives", "module", _COMPUTE, "dur_ns")
-    own = [row["name"] for row in workload.rows(SET_BY_PROGRAM)]
+    settings = SET_BY_PROGRAM.format(process=workload.process)
+    own = [row["name"] for row in workload.rows(settings)]
     yield Finding(
         rule="library_below_cpu",
         title=f"oneDNN computes with vectors of {limits['width']:g} bits, this CPU has {bits:g}",

@@ -10,12 +10,13 @@ memory that was given back is used again for nothing. At last the program is kil
 
 **What to do.** Look at what the named line makes and who holds it: often a list of losses that
 still have all that they were computed from. Keep numbers (`loss.item()`) or `detach()` them. With
-`layerscope run --layers=+memory` the line is the one whose tensors are never released, and
-`layerscope table memory --by line` has all of them.
+`layerscope run --layers=+memory` the line is the one whose tensors were not released when the
+last step ended, and `layerscope table memory --by line` has all of them.
 
-**When it is wrong.** A cache or a buffer that is filled on purpose grows too, until it is full. The
-price is the time of the page faults, which may be far below what a leak costs in the end: where it
-is less than 2 % of a step the growth is listed as looked at, and `layerscope summary` says it.
+**When it is wrong.** A cache or a buffer that is filled on purpose grows too, until it is full, and
+so does a queue that is longer than the recording. The price is the time of the page faults, which
+may be far below what a leak costs in the end: where it is less than 2 % of a step the growth is
+listed as looked at, and `layerscope summary` says it.
 
 Source: the thresholds are those of the summary's line about memory.
 """
