@@ -81,8 +81,8 @@ def test_the_summary_is_of_memory(tmp_path: Path) -> None:
         summary = summarise(reader)
     text = " ".join(summary_text.text(summary, "snapshot.pickle").split())
     assert (
-        "Tensors: 9.44 MB at the peak of process 0 on cuda:0, after 41.0 µs: most of "
-        "/srv/project/train.py:7: 5.24 MB Not recorded: when they were allocated"
+        "Tensors: 9.44 MB at the peak on cuda:0, after 41.0 µs: temporary 5.24 MB, other 4.19 MB; "
+        "most of /srv/project/train.py:7: 5.24 MB Not recorded: when they were allocated"
     ) in text
     assert "No operators" not in text
     assert text.endswith("Next: layerscope table snapshot.pickle peak")

@@ -11,7 +11,7 @@ from layerscope.sources.process import MEMORY
 
 # Rows that are given out at a time.
 PIECE_ROWS = 500_000
-_TEXTS = ("operator", "line", "device", "allocator")
+_TEXTS = ("operator", "line", "device")
 
 
 class ForeignMemory:
@@ -52,7 +52,7 @@ class ForeignMemory:
         rows = np.zeros(piece.stop - piece.start, MEMORY)
         rows["at_ns"] = memory.at_ns[piece]
         rows["address"] = memory.column("block")[piece]
-        for name in ("bytes", "is_release", "track", "phase"):
+        for name in ("bytes", "is_release", "track", "phase", "allocator"):
             rows[name] = memory.column(name)[piece]
         for name in _TEXTS:
             # The name 0 is that of names which are left out (`foreign`).

@@ -86,7 +86,7 @@ _MEMORY = {
     "operator": np.int32,
     "line": np.int32,
     "device": np.int32,
-    "allocator": np.int32,
+    "allocator": np.uint8,
     "phase": np.uint8,
 }
 
@@ -97,9 +97,9 @@ class ImportedMemory:
     value is enough.
 
     `block`: its address, or another number that no two blocks have at the same time; an allocation
-    and its release have the same one. `bytes`: of an allocation. `operator`, `line`, `device` and
-    `allocator`: index into `Imported.names`, -1: not told. `phase`: index into PHASES of
-    `model.layers`.
+    and its release have the same one. `bytes`: of an allocation. `operator`, `line` and `device`:
+    index into `Imported.names`, -1: not told. `phase`: index into PHASES of `model.layers`,
+    `allocator`: into ALLOCATORS of `model.memory`.
     """
 
     at_ns: np.ndarray = field(default_factory=_none)
@@ -110,7 +110,7 @@ class ImportedMemory:
     operator: np.ndarray | int = -1
     line: np.ndarray | int = -1
     device: np.ndarray | int = -1
-    allocator: np.ndarray | int = -1
+    allocator: np.ndarray | int = 0
     phase: np.ndarray | int = _OTHER_PHASE
 
     def column(self, name: str) -> np.ndarray:

@@ -243,7 +243,7 @@ def _blocks(stacks: _Stacks, names: dict[str, int]) -> ImportedMemory:
         track=np.array(stacks.thread, np.int32)[stack],
         line=np.array(stacks.line, np.int32)[stack],
         device=names.setdefault(CPU, len(names)),
-        allocator=np.array(stacks.allocator, np.int32)[stack],
+        allocator=np.array(stacks.allocator, np.uint8)[stack],
     )
 
 
