@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.analyse.memory.at_peak import BlocksAtPeak, LineGrowth
+from layerscope.analyse.memory.categories import CATEGORIES, OTHER
 from layerscope.analyse.memory.names import NO_LINE
 from layerscope.analyse.summary import Summary
 from layerscope.model import units
@@ -30,7 +31,9 @@ def memory_lines(summary: Summary, noun: str) -> Iterator[str]:
     if blocks is None:
         return
     folder = f"{summary.info.cwd}/"
-    yield printable(f"{_peak(blocks, noun)}: {_what(blocks)}{_most(blocks, folder)}")
+    parts = [part for part in (_what(blocks), _most(blocks, folder)) if part]
+    told = f": {'; '.join(parts)}" if parts else ""
+    yield printable(f"{_peak(blocks, noun)}{told}")
     if blocks.growth is not None:
         yield printable(_leak(blocks.growth, noun, folder))
 
@@ -61,7 +64,9 @@ def _peak(blocks: BlocksAtPeak, noun: str) -> str:
 
 
 def _what(blocks: BlocksAtPeak) -> str:
-    """The largest categories."""
+    """The largest categories; nothing where there is no other than the rest."""
+    if set(blocks.categories) <= {CATEGORIES[OTHER]}:
+        return ""
     least = _LEAST_SHARE * blocks.bytes
     parts = []
     for name, size in blocks.categories.items():
@@ -77,5 +82,5 @@ def _most(blocks: BlocksAtPeak, folder: str) -> str:
         if line == NO_LINE:
             break
         name = line.removeprefix(folder)
-        return f"; most of {name}: {units.size(size)}"
+        return f"most of {name}: {units.size(size)}"
     return ""
