@@ -108,7 +108,10 @@ def test_a_timeline_opens_like_a_recording(tmp_path: Path, monkeypatch: pytest.M
     packed.write_bytes(gzip.compress(json.dumps(RAW).encode()))
     with Reader(open_run(packed)) as reader:
         summary = summary_text.text(summarise(reader), "it").splitlines()
-        assert summary[2] == "Tensors: 4.25 kB at the peak, after 20 ns"
+        assert (
+            summary[2]
+            == "Tensors: 4.25 kB at the peak, after 20 ns: other 4.10 kB, temporary 150 bytes"
+        )
         assert summary[-1] == "Next: layerscope table it peak"
         found = reader.query(
             "SELECT device, sum(bytes) AS bytes, count(*) AS n FROM allocations GROUP BY ALL"

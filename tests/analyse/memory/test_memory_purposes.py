@@ -5,13 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from layerscope.analyse import tables
+from layerscope.analyse.memory.blocks import Steps
 from layerscope.analyse.memory.categories import CATEGORIES
 from layerscope.analyse.memory.held import RecordedMemory
+from layerscope.analyse.memory.peak import peaks_of_steps
 from layerscope.recording.reader import Reader
-from tests.analyse.memory.made import FIRST_NS, FOREVER, PARAMETER, allocate, start_of, training
+from tests.analyse.memory.made import (
+    FIRST_NS,
+    FOREVER,
+    PARAMETER,
+    allocate,
+    blocks_of,
+    start_of,
+    training,
+)
 from tests.recordings import Recording
 
 FORWARD: dict[str, Any] = {"phase": "forward", "module": 0}
@@ -109,6 +120,19 @@ def test_what_comes_after_the_last_step_is_known_if_it_was_released(tmp_path: Pa
     assert found["evaluate.py:1"] == "activation"
     assert found["evaluate.py:2"] == "temporary"
     assert found["evaluate.py:3"] == "other"
+
+
+def test_each_of_two_requests_at_once_has_all_that_is_live_in_it() -> None:
+    blocks = blocks_of([(10, 5, 100), (25, 5, 700), (45, 5, 30)])
+    number = np.arange(4)
+    steps = Steps(
+        step=number,
+        start_ns=np.array([0, 20, 40, 90]),
+        end_ns=np.array([60, 22, 50, 95]),
+        is_warmup=number < 0,
+    )
+
+    assert peaks_of_steps(blocks, steps).tolist() == [700, 0, 30, 0]
 
 
 def test_without_steps_what_was_released_is_temporary(tmp_path: Path) -> None:

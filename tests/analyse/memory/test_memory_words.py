@@ -96,7 +96,9 @@ def test_without_steps_and_without_times_nothing_is_said_of_them(tmp_path: Path)
         allocate(timed, at_ns, FOREVER, 1)
 
     assert notes(recording, tmp_path / "notes") == "The peak is 15 bytes."
-    assert "Tensors: 15 bytes at the peak: " in summary(recording, tmp_path / "summary")
+    assert "Tensors: 15 bytes at the peak: most of train.py:1: 15 bytes" in summary(
+        recording, tmp_path / "summary"
+    )
     assert notes(timed, tmp_path / "timed") == "The peak is 2 bytes, 8 ns after the start."
     with Reader(recording.write(tmp_path / "live")) as reader:
         assert graphs.build(reader, Look("live")).notes == ()

@@ -77,15 +77,21 @@ def heaps(blocks: Blocks) -> list[Heap]:
 
 def peaks_of_steps(blocks: Blocks, steps: Steps) -> Int64s:
     """The most bytes that are live at once in each step, what it began with included; `blocks` of
-    one process and device, `steps` of this process.
+    one process and device, `steps` of this process, which may overlap, as requests do.
     """
-    live = live_at_allocations(blocks)
     began = _live_at(blocks, steps.start_ns)
-    most = began.copy()
-    place = steps.places_at(blocks.at_ns)
-    within = np.flatnonzero(place >= 0)
-    np.maximum.at(most, place[within], live[within])
-    return most
+    if not len(began):
+        return began
+    # A place more, for steps that begin after the last block.
+    live = np.append(live_at_allocations(blocks), 0)
+    first = np.searchsorted(blocks.at_ns, steps.start_ns)
+    end = np.searchsorted(blocks.at_ns, steps.end_ns)
+    # The highest of each step, and behind it that of what lies up to the next one.
+    edges = np.column_stack([first, end]).ravel()
+    within = np.maximum.reduceat(live, edges)[::2]
+    # Of a step without blocks it is that of the block behind it.
+    within[first == end] = 0
+    return np.maximum(began, within)
 
 
 def _live_at(blocks: Blocks, moments_ns: Int64s) -> Int64s:
