@@ -122,3 +122,17 @@ def test_the_process_and_the_device_are_named_where_there_are_several(
         recording, tmp_path / "summary"
     )
     assert f"The peak {whose} is 50.0 kB, 50 ns after" in notes(recording, tmp_path / "notes")
+
+
+@pytest.mark.parametrize("is_one", [True, False])
+def test_only_processes_are_told_apart_by_process(folder: Path, is_one: bool) -> None:
+    recording = training(10)
+    other = recording.add_thread(recording.add_process(200), 200, "rank")
+    thread = recording.thread if is_one else other
+    allocate(recording, 50, 60, 50_000, track=thread, device="cuda:0")
+
+    with Reader(recording.write(folder)) as reader:
+        (said,) = graphs.build(reader, Look("live")).notes
+
+    assert said.startswith("Added up are 2 processes and devices")
+    assert said.endswith("--by process has them apart.") is not is_one

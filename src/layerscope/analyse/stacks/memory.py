@@ -121,8 +121,8 @@ class _Chosen:
         self._reader = reader
         self._choice = choice
         self._moments: list[str] = []
-        # How many processes and devices have something at their highest moment.
-        self._heaps = 0
+        # The process of each heap that has something at its highest moment.
+        self._processes: list[int] = []
         self._filled_bytes = 0
         self._losses: list[str] = []
 
@@ -153,9 +153,12 @@ class _Chosen:
 
     def notes(self, kind: str) -> tuple[str, ...]:
         """Sentences."""
-        if self._heaps > 1:
-            several = f"{self._heaps} processes and devices, each at its own highest moment"
-            return (f"Added up are {several}; --by process has them apart.",)
+        heaps, processes = len(self._processes), len(set(self._processes))
+        if heaps > 1:
+            several = f"{heaps} processes and devices, each at its own highest moment"
+            # Devices of one process stay together.
+            apart = "; --by process has them apart" if processes == heaps else ""
+            return (f"Added up are {several}{apart}.",)
         name = self._reader.run.name
         said = [f"The highest moment of {name} is {moment}." for moment in self._moments]
         said += self._losses
@@ -201,7 +204,8 @@ class _Chosen:
             rows = len(blocks)
             return np.zeros(rows, np.bool_)
         is_live = blocks.live_at(at_ns)
-        self._heaps += bool(is_live.any())
+        if is_live.any():
+            self._processes.append(heap.process)
         if is_live.any() and heap.is_timed:
             info = self._reader.run.info
             since_ns = at_ns - info.start_ns
