@@ -33,7 +33,7 @@ from layerscope.session.session import Ended
 from layerscope.session.spooling import bring_home
 from layerscope.show.screen import notify
 
-NO_ALLOCATIONS = "no process of the program allocated by PyTorch, or by NumPy beside it"
+NO_ALLOCATIONS = "no process of the program allocated by its framework, or by NumPy beside it"
 
 
 def finish(

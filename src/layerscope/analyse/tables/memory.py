@@ -84,10 +84,7 @@ _MORE: dict[str, tuple[ResultColumn, ...]] = {
 }
 COLUMNS = (*_HEAP, _KEYS["operator"], *_MEASURES)
 TOP = 20
-EMPTY = (
-    "No allocations were recorded: record a program that uses PyTorch with layerscope run "
-    "--layers=+memory."
-)
+EMPTY = "No allocations were recorded: record with layerscope run --layers=+memory."
 NEXT = "layerscope table peak"
 
 

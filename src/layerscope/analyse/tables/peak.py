@@ -78,10 +78,7 @@ _OF_PROCESSES = (
     _BLOCKS,
 )
 TOP = 20
-EMPTY = (
-    "No allocations were recorded: record a program that uses PyTorch with layerscope run "
-    "--layers=+memory."
-)
+EMPTY = "No allocations were recorded: record with layerscope run --layers=+memory."
 NEXT = "layerscope table memory"
 
 
