@@ -47,8 +47,8 @@ static void records(int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         if (number() % 3)
             made[i].kind %= 11;
-        spans += made[i].kind < LF_COUNTER;
-        others += made[i].kind >= LF_COUNTER && made[i].kind != LF_EXTRA;
+        spans += made[i].kind < LF_FIRST_SPECIAL;
+        others += made[i].kind >= LF_FIRST_SPECIAL && made[i].kind != LF_EXTRA;
     }
     uint8_t *kinds = array(256, 1);
     lc_span *of = malloc((size_t)(spans ? spans : 1) * sizeof *of);
