@@ -43,7 +43,7 @@ those that came or went.
 - What saves less than 2 % of a step, or may save nothing by its interval, or was seen in fewer than
   5 samples, is not shown but listed as looked at. "Nothing worth changing here" is an answer.
 - **On a busy machine** (for more than 20 % of a step its thread could run and had no CPU, and the
-  program used less than 90 % of its CPUs) nothing is certain, prices count CPU time, and
+  program used less than 85 % of its CPUs) nothing is certain, prices count CPU time, and
   `--fail-on` does not fail.
 - A rule that lacks what it needs is skipped, and the reason is said. `--set RULE.THRESHOLD=VALUE`
   changes a threshold.

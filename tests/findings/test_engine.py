@@ -205,6 +205,22 @@ def test_a_program_that_uses_all_its_cpus_waits_for_its_own_threads(tmp_path: Pa
     assert every.found[0].certainty == CERTAIN
 
 
+def test_workers_that_load_for_the_program_are_no_others(tmp_path: Path) -> None:
+    made = slow_loader([10] * 12, busy=True)
+    worker = made.add_process(200)
+    thread = made.add_thread(worker, 200, "pt_data_worker")
+    sums = dict.fromkeys(("total_ns", "self_ns", "min_ns", "max_ns", "count"), 1)
+    of_worker = {"process": worker, "layer": "operators", "kind": "function", "name": "aten::mul"}
+    made.rows["totals"] = [{"total": 0, **of_worker, "step_class": "outside", **sums}]
+    for step in range(12):
+        made.add_sample(None, 70 * MS, at_ns=step * STEP_MS * MS, track=thread)
+
+    every = found(made, tmp_path, "loader_wait")
+
+    assert every.contention is not None
+    assert not every.contention.is_busy
+
+
 # -- which process, which thread -------------------------------------------------------------------
 
 

@@ -14,20 +14,31 @@ if TYPE_CHECKING:
 
 # The critical threads waited for a CPU for more than this part of the steps.
 BUSY_SHARE = 0.2
-# A program that uses nearly all that it may use waits for its own threads.
-OWN_SHARE = 0.9
+# A program that uses nearly all that it may use waits for its own threads. Beside a recording there
+# are a few percent less than it may.
+OWN_SHARE = 0.85
 
 PREEMPTED = """
     SELECT coalesce(sum(weight_ns) FILTER (is_critical AND state = 'preempted'), 0)
-            / greatest(sum(weight_ns) FILTER (is_critical), 1) AS preempted_share,
-        coalesce(sum(weight_ns) FILTER (kind = 'cpu'), 0) AS cpu_ns
+            / greatest(sum(weight_ns) FILTER (is_critical), 1) AS preempted_share
     FROM step_samples WHERE NOT idle"""
+# Of all processes that do a part of the program's work, such as workers that load.
+OWN = """
+    SELECT (coalesce(sum(weight_ns), 0) / (SELECT sum(dur_ns) FROM measured_steps))::DOUBLE AS cpus
+    FROM samples
+    WHERE kind = 'cpu' AND track IN (SELECT track FROM tracks
+            WHERE process = {process}
+                OR process IN (SELECT process FROM totals WHERE layer = 'operators'))
+        AND {during}"""
+_IN_STEPS = """
+    at_ns BETWEEN (SELECT min(start_ns) FROM measured_steps)
+        AND (SELECT max(start_ns + dur_ns) FROM measured_steps)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Contention:
     """How much of their time the critical threads could run and had no CPU, and how many CPUs the
-    process used meanwhile, of those that it was granted.
+    processes of the program used meanwhile, of those that it was granted.
     """
 
     preempted_share: float
@@ -56,8 +67,7 @@ def contention(workload: Workload) -> Contention | None:
     if workload.missing(("samples",)):
         return None
     (row,) = workload.rows(PREEMPTED)
-    whole_ns = float(workload.dur_ns.sum())
-    cpu_ns = float(row["cpu_ns"])
     share = float(row["preempted_share"] or 0)
-    busy_cpus = cpu_ns / max(whole_ns, 1.0)
-    return Contention(share, busy_cpus, workload.granted_cpus)
+    during = _IN_STEPS if workload.has_steps else "true"
+    (own,) = workload.rows(OWN.format(during=during, process=workload.process))
+    return Contention(share, float(own["cpus"] or 0), workload.granted_cpus)

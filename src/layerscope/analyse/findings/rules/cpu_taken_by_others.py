@@ -49,14 +49,6 @@ _PREEMPTED = "is_critical AND state = 'preempted' AND NOT idle"
 _PRICE = f"""
     SELECT step, sum(weight_ns)::BIGINT AS ns FROM step_samples
     WHERE {_PREEMPTED} GROUP BY step"""
-# Of all processes that do a part of its work, such as workers that load.
-_OWN = """
-    SELECT (coalesce(sum(weight_ns), 0) / (SELECT sum(dur_ns) FROM measured_steps))::DOUBLE AS cpus
-    FROM samples
-    WHERE kind = 'cpu' AND track IN (SELECT track FROM tracks
-            WHERE process IN (SELECT process FROM totals WHERE layer = 'operators'))
-        AND at_ns BETWEEN (SELECT min(start_ns) FROM measured_steps)
-        AND (SELECT max(start_ns + dur_ns) FROM measured_steps)"""
 EVIDENCE = """
     SELECT processes.pid, processes.argv, tracks.name AS thread,
         coalesce(sum(weight_ns) FILTER (samples.kind = 'cpu'), 0)::BIGINT AS busy_ns,
@@ -85,8 +77,7 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
         return
     if runnable_threads(workload).number > workload.granted_cpus:
         return
-    own = workload.rows(_OWN)[0]
-    own_cpus = own["cpus"]
+    own_cpus = measured.busy_cpus
     if own_cpus > limits["own"] * workload.granted_cpus:
         return
     price = workload.price(_PRICE)
