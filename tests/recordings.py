@@ -185,6 +185,15 @@ class Recording:
         }  # fmt: skip
         self.rows.setdefault("samples", []).append(row)
 
+    def add_block(self, size: int, at_ns: int, dur_ns: int | None, **more: Any) -> None:
+        """A tensor on the CPU; without a duration it is never released."""
+        row = {
+            "track": self.thread, "at_ns": at_ns, "dur_ns": dur_ns, "bytes": size, "device": "cpu",
+            "allocator": "tensor", "operator": "aten::empty", "module": None, "line": "", "phase": "other",
+            "is_lost": False, **more,
+        }  # fmt: skip
+        self.rows.setdefault("allocations", []).append(row)
+
     def add_gap(
         self, reason: str, lost: int | None, track: int | None = None, process: int | None = None,
         start_ns: int = 0,

@@ -101,3 +101,29 @@ void ls_release(const void *address) {
         record_release(t, address);
     errno = error;
 }
+
+static int start(ls_redirections *imports, const void *inside, const char *folder, const char *why[2]) {
+    if (ls_python_line_begin(folder))
+        ls_mark("memory_lines\nthis Python does not say which line allocates", LF_MARK_PROBLEM, 0);
+    if (!imports->used && ls_redirect_imports(imports, inside)) {
+        why[0] = imports->why_not;
+        why[1] = imports->which;
+        return -1;
+    }
+    LS_STORE(imports->is_on, 1);
+    return 0;
+}
+
+int ls_allocator_start(ls_redirections *imports, const void *inside, const char *folder, const char *why[2]) {
+    ls_lock_beginning(); /* two threads that import */
+    int code = start(imports, inside, folder, why);
+    ls_unlock_beginning();
+    return code;
+}
+
+void ls_allocator_stop(ls_redirections *imports) {
+    ls_lock_beginning();
+    LS_STORE(imports->is_on, 0);
+    ls_redirect_back(imports);
+    ls_unlock_beginning();
+}

@@ -4,6 +4,7 @@
 #include "heap_statistics.h"
 
 #include "agent.h"
+#include "loaded_file.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -16,9 +17,8 @@ static _Atomic uint64_t next_ns;
 
 /* Of glibc 2.33 and later, and if that is the allocator: another one may have been loaded before it. */
 static struct mallinfo2 (*statistics(void))(void) {
-    Dl_info allocator, library;
-    void *found = dlsym(RTLD_DEFAULT, "mallinfo2"), *allocate = dlsym(RTLD_DEFAULT, "malloc");
-    if (!found || !dladdr(found, &library) || !dladdr(allocate, &allocator) || library.dli_fbase != allocator.dli_fbase)
+    void *found = dlsym(RTLD_DEFAULT, "mallinfo2");
+    if (!ls_is_one_file(found, dlsym(RTLD_DEFAULT, "malloc")))
         return NULL;
     struct mallinfo2 (*function)(void);
     *(void **)&function = found;

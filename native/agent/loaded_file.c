@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "loaded_file.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,6 +44,11 @@ static void describe(const struct dl_phdr_info *info, ls_loaded_file *f) {
             f->notes_bytes = p->p_memsz;
         }
     }
+}
+
+int ls_is_one_file(const void *one, const void *other) {
+    Dl_info of_one, of_other;
+    return one && other && dladdr(one, &of_one) && dladdr(other, &of_other) && of_one.dli_fbase == of_other.dli_fbase;
 }
 
 static int look_at(struct dl_phdr_info *info, size_t size, void *of) {

@@ -20,6 +20,8 @@ typedef void (*ls_look_at_file)(const ls_loaded_file *file, void *of);
 typedef void (*ls_look_at_relocation)(const ls_loaded_file *file, const Elf64_Rela *relocation,
                                       const Elf64_Sym *symbol, const char *name, void *of);
 
+/* Whether two functions are of one file, such as those of one allocator. */
+int ls_is_one_file(const void *one, const void *other);
 int ls_file_around(const void *inside, ls_look_at_file look, void *of);
 void ls_each_file(ls_look_at_file look, void *of);
 void ls_relocations(const ls_loaded_file *file, ls_look_at_relocation look, void *of);

@@ -4,23 +4,21 @@
 #include "allocations.h"
 
 #include "agent.h"
-#include "python_line.h"
-#include "redirection.h"
+#include "loaded_file.h"
 
 #include <dlfcn.h>
 
 /* The store of NumPy has blocks below this (NBUCKETS of numpy/_core/src/multiarray/alloc.c). */
 #define LEAST_BYTES 1024u
 
-/* Somebody who has redirected the same imports after us goes on calling us when we have stopped. */
-static _Atomic int is_recorded;
+static ls_redirections imports;
 static void *(*allocate)(size_t bytes);
 static void *(*allocate_zeros)(size_t count, size_t bytes);
 static void *(*resize)(void *address, size_t bytes);
 static void (*give_back)(void *address);
 static size_t (*usable_bytes)(void *address);
 
-static int is_on(void) { return atomic_load_explicit(&is_recorded, memory_order_relaxed); }
+static int is_on(void) { return LS_LOAD(imports.is_on); }
 
 static int is_large(void *address) { return address && is_on() && usable_bytes(address) >= LEAST_BYTES; }
 
@@ -58,53 +56,31 @@ static const ls_redirection WANTED[] = {
     {"realloc", (void *)resize_and_tell, (void **)&resize},
     {"free", (void *)tell_and_give_back, (void **)&give_back},
 };
-static ls_redirections redirections = {.wanted = WANTED, .count = sizeof WANTED / sizeof *WANTED};
+static ls_redirections imports = {.wanted = WANTED, .count = sizeof WANTED / sizeof *WANTED};
 
-/* Whether it belongs to the allocator that has the blocks: one that was loaded before the C library's may lack it. */
-static int is_of_allocator(void *function) {
-    Dl_info its, of_free;
-    void *found = dlsym(RTLD_DEFAULT, "free");
-    return function && found && dladdr(function, &its) && dladdr(found, &of_free) && its.dli_fbase == of_free.dli_fbase;
-}
-
-static int start(const char *extension, const char *folder, const char *why[2]) {
-    ls_python_line_begin(folder);
-    if (redirections.used)
-        return 0;
-    *(void **)&usable_bytes = dlsym(RTLD_DEFAULT, "malloc_usable_size");
-    why[0] = "the allocator has no";
-    why[1] = "malloc_usable_size";
-    if (!is_of_allocator(*(void **)&usable_bytes))
-        return -1;
+/* An address in the extension module; NULL: it is not loaded. */
+static const void *inside_of(const char *extension) {
     void *loaded = dlopen(extension, RTLD_NOW | RTLD_NOLOAD);
     const void *inside = loaded ? dlsym(loaded, "PyInit__multiarray_umath") : NULL;
     if (loaded)
         dlclose(loaded); /* Python has a reference of its own */
-    why[0] = "it is not loaded:";
-    why[1] = "NumPy";
-    if (!inside)
-        return -1;
-    if (!ls_redirect_imports(&redirections, inside))
-        return 0;
-    why[0] = redirections.why_not;
-    why[1] = redirections.which;
-    return -1;
+    return inside;
 }
 
 /* Start recording the arrays of NumPy, whose extension module `extension` is loaded from this file; `folder`: as
  * ls_torch_memory_start has it. 0: recording; else why not, in two texts. */
 LS_EXPORT int ls_numpy_memory_start(const char *extension, const char *folder, const char *why[2]) {
-    ls_lock_beginning();
-    int code = start(extension, folder, why);
-    if (!code)
-        atomic_store(&is_recorded, 1);
-    ls_unlock_beginning();
-    return code;
+    void *usable = dlsym(RTLD_DEFAULT, "malloc_usable_size");
+    why[0] = "the allocator has no";
+    why[1] = "malloc_usable_size";
+    /* An allocator that was loaded before the C library's may lack it. */
+    if (!ls_is_one_file(usable, dlsym(RTLD_DEFAULT, "free")))
+        return -1;
+    *(void **)&usable_bytes = usable;
+    const void *inside = inside_of(extension);
+    why[0] = "it is not loaded:";
+    why[1] = "NumPy";
+    return inside ? ls_allocator_start(&imports, inside, folder, why) : -1;
 }
 
-LS_EXPORT void ls_numpy_memory_stop(void) {
-    ls_lock_beginning();
-    atomic_store(&is_recorded, 0);
-    ls_redirect_back(&redirections);
-    ls_unlock_beginning();
-}
+LS_EXPORT void ls_numpy_memory_stop(void) { ls_allocator_stop(&imports); }

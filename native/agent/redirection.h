@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
     const ls_redirection *wanted;
     uint32_t count, used;
+    int is_on; /* whether ours do more than call what they stand for: others may go on calling them */
     const void *inside; /* an address in the library */
     void *found[LS_MOST_IMPORTS]; /* of imports: the functions by these names */
     ls_redirected words[LS_MOST_REDIRECTED];

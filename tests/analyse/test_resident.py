@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.analyse.test_tables import rows
 from tests.recordings import Recording, S
 
 MB = 1_000_000
-
-
-def block(recording: Recording, size: int, at_ns: int, dur_ns: int | None, **more: Any) -> None:
-    row = {
-        "track": recording.thread,
-        "at_ns": at_ns,
-        "dur_ns": dur_ns,
-        "bytes": size,
-        "device": "cpu",
-        "allocator": "tensor",
-        "operator": "aten::empty",
-        "line": "",
-        "phase": "other",
-        "is_lost": False,
-        **more,
-    }
-    recording.rows.setdefault("allocations", []).append(row)
 
 
 def recording_with(anonymous: int) -> Recording:
@@ -42,13 +23,13 @@ def parts(recording: Recording) -> dict[str, int]:
 
 def test_blocks_that_are_live_then_are_told_apart_from_what_else_malloc_has() -> None:
     recording = recording_with(400 * MB)
-    block(recording, 100 * MB, S, None)
-    block(recording, 20 * MB, S, 2 * S)
-    block(recording, 33 * MB, S, S // 2)  # has ended
-    block(recording, 34 * MB, 2 * S + 1, None)  # has not begun
-    block(recording, 35 * MB, S, None, device="cuda:0")
-    block(recording, 36 * MB, S, None, is_lost=True)
-    block(recording, 40 * MB, S, None, allocator="numpy")
+    recording.add_block(100 * MB, S, None)
+    recording.add_block(20 * MB, S, 2 * S)
+    recording.add_block(33 * MB, S, S // 2)  # has ended
+    recording.add_block(34 * MB, 2 * S + 1, None)  # has not begun
+    recording.add_block(35 * MB, S, None, device="cuda:0")
+    recording.add_block(36 * MB, S, None, is_lost=True)
+    recording.add_block(40 * MB, S, None, allocator="numpy")
     recording.add_counter(0, "in_use_bytes", [(S, 1), (2 * S + S // 3, 190 * MB)], domain="malloc")
     recording.add_counter(0, "free_bytes", [(2 * S - S // 3, 60 * MB)], domain="malloc")
 
@@ -71,7 +52,7 @@ def test_blocks_that_are_live_then_are_told_apart_from_what_else_malloc_has() ->
 
 def test_what_was_never_touched_is_said_and_the_parts_add_up() -> None:
     recording = recording_with(30 * MB)
-    block(recording, 100 * MB, S, None)
+    recording.add_block(100 * MB, S, None)
 
     found = parts(recording)
 

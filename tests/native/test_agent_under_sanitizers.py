@@ -27,12 +27,11 @@ OPTIONS = {
 }
 
 
-def chaos(
-    driver: Path, folder: Path, threads: int, count: int, seed: int, mode: str = "chaos"
-) -> None:
-    """Drive it; nothing may be said on stderr, and every span must be recorded or counted.
-
-    With `mode` "windows" only some of them are recorded.
+def driven(
+    driver: Path, folder: Path, mode: str, threads: int, count: int, seed: int
+) -> tuple[int, int, Run]:
+    """Drive it, which says nothing on stderr: its process, how much it began and ended, and the
+    recording.
     """
     door = Door(folder / "raw")
     process = subprocess.Popen(
@@ -44,14 +43,25 @@ def chaos(
     assert (process.returncode, stderr[:6000]) == (0, "")
     begun, ended = [int(word) for word in stdout.splitlines()[1].split()]
     assert begun == ended
-    run = Run.create(folder / "chaos.layerscope", run_info())
+    run = Run.create(folder / "driven.layerscope", run_info())
     RunConversion(RawRecording(door.raw), run.tables_path).finish({})
+    return process.pid, begun, run
+
+
+def chaos(
+    driver: Path, folder: Path, threads: int, count: int, seed: int, mode: str = "chaos"
+) -> None:
+    """Drive it; nothing may be said on stderr, and every span must be recorded or counted.
+
+    With `mode` "windows" only some of them are recorded.
+    """
+    pid, begun, run = driven(driver, folder, mode, threads, count, seed)
     with Reader(run) as reader:
         (row,) = reader.query(
             "SELECT (SELECT count(*) FROM spans JOIN tracks USING (track) JOIN processes USING (process) "
-            f"WHERE pid = {process.pid}) AS recorded, "
+            f"WHERE pid = {pid}) AS recorded, "
             "(SELECT coalesce(sum(lost), 0)::BIGINT FROM gaps JOIN processes USING (process) "
-            f"WHERE pid = {process.pid}) AS lost, "
+            f"WHERE pid = {pid}) AS lost, "
             "(SELECT count(*) FROM spans WHERE unfinished) AS unfinished, "
             "(SELECT count(*) FROM spans c JOIN spans p ON p.span = c.parent WHERE p.track <> c.track "
             # Not: that the parent had not ended. Between the end that another thread reads off its
@@ -102,18 +112,7 @@ def test_blocks_that_any_thread_releases_are_paired_under_a_sanitizer(
 ) -> None:
     """The C library gives an address out again as soon as it has it back."""
     driver = build_sanitized(tmp_path, sanitizer)
-    door = Door(tmp_path / "raw")
-    process = subprocess.Popen(
-        [str(driver), door.name, "memory", "4", str(times(12_000, 6_000)), "5"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **OPTIONS},
-    )  # fmt: skip
-    stdout, stderr = process.communicate(timeout=240)
-    door.close()
-    assert (process.returncode, stderr[:6000]) == (0, "")
-    begun, ended = [int(word) for word in stdout.splitlines()[1].split()]
-    assert begun == ended
-    run = Run.create(tmp_path / "memory.layerscope", run_info())
-    RunConversion(RawRecording(door.raw), run.tables_path).finish({})
+    _, begun, run = driven(driver, tmp_path, "memory", 4, times(12_000, 6_000), 5)
     with Reader(run) as reader:
         (row,) = reader.query(
             "SELECT count(*) AS blocks, count(dur_ns) AS ended, count(DISTINCT track) AS threads, "

@@ -175,20 +175,10 @@ def _report_counters(recording: Recording) -> tuple[Any, Any]:
     return names, columns
 
 
-def _allocate(recording: Recording, at_ms: int, size: int, **more: Any) -> None:
-    row = {
-        "track": recording.thread,
-        "at_ns": at_ms * MS,
-        "dur_ns": 10 * MS,
-        "bytes": size,
-        "device": "cpu",
-        "allocator": "tensor",
-        "operator": "aten::empty",
-        "line": "",
-        "phase": "other",
-        "is_lost": False,
-    }
-    recording.rows.setdefault("allocations", []).append({**row, **more})
+def _allocate(
+    recording: Recording, at_ms: int, size: int, dur_ns: int | None = 10 * MS, **more: Any
+) -> None:
+    recording.add_block(size, at_ms * MS, dur_ns, **more)
 
 
 def test_the_report_offers_flame_graphs_of_memory_that_was_recorded(

@@ -116,7 +116,7 @@ class AllocationIngest:
             self._pair(of)
         if last:
             self.with_losses += bool(process.events.losses)
-            self._add_blocks(of.process, of.live, np.full(len(of.live), -1, np.int64), None)
+            self._end_all(of, -1)
             del self._of[process.number]
 
     def _in_windows(self, process: IngestedProcess, events: np.ndarray) -> np.ndarray:
@@ -167,6 +167,7 @@ class AllocationIngest:
         first = 0
         for stop in stops.tolist():
             self._pair_some(of, events[first:stop])
+            self.stopped += 1
             self._end_all(of, int(events["at_ns"][stop]))
             first = stop + 1
         self._pair_some(of, events[first:])
@@ -181,10 +182,7 @@ class AllocationIngest:
         of.live = events.take(paired.live)
 
     def _end_all(self, of: _OfProcess, at_ns: int) -> None:
-        """Recording stops: blocks are known to have lived until then."""
-        self.stopped += 1
-        if not len(of.live):
-            return
+        """Recording stops: blocks are known to have lived until then; -1: it is the end of all."""
         end_ns = np.full(len(of.live), at_ns, np.int64)
         is_lost = np.zeros(len(of.live), np.bool_)
         self._add_blocks(of.process, of.live, end_ns, is_lost)
@@ -195,14 +193,11 @@ class AllocationIngest:
         process: IngestedProcess,
         blocks: np.ndarray,
         end_ns: np.ndarray,
-        is_lost: np.ndarray | None,
+        is_lost: np.ndarray,
     ) -> None:
         """Blocks of a process; an end of -1: there was none."""
         dur_ns = np.where(end_ns < 0, -1, np.maximum(end_ns - blocks["at_ns"], 0))
-        if is_lost is not None:
-            dur_ns[is_lost] = -1
-        else:
-            is_lost = np.zeros(len(blocks), np.bool_)
+        dur_ns[is_lost] = -1
         if self._writer.size_bytes > self._most_bytes:
             is_short = (dur_ns >= 0) & (dur_ns < SHORT_NS)
             self.left_out += int(np.count_nonzero(is_short))

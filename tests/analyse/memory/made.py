@@ -51,21 +51,8 @@ def blocks_of(rows: Sequence[tuple[int, int, int]], phases: Sequence[int] = ()) 
 
 def allocate(recording: Recording, at_ns: int, end_ns: int | None, size: int, **more: Any) -> None:
     """A block that lives from `at_ns` until `end_ns`, or is never released."""
-    row = {
-        "track": recording.thread,
-        "at_ns": at_ns,
-        "dur_ns": None if end_ns is None else end_ns - at_ns,
-        "bytes": size,
-        "device": "cpu",
-        "allocator": "tensor",
-        "operator": "aten::empty",
-        "module": None,
-        "line": "train.py:1",
-        "phase": "other",
-        "is_lost": False,
-        **more,
-    }
-    recording.rows.setdefault("allocations", []).append(row)
+    dur_ns = None if end_ns is None else end_ns - at_ns
+    recording.add_block(size, at_ns, dur_ns, **{"line": "train.py:1", **more})
 
 
 def start_of(step: int) -> int:

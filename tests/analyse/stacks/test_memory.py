@@ -214,19 +214,8 @@ def with_blocks(*blocks: tuple[int, int | None, int], steps: int = 10, **more: A
 
 
 def add_block(recording: Recording, at_ms: int, dur_ms: int | None, size: int, **more: Any) -> None:
-    row = {
-        "track": recording.thread,
-        "at_ns": at_ms * MS,
-        "dur_ns": None if dur_ms is None else dur_ms * MS,
-        "bytes": size,
-        "device": "cpu",
-        "allocator": "tensor",
-        "operator": "aten::empty",
-        "line": "/a/train.py:7",
-        "phase": "other",
-        "is_lost": False,
-    }
-    recording.rows["allocations"].append({**row, **more})
+    dur_ns = None if dur_ms is None else dur_ms * MS
+    recording.add_block(size, at_ms * MS, dur_ns, **{"line": "/a/train.py:7", **more})
 
 
 def test_places_that_are_hardly_known_have_a_name_too() -> None:

@@ -37,7 +37,7 @@ def prepare(module):
     library = os.path.join(os.path.dirname(module.__spec__.origin or ""), "libmxnet.so")
     if not os.path.exists(library):
         return  # somebody else's module of this name
-    beginning = part_of("../../../inside/beginning")
+    beginning = state["beginning"] = part_of("../../../inside/beginning")
     agent = beginning["load"](settings)  # noqa: F821 - the door puts `settings` here
     if agent is None:
         return
@@ -73,8 +73,7 @@ def tell_variables(agent):
     """Once, what the program set itself before MXNet read it."""
     if not state["variables"]:
         state["variables"] = True
-        tell = part_of("../../../inside/beginning")["tell_variables"]
-        tell(agent, settings, environment)  # noqa: F821
+        state["beginning"]["tell_variables"](agent, settings, environment)  # noqa: F821
 
 
 def start_server():

@@ -46,7 +46,7 @@ def prepare(module):
     if not os.path.exists(library):
         return  # somebody else's module of this name
     state["may_have_windows"] = "raw" in settings  # noqa: F821 - the door puts `settings` here
-    beginning = part_of("../../../inside/beginning")
+    beginning = state["beginning"] = part_of("../../../inside/beginning")
     agent = beginning["load"](settings)  # noqa: F821
     if agent is None:
         return
@@ -99,8 +99,7 @@ def tell_variables(agent):
     """Once, what the program set itself before torch read it."""
     if not state["variables"]:
         state["variables"] = True
-        tell = part_of("../../../inside/beginning")["tell_variables"]
-        tell(agent, settings, environment)  # noqa: F821
+        state["beginning"]["tell_variables"](agent, settings, environment)  # noqa: F821
 
 
 def is_refused():
