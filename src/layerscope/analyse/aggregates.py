@@ -65,6 +65,7 @@ _MEMORY = f"""
 """
 # Live bytes at each allocation and release. Of one nanosecond the releases come first, and what is
 # released in the one in which it was allocated was live at no moment.
+# Where recording stops, blocks end in the table that nobody has released.
 _TENSORS = f"""
     WITH blocks AS (
         SELECT allocations.* FROM allocations
@@ -80,7 +81,10 @@ _TENSORS = f"""
         SELECT at_ns, sum(change) OVER earlier::BIGINT AS value FROM events
         WINDOW earlier AS (ORDER BY at_ns, change ROWS UNBOUNDED PRECEDING)
     )
-    SELECT {_SUMS} FROM live WHERE at_ns >= ? AND at_ns < ? HAVING count(*) > 0
+    SELECT {_SUMS} FROM live
+    WHERE at_ns >= ? AND at_ns < ?
+        AND at_ns NOT IN (SELECT at_ns FROM marks WHERE kind IN ('paused', 'closed'))
+    HAVING count(*) > 0
 """
 
 
