@@ -3,6 +3,7 @@
  *
  * usage: layerscope-sampler SOCKET RAW_FOLDER HZ [MOST_BYTES [GENERATION]]
  *        layerscope-sampler --check
+ *        layerscope-sampler --dump PID...
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
  * SOCKET is a descriptor, SOCK_SEQPACKET, of lf_message with a memfd each; type 0, without one, names the program. A
@@ -14,6 +15,7 @@
 #include "areas.h"
 #include "copied_stacks.h"
 #include "cpu_time.h"
+#include "dump.h"
 #include "events.h"
 #include "first_ticks.h"
 #include "handover.h"
@@ -261,7 +263,8 @@ static void prepare(void) {
 
 static int usage(void) {
     fprintf(stderr, "usage: layerscope-sampler SOCKET RAW_FOLDER HZ [MOST_BYTES [GENERATION]]\n"
-                    "       layerscope-sampler --check\n");
+                    "       layerscope-sampler --check\n"
+                    "       layerscope-sampler --dump PID...\n");
     return 2;
 }
 
@@ -280,6 +283,10 @@ int main(int count, char **words) {
     prepare();
     if (count == 2 && !strcmp(words[1], "--check"))
         return check();
+    for (int i = 2; count > 2 && !strcmp(words[1], "--dump") && i < count; i++)
+        sm_dump(atoi(words[i]));
+    if (count > 2 && !strcmp(words[1], "--dump"))
+        return 0;
     long hz = count >= 4 && count <= 6 ? strtol(words[3], NULL, 10) : 0;
     if (hz < LEAST_HZ || hz > MOST_HZ)
         return usage();

@@ -1,0 +1,112 @@
+"""Pipes, sockets and other files: who has the other end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from layerscope.host import files
+from layerscope.model.running import Wait, Waited
+from layerscope.running.looked import Look
+from layerscope.running.raw_threads import RawThread
+
+# Numbers of system calls of x86-64 whose first argument is a descriptor.
+_READS = {0: "read", 17: "pread64", 19: "readv", 45: "recvfrom", 47: "recvmsg", 295: "preadv"}
+_WRITES = {1: "write", 18: "pwrite64", 20: "writev", 44: "sendto", 46: "sendmsg", 296: "pwritev"}
+_ACCEPTS = (43, 288)
+_CONNECT, _FLOCK = 42, 73
+_EPOLL = (232, 281, 441)
+_POLL = (7, 23, 270, 271)
+_FILES = (74, 75, 16, 217)
+_SHOWN_MOST = 8
+
+
+def find(thread: RawThread, look: Look) -> Wait | None:
+    """By the descriptors that its system call is about."""
+    call = thread.call
+    if call in _READS or call in _ACCEPTS:
+        return _one(thread, thread.arguments[0], look, for_reading=True)
+    if call in _WRITES or call == _CONNECT:
+        return _one(thread, thread.arguments[0], look, for_reading=False)
+    if call in _EPOLL:
+        return _any_of(thread, _watched(thread, look), look)
+    if call in _POLL:
+        return _any_of(thread, thread.polled, look)
+    if call == _FLOCK or call in _FILES:
+        target = look.descriptors.target(thread.pid, thread.arguments[0])
+        return Wait("file", f"the file {target}" if target else "a file")
+    return None
+
+
+def _watched(thread: RawThread, look: Look) -> list[int]:
+    """The descriptors that an epoll watches."""
+    lines = look.descriptors.info(thread.pid, thread.arguments[0]).get("tfd", [])
+    numbers = [files.whole(line.split()[0]) for line in lines if line.split()]
+    return [number for number in numbers if number is not None]
+
+
+def _any_of(thread: RawThread, numbers: list[int], look: Look) -> Wait:
+    """Of several the ones with somebody at their other end."""
+    waits = [_one(thread, number, look, for_reading=True) for number in numbers[:_SHOWN_MOST]]
+    kinds = {one.kind for one in waits}
+    on = tuple(dict.fromkeys(other for one in waits for other in one.on))
+    if len(waits) == 1 and len(numbers) == 1:
+        return waits[0]
+    if not numbers:
+        return Wait("event", "time to pass, or a signal")
+    kind = kinds.pop() if len(kinds) == 1 else "event"
+    return Wait(kind, f"one of {len(numbers)} descriptors to be ready", on)
+
+
+def _one(thread: RawThread, number: int, look: Look, for_reading: bool) -> Wait:
+    number &= 0xFFFFFFFF
+    target = look.descriptors.target(thread.pid, number)
+    if target.startswith("pipe:"):
+        return _pipe(thread, target, look, for_reading)
+    if target.startswith("socket:"):
+        return _socket(thread, target, look, for_reading)
+    if target.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+        return Wait("terminal", f"the terminal {target}")
+    if target == "anon_inode:[pidfd]":
+        words = look.descriptors.info(thread.pid, number).get("Pid", ["0"])
+        pid = files.whole(words[0]) or 0
+        on = (Waited(pid, 0, _name(pid), ""),) if pid > 0 else ()
+        return Wait("child", "a process to end", on)
+    if target.startswith("anon_inode:"):
+        return Wait("event", f"an event ({target.removeprefix('anon_inode:').strip('[]')})")
+    return Wait("file", f"the file {target}" if target else f"descriptor {number}")
+
+
+def _pipe(thread: RawThread, target: str, look: Look, for_reading: bool) -> Wait:
+    what = "data in a pipe" if for_reading else "room in a pipe"
+    found = look.descriptors.holders(target)
+    ends = [one for one in found if (one.can_write if for_reading else one.can_read)]
+    other = "write into it" if for_reading else "read from it"
+    pids = list(dict.fromkeys(one.pid for one in ends if one.pid != thread.pid))
+    on = tuple(Waited(pid, 0, _name(pid), f"can {other}") for pid in pids)
+    if on:
+        return Wait("pipe", what, on)
+    if ends:
+        return Wait("pipe", what, (), f"only this process itself can {other}")
+    return Wait("pipe", what, (), f"no process that may be looked at can {other}")
+
+
+def _socket(thread: RawThread, target: str, look: Look, for_reading: bool) -> Wait:
+    what = "data from" if for_reading else "room in a connection to"
+    inode = int(target.removeprefix("socket:[").rstrip("]") or 0)
+    connections = look.connections(thread.pid)
+    known = connections.of(inode)
+    if known is None:
+        return Wait("socket", f"{what} a socket", (), "where it leads is not known")
+    if known.listens:
+        return Wait("socket", f"a connection to {known.local}")
+    end = connections.other_end(known)
+    if end is None:
+        return Wait("socket", f"{what} {known.remote}", (), "which is on another machine")
+    holders = look.descriptors.holders(f"socket:[{end.inode}]")
+    pids = list(dict.fromkeys(one.pid for one in holders))
+    on = tuple(Waited(pid, 0, _name(pid), "has the other end") for pid in pids)
+    return Wait("socket", f"{what} {known.remote}", on)
+
+
+def _name(pid: int) -> str:
+    return files.text(Path("/proc") / str(pid) / "comm")
