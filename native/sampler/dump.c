@@ -317,6 +317,8 @@ void sm_dump(int32_t pid) {
     find_python(&p);
     sm_each_task(pid, tell_thread, &p);
     printf("{\"process\":%d,\"python\":%u,\"threads\":%u,\"errno\":%d", pid, p.python, all.threads, all.refused);
+    if (p.outside.refused)
+        printf(",\"refused\":\"%s\"", p.outside.refused);
     tell_gil(&p);
     printf("}\n");
     sm_space_forget(&p);

@@ -31,7 +31,8 @@ class Connections:
     """The sockets of TCP in the network of one process."""
 
     def __init__(self, pid: int, root: Path = Path("/")) -> None:
-        self._folder = root / "proc" / str(pid) / "net"
+        name = str(pid)
+        self._folder = root / "proc" / name / "net"
 
     def of(self, inode: int) -> Connection | None:
         """The connection of a socket; None: it is no TCP."""
@@ -55,11 +56,19 @@ class Connections:
 
     @cached_property
     def _by_inode(self) -> dict[int, Connection]:
-        return {one.inode: one for one in self._all if one.inode}
+        found: dict[int, Connection] = {}
+        for one in self._all:
+            if one.inode:
+                found[one.inode] = one
+        return found
 
     @cached_property
     def _by_ends(self) -> dict[tuple[str, str], Connection]:
-        return {(one.local, one.remote): one for one in self._all if not one.listens}
+        found: dict[tuple[str, str], Connection] = {}
+        for one in self._all:
+            if not one.listens:
+                found[one.local, one.remote] = one
+        return found
 
 
 def _address(word: str) -> str:

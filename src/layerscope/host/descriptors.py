@@ -61,7 +61,7 @@ class Descriptors:
     @cached_property
     def _by_target(self) -> dict[str, list[tuple[int, int]]]:
         found: dict[str, list[tuple[int, int]]] = {}
-        names = [entry.name for entry in os.scandir(self._proc) if entry.name.isdecimal()]
+        names = filter(str.isdecimal, os.listdir(self._proc))
         for pid in sorted(map(int, names)):
             for descriptor in self._of(pid):
                 target = self.target(pid, descriptor)

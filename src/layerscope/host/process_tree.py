@@ -24,7 +24,11 @@ def parents(root: Path = Path("/")) -> dict[int, int]:
 
 def children(pid: int, known: dict[int, int]) -> list[int]:
     """The processes whose parent `pid` is."""
-    return sorted(one for one, parent in known.items() if parent == pid)
+    found = []
+    for one, parent in known.items():
+        if parent == pid:
+            found.append(one)
+    return sorted(found)
 
 
 def family(pid: int, known: dict[int, int]) -> list[int]:

@@ -7,7 +7,7 @@ import msgspec
 PYTHON, NATIVE, CUT = "python", "native", "cut"
 
 
-class Frame(msgspec.Struct, frozen=True):
+class FrameNow(msgspec.Struct, frozen=True):
     """A function on a stack. `layer`: PYTHON, NATIVE, or CUT where frames are missing. `file`: its
     source file, "" where that is not known; `line`: 0 where it is not known. `object`: the file
     that a native function is in.
@@ -33,8 +33,8 @@ class Waited(msgspec.Struct, frozen=True):
 
 class Wait(msgspec.Struct, frozen=True):
     """What a thread waits for. `kind`: one word for programs; `what`: for people, as it continues
-    "waits for ". `on`: who has to do something; empty where nobody is known, and then `note` may say
-    why.
+    "waits for ". `on`: who has to do something; empty where nobody is known, and then `note` may
+    say why.
     """
 
     kind: str
@@ -46,18 +46,19 @@ class Wait(msgspec.Struct, frozen=True):
 class ThreadNow(msgspec.Struct):
     """A thread. `stack`: the innermost frame first. `state`: running, waiting, stopped, blocked (in
     the kernel, where no signal ends it) or ended. `is_torn`: it ran on while its stack was read,
-    which may mix two moments. `is_native`: its native frames could be read.
+    which may mix two moments. `is_native`: its native frames could be read; `has_gil`: it holds the
+    GIL.
     """
 
     pid: int
     tid: int
     name: str
     state: str
-    stack: tuple[Frame, ...]
+    stack: tuple[FrameNow, ...]
     wait: Wait | None = None
     is_torn: bool = False
     is_native: bool = True
-    since_ns: int | None = None
+    has_gil: bool = False
 
 
 class ProcessNow(msgspec.Struct):
@@ -84,4 +85,3 @@ class Snapshot(msgspec.Struct):
 
     processes: list[ProcessNow]
     deadlocks: list[Deadlock]
-    problems: list[str]

@@ -2,89 +2,96 @@
 
 from __future__ import annotations
 
+from layerscope.capture import launchers
 from layerscope.model.frameworks import collective_functions
-from layerscope.model.running import PYTHON, Frame, Wait, Waited
+from layerscope.model.running import PYTHON, FrameNow, Wait, Waited
 from layerscope.running import processes
-from layerscope.running.looked import Look
-from layerscope.running.raw_threads import RawThread
+from layerscope.running.observed import Observed
+from layerscope.running.told import ToldThread
 
-# As launchers tell each process its rank.
-_RANK = "RANK"
-_WORLD = "WORLD_SIZE"
 Thread = tuple[int, int]
 
 
-def rank_of(pid: int) -> int | None:
-    """Its rank in a distributed job of more than one process; None: it is in none."""
-    told = processes.environment(pid, (_RANK, _WORLD))
-    rank, world = told.get(_RANK, ""), told.get(_WORLD, "")
-    is_one = rank.isdecimal() and world.isdecimal() and int(rank) < int(world)
-    return int(rank) if is_one else None
-
-
-def add(seen: Look, waits: dict[Thread, Wait]) -> None:
-    """Say of each thread in a collective which ranks are not in it, in place of what its system call
-    waits for.
+class Ranks:
+    """The ranks among the processes that were looked at, each with its outermost process: workers
+    that it has started have its number too.
     """
-    ranks = _ranks(seen)
-    inside = {one.thread: name for one in seen.raw.threads if (name := _collective(one, seen))}
-    if not inside or len(ranks) < 2:  # noqa: PLR2004
-        return
-    for thread in seen.raw.threads:
-        name = inside.get(thread.thread)
-        if name is None:
-            continue
-        missing = []
-        for rank, pid in ranks.items():
-            of_rank = [one for one in seen.raw.threads if one.pid == pid]
-            if pid != thread.pid and name not in [inside.get(one.thread) for one in of_rank]:
-                missing.append(_missing(rank, of_rank, inside, seen))
-        note = "" if missing else "all ranks that are here are in it"
-        what = f"the other ranks of the collective {name}"
-        waits[thread.pid, thread.thread] = Wait("collective", what, tuple(missing), note)
+
+    def __init__(self, seen: Observed) -> None:
+        self._seen = seen
+        self._collectives: dict[Thread, str] = {}
+        self.numbers: dict[int, int] = {}  # by process
+        found: dict[int, int] = {}
+        for one in seen.told.processes:
+            launch = launchers.find(processes.environment(one.process))
+            if launch is not None:
+                self.numbers[one.process] = launch.rank
+                found.setdefault(launch.rank, one.process)
+        self.processes = dict(sorted(found.items()))
+
+    def add(self, waits: dict[Thread, Wait]) -> None:
+        """Say of each thread in a collective which ranks are not in it, in place of what its system
+        call waits for.
+        """
+        if not self.processes:
+            return
+        for thread in self._seen.told.threads:
+            name = self._collective_of(thread)
+            if name:
+                self._collectives[thread.pid, thread.thread] = name
+        for key, name in self._collectives.items():
+            missing = self._missing(key[0], name)
+            note = "" if missing else "all ranks that were looked at are in it"
+            what = f"the other ranks in the collective {name}"
+            waits[key] = Wait("collective", what, tuple(missing), note)
+
+    def _missing(self, own: int, name: str) -> list[Waited]:
+        found = []
+        for rank, pid in self.processes.items():
+            elsewhere = self._in_collectives(pid)
+            if pid != own and name not in elsewhere:
+                found.append(self._at(rank, pid, elsewhere))
+        return found
+
+    def _in_collectives(self, pid: int) -> list[str]:
+        found = []
+        for (of, _), name in self._collectives.items():
+            if of == pid:
+                found.append(name)
+        return found
+
+    def _collective_of(self, thread: ToldThread) -> str:
+        """The function of the framework that the program has called for it; "": it is in none."""
+        for frame in thread.frames:
+            for one in self._seen.names.named(thread.pid, frame):
+                name = _name(one)
+                if name:
+                    return name
+        return ""
+
+    def _at(self, rank: int, pid: int, elsewhere: list[str]) -> Waited:
+        """Where a rank is that is missing."""
+        threads = self._seen.threads(pid)
+        name = f"rank {rank}"
+        if not threads:
+            return Waited(pid, 0, name, "could not be looked at")
+        how = f"is in {elsewhere[0]}" if elsewhere else "is not in it"
+        where = _own_line(self._seen.python_stack(threads[0]))
+        return Waited(pid, threads[0].thread, name, f"{how}, but {where}" if where else how)
 
 
-def _ranks(seen: Look) -> dict[int, int]:
-    """The process of each rank: of several with the same, such as workers that it has started, the
-    outermost one.
-    """
-    found: dict[int, int] = {}
-    for process in seen.raw.processes:
-        rank = rank_of(process.process)
-        if rank is not None:
-            found.setdefault(rank, process.process)
-    return dict(sorted(found.items()))
-
-
-def _collective(thread: RawThread, seen: Look) -> str:
-    """The function of the framework that the program has called for it; "": it is in none."""
-    found = ""
-    for frame in thread.frames:
-        for one in seen.names.named(thread.pid, frame):
-            found = found or _name(one)
-    return found
-
-
-def _name(frame: Frame) -> str:
+def _name(frame: FrameNow) -> str:
     for layer, function, file, name in collective_functions():
-        is_file = not file or frame.file.endswith(file)
-        if frame.layer == layer and is_file and function.search(frame.name):
+        is_there = frame.layer == layer and frame.file.endswith(file)
+        if is_there and function.search(frame.name):
             return name or frame.name
     return ""
 
 
-def _missing(rank: int, threads: list[RawThread], inside: dict[int, str], seen: Look) -> Waited:
-    main = threads[0] if threads else None
-    if main is None:
-        return Waited(0, 0, f"rank {rank}", "could not be looked at")
-    where = _own_line(seen.python_stack(main))
-    elsewhere = [inside[one.thread] for one in threads if one.thread in inside]
-    how = f"is in {elsewhere[0]}" if elsewhere else "is not in it"
-    return Waited(main.pid, main.thread, f"rank {rank}", f"{how}, but {where}" if where else how)
-
-
-def _own_line(stack: list[Frame]) -> str:
+def _own_line(stack: list[FrameNow]) -> str:
     for frame in stack:
-        if frame.layer == PYTHON and "/site-packages/" not in frame.file and frame.line:
-            return f"at {frame.file.rpartition('/')[2]}:{frame.line} ({frame.name})"
+        is_own = "/site-packages/" not in frame.file and "/lib/python3" not in frame.file
+        if frame.layer == PYTHON and is_own and frame.line:
+            file = frame.file.rpartition("/")[2]
+            return f"at {file}:{frame.line} ({frame.name})"
     return ""

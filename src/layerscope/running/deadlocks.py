@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from layerscope.model.running import Deadlock, Wait
-from layerscope.running.raw_threads import RawThread
+from layerscope.running.told import ToldThread
 
 # Waits that end only when the other thread does something itself.
 _KINDS = ("lock", "mutex", "join", "gil")
@@ -26,7 +26,7 @@ def circles(waits: dict[Thread, Wait]) -> list[Deadlock]:
 
 def _back_to(first: Thread, leads: dict[Thread, list[Thread]]) -> tuple[Thread, ...]:
     """The shortest way from a thread to itself; empty where there is none."""
-    ways = [(first,)]
+    ways: list[tuple[Thread, ...]] = [(first,)]
     seen: set[Thread] = set()
     for way in ways:
         for following in leads.get(way[-1], []):
@@ -38,17 +38,17 @@ def _back_to(first: Thread, leads: dict[Thread, list[Thread]]) -> tuple[Thread, 
     return ()
 
 
-def is_lasting(circle: Deadlock, first: list[RawThread], second: list[RawThread]) -> bool:
+def is_lasting(circle: Deadlock, first: list[ToldThread], second: list[ToldThread]) -> bool:
     """Whether all its threads have waited from the first look to the second: none of them has left
     a CPU in between, so they waited at the same time.
     """
-    states = []
-    for threads in (first, second):
-        states.append(
-            {
-                (one.pid, one.thread): (one.switches, one.call, one.arguments)
-                for one in threads
-                if (one.pid, one.thread) in circle.threads
-            }
-        )
-    return states[0] == states[1]
+    return _states(circle, first) == _states(circle, second)
+
+
+def _states(circle: Deadlock, threads: list[ToldThread]) -> dict[Thread, tuple[object, ...]]:
+    found: dict[Thread, tuple[object, ...]] = {}
+    for one in threads:
+        key = one.pid, one.thread
+        if key in circle.threads:
+            found[key] = (one.switches, one.call, tuple(one.arguments))
+    return found

@@ -1,5 +1,5 @@
-"""Frames with names, of what was read as addresses. NumPy and symbols are imported only where native
-functions have to be named.
+"""Frames with names, of what was read as addresses. NumPy and symbols are imported only where
+native functions have to be named.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from layerscope.model import cache
-from layerscope.model.running import CUT, NATIVE, PYTHON, Frame
-from layerscope.running.raw_threads import Raw, RawThread
+from layerscope.model.running import CUT, NATIVE, PYTHON, FrameNow
+from layerscope.running.told import Readings, ToldThread
 
-_MISSING = Frame(CUT, "(frames that could not be read)")
+_MISSING = FrameNow(CUT, "(frames that could not be read)")
 _JIT = -1
 _NATIVE_LENGTH, _PYTHON_LENGTH = 3, 2
 
@@ -19,12 +19,12 @@ _NATIVE_LENGTH, _PYTHON_LENGTH = 3, 2
 class Names:
     """Names of the frames in `raw`."""
 
-    def __init__(self, raw: Raw) -> None:
+    def __init__(self, raw: Readings) -> None:
         self._raw = raw
-        self._native: dict[tuple[int, int, int], tuple[Frame, ...]] = {}
+        self._native: dict[tuple[int, int, int], tuple[FrameNow, ...]] = {}
 
-    def load(self, threads: Iterable[RawThread], is_innermost_only: bool = False) -> None:
-        """Look up the native functions of these threads, all in one go; `is_innermost_only`: the
+    def load(self, threads: Iterable[ToldThread], is_innermost_only: bool = False) -> None:
+        """Look up the native functions of these threads in one go; `is_innermost_only`: the
         few of each that tell what it waits in.
         """
         wanted: dict[int, set[int]] = {}
@@ -61,7 +61,7 @@ class Names:
         assert isinstance(found, Named)
         where = f"[{Path(path).name}]" if path else "[made at run time]"
         for row, address in enumerate(addresses):
-            own = Frame(
+            own = FrameNow(
                 NATIVE,
                 found.name[row] or where,
                 found.file[row] or "",
@@ -69,39 +69,47 @@ class Names:
                 path,
             )
             inlined = tuple(
-                Frame(NATIVE, one.name, one.file or "", max(one.line, 0), path)
+                FrameNow(NATIVE, one.name, one.file or "", max(one.line, 0), path)
                 for one in found.inlined.get(row, ())
             )
             self._native[(*of, address)] = (own, *inlined)
 
-    def stack(self, thread: RawThread) -> tuple[Frame, ...]:
+    def stack(self, thread: ToldThread) -> tuple[FrameNow, ...]:
         """The innermost frame first; native ones that were not looked up are left out."""
-        frames: list[Frame] = []
+        frames: list[FrameNow] = []
         for frame in thread.frames:
             frames += self.named(thread.pid, frame)
         return tuple(reversed(frames))
 
-    def innermost(self, thread: RawThread) -> tuple[str, ...]:
+    def innermost(self, thread: ToldThread) -> tuple[str, ...]:
         """Names of the few native functions in which a thread waits, the innermost first."""
-        named = [self.named(thread.pid, frame) for frame in _native(thread.frames, True)]
-        return tuple(one.name for frames in reversed(named) for one in reversed(frames))
+        found: list[str] = []
+        for frame in _native(thread.frames, True):
+            for one in self.named(thread.pid, frame):
+                found.append(one.name)
+        return tuple(reversed(found))
 
-    def named(self, pid: int, frame: Sequence[int]) -> tuple[Frame, ...]:
+    def named(self, pid: int, frame: Sequence[int]) -> tuple[FrameNow, ...]:
         """One frame that was read, with those that are inlined in it, the outermost first."""
         if len(frame) == _PYTHON_LENGTH:
             code = self._raw.codes[frame[0]]
-            return (Frame(PYTHON, code.name, code.file, frame[1]),)
+            return (FrameNow(PYTHON, code.name, code.file, frame[1]),)
         if len(frame) == _NATIVE_LENGTH:
             return self._native.get((pid if frame[0] == _JIT else 0, frame[0], frame[1]), ())
         return (_MISSING,)
+
+
+def has_python(thread: ToldThread) -> bool:
+    """Whether there are functions of Python on its stack."""
+    return any(len(frame) == _PYTHON_LENGTH for frame in thread.frames)
 
 
 _INNERMOST = 8
 
 
 def _native(frames: Sequence[Sequence[int]], is_innermost_only: bool) -> list[Sequence[int]]:
-    """The native ones; `is_innermost_only`: those inside of the innermost frame of Python, at most a
-    few.
+    """The native ones; `is_innermost_only`: those inside of the innermost frame of Python, at most
+    a few.
     """
     if not is_innermost_only:
         return [frame for frame in frames if len(frame) == _NATIVE_LENGTH]

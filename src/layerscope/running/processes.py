@@ -13,8 +13,6 @@ _PROC = Path("/proc")
 _ELF64, _CLASS = 2, 4
 _EPERM, _EACCES = 1, 13
 _UNREAD = 1
-_BUILDS = "its threads are shown with native functions alone; the release builds of CPython 3.11, "
-_BUILDS += "3.12 and 3.13 are read"
 
 
 def check(pid: int) -> None:
@@ -57,10 +55,15 @@ def refused(pid: int, number: int) -> str:
     )
 
 
-def unread_python(pid: int, version: int) -> str:
-    """What is said where the Python of a process is not read; "" where it is, or there is none."""
-    if version == _UNREAD:
-        return f"its Python is not one that is read (another version, or a debug or free-threaded build): {_BUILDS}"
+def unread(pid: int, refused: str) -> str:
+    """What is said where the stacks of a process are not read, or its Python is not because it is
+    `refused`; "" where they are.
+    """
+    if refused:
+        return (
+            f"the frames of its Python are not read: {refused}. Its native functions are shown; "
+            "run it with the release build of CPython 3.11, 3.12 or 3.13"
+        )
     try:
         with open(_PROC / str(pid) / "exe", "rb") as file:
             head = file.read(_CLASS + 1)
@@ -73,15 +76,19 @@ def unread_python(pid: int, version: int) -> str:
 
 def command(pid: int) -> tuple[str, ...]:
     """Its command line, without secrets; its name where it has none."""
-    words = files.text(_PROC / str(pid) / "cmdline").rstrip("\0").split("\0")
-    return tuple(mask(words)) if words != [""] else (files.text(_PROC / str(pid) / "comm"),)
+    text = files.text(_PROC / str(pid) / "cmdline").rstrip("\0")
+    if not text:
+        return (files.text(_PROC / str(pid) / "comm"),)
+    words = text.split("\0")
+    return tuple(mask(words))
 
 
-def environment(pid: int, names: tuple[str, ...]) -> dict[str, str]:
-    """Those of its variables, as it was started with them."""
-    found = {}
-    for word in files.text(_PROC / str(pid) / "environ").split("\0"):
+def environment(pid: int) -> dict[str, str]:
+    """Its variables, as it was started with them."""
+    found: dict[str, str] = {}
+    text = files.text(_PROC / str(pid) / "environ")
+    for word in text.split("\0"):
         name, equals, value = word.partition("=")
-        if equals and name in names:
+        if equals:
             found.setdefault(name, value)
     return found

@@ -10,11 +10,12 @@ from layerscope.model.running import (
     CUT,
     PYTHON,
     Deadlock,
-    Frame,
+    FrameNow,
     ProcessNow,
     Snapshot,
     ThreadNow,
     Wait,
+    Waited,
 )
 from layerscope.show.screen import printable, styled
 from layerscope.show.terminal import display_width
@@ -29,11 +30,14 @@ _STATES = {
 _LIBRARIES = ("/site-packages/", "/dist-packages/")
 _FEW = 6
 _ALERT, _HEAD, _NOTE, _PLAIN = "bold red", "bold", "dim", ""
+_INDENT = "    "
 Line = tuple[str, str]
 
 
 def write(snapshot: Snapshot, stream: TextIO, is_tree: bool = False) -> None:
-    """Print all of it: with styles and no wider than the window in a terminal, whole elsewhere."""
+    """Print all of it: with styles and frames no wider than the window in a terminal, whole
+    elsewhere.
+    """
     if not stream.isatty():
         for _, line in lines(snapshot, is_tree):
             stream.write(f"{line}\n")
@@ -43,21 +47,13 @@ def write(snapshot: Snapshot, stream: TextIO, is_tree: bool = False) -> None:
 
     console = Console(file=styled(stream), highlight=False)
     for style, line in lines(snapshot, is_tree, console.width):
-        console.print(Text(line, style=style), soft_wrap=True)
+        console.print(Text(line, style=style), soft_wrap=style != _HEAD)
 
 
 def lines(snapshot: Snapshot, is_tree: bool = False, width: int | None = None) -> Iterator[Line]:
     """Each line with its style."""
-    names = {(one.pid, one.tid): one for process in snapshot.processes for one in process.threads}
-    for circle in snapshot.deadlocks:
-        yield _ALERT, printable(_deadlock(circle, names))
-    for process in snapshot.processes:
-        yield _HEAD, _fit(printable(_title(process)), width)
-    for problem in snapshot.problems:
-        yield _NOTE, printable(problem)
-    for group in groups(snapshot, is_tree):
-        yield "", ""
-        yield from _block(group, snapshot, is_tree, width)
+    writer = _Writer(snapshot, is_tree, width)
+    yield from writer.lines()
 
 
 def groups(snapshot: Snapshot, is_tree: bool) -> list[list[ThreadNow]]:
@@ -65,90 +61,124 @@ def groups(snapshot: Snapshot, is_tree: bool) -> list[list[ThreadNow]]:
     are together unless `is_tree`.
     """
     found: dict[object, list[ThreadNow]] = {}
-    for process in snapshot.processes:
+    order: dict[int, int] = {}
+    for place, process in enumerate(snapshot.processes):
+        order[process.pid] = 0 if is_tree else place
         for thread in process.threads:
             kind = thread.wait.kind if thread.wait else ""
-            key = (0 if is_tree else thread.pid, thread.stack, thread.state, kind)
+            key = (order[thread.pid], thread.stack, thread.state, kind)
             found.setdefault(key, []).append(thread)
-    order = {process.pid: place for place, process in enumerate(snapshot.processes)}
-    return sorted(
-        found.values(),
-        key=lambda group: (0 if is_tree else order[group[0].pid], len(group)),
-    )
+    return sorted(found.values(), key=lambda group: (order[group[0].pid], len(group)))
+
+
+class _Writer:
+    def __init__(self, snapshot: Snapshot, is_tree: bool, width: int | None) -> None:
+        self._snapshot = snapshot
+        self._is_tree = is_tree
+        self._width = width
+        self._ranks: dict[int, int | None] = {}
+        self._threads: dict[tuple[int, int], ThreadNow] = {}
+        for process in snapshot.processes:
+            self._ranks[process.pid] = process.rank
+            for thread in process.threads:
+                self._threads[thread.pid, thread.tid] = thread
+
+    def lines(self) -> Iterator[Line]:
+        for circle in self._snapshot.deadlocks:
+            yield _ALERT, printable(self._deadlock(circle))
+        for process in self._snapshot.processes:
+            yield _PLAIN, _fitted(printable(_title(process)), self._width)
+            if process.note:
+                yield _NOTE, printable(f"Process {process.pid}: {process.note}.")
+        for group in groups(self._snapshot, self._is_tree):
+            yield _PLAIN, ""
+            yield from self._block(group)
+
+    def _deadlock(self, circle: Deadlock) -> str:
+        threads = [self._threads[one] for one in circle.threads]
+        if len(threads) == 1:
+            return f"Deadlock: {_name(threads[0])} waits for itself."
+        parts = []
+        for one, following in zip(threads, [*threads[1:], threads[0]], strict=True):
+            what = one.wait.what if one.wait else ""
+            parts.append(f"{_name(one)} waits for {what}, {_verb(what)} {_name(following)}")
+        return f"Deadlock: {'; '.join(parts)}."
+
+    def _block(self, group: list[ThreadNow]) -> Iterator[Line]:
+        first = group[0]
+        yield _HEAD, printable(f"{self._who(group)} {_does(group)}")
+        for frame in first.stack:
+            style = _PLAIN if frame.layer == PYTHON else _NOTE
+            yield style, _frame(frame, self._width)
+        if not first.stack:
+            yield _NOTE, f"{_INDENT}(no function could be read)"
+
+    def _who(self, group: list[ThreadNow]) -> str:
+        """The threads of a block, by name."""
+        if len(group) == 1:
+            text = _name(group[0]) + self._of(group[0])
+            return text[0].upper() + text[1:]
+        count = len(group)
+        names = [_short_name(one) + self._of(one) for one in group[:_FEW]]
+        if count > _FEW:
+            names.append(f"{count - _FEW} more")
+        listed = ", ".join(names)
+        return f"{count} threads ({listed})"
+
+    def _of(self, thread: ThreadNow) -> str:
+        if not self._is_tree:
+            return ""
+        rank = self._ranks[thread.pid]
+        return f" of process {thread.pid}" if rank is None else f" of rank {rank}"
 
 
 def _title(process: ProcessNow) -> str:
     rank = f" (rank {process.rank})" if process.rank is not None else ""
     count = len(process.threads)
-    threads = f"{count} thread{'s' if count > 1 else ''}"
+    threads = "1 thread" if count == 1 else f"{count} threads"
     python = f"Python {process.python}, " if process.python else ""
-    return f"Process {process.pid}{rank}, {python}{threads}: {shlex.join(process.command)}"
+    command = shlex.join(process.command)
+    return f"Process {process.pid}{rank}, {python}{threads}: {command}"
 
 
-def _deadlock(circle: Deadlock, names: dict[tuple[int, int], ThreadNow]) -> str:
-    threads = [names[one] for one in circle.threads if one in names]
-    if len(threads) == 1:
-        return f"Deadlock: {_name(threads[0])} waits for itself."
-    parts = []
-    for one, following in zip(threads, [*threads[1:], threads[0]], strict=True):
-        what = one.wait.what if one.wait else "it"
-        parts.append(f"{_name(one)} waits for {what} of {_name(following)}")
-    return f"Deadlock: {', and '.join(parts)}."
+def _verb(what: str) -> str:
+    """How to go on behind what one thread waits for, with the other one."""
+    return "which is" if what.endswith("to end") else "which is held by"
 
 
 def _name(thread: ThreadNow) -> str:
-    return f'thread {thread.tid} "{thread.name}"' if thread.name else f"thread {thread.tid}"
+    return f"thread {_short_name(thread)}"
 
 
-def _block(
-    group: list[ThreadNow], snapshot: Snapshot, is_tree: bool, width: int | None
-) -> Iterator[Line]:
-    first = group[0]
-    yield _HEAD, printable(f"{_who(group, snapshot, is_tree)} {_does(group)}")
-    for frame in first.stack:
-        yield (_PLAIN if frame.layer == PYTHON else _NOTE), _frame(frame, width)
-    if not first.stack:
-        yield _NOTE, "    (no frame could be read)"
-
-
-def _who(group: list[ThreadNow], snapshot: Snapshot, is_tree: bool) -> str:
-    if len(group) == 1 and not is_tree:
-        text = _name(group[0])
-        return text[0].upper() + text[1:]
-    ranks = {process.pid: process.rank for process in snapshot.processes}
-    where = []
-    for thread in group[:_FEW]:
-        rank = ranks.get(thread.pid)
-        of = f" of rank {rank}" if rank is not None else f" of process {thread.pid}"
-        where.append(_name(thread).removeprefix("thread ") + (of if is_tree else ""))
-    more = f" and {len(group) - _FEW} more" if len(group) > _FEW else ""
-    title = f"{len(group)} threads" if len(group) > 1 else "Thread"
-    joint = ":" if len(group) > 1 else ""
-    return f"{title}{joint} {', '.join(where)}{more}" + (";" if len(group) > 1 else "")
+def _short_name(thread: ThreadNow) -> str:
+    number = str(thread.tid)
+    return f'{number} "{thread.name}"' if thread.name else number
 
 
 def _does(group: list[ThreadNow]) -> str:
     first = group[0]
-    state = _STATES[first.state]
+    state = _STATES[first.state] if len(group) == 1 else _PLURALS[first.state]
+    if first.has_gil:
+        state += " and holds the GIL" if len(group) == 1 else ""
     torn = " (its stack changed while it was read)" if first.is_torn else ""
     if first.wait is None:
         return state + torn
-    wait = _wait(first.wait)
-    verb = "each waits for" if len(group) > 1 else "waits for"
-    stopped = f"{state}; it " if first.state == "stopped" else ""
-    return f"{stopped}{verb} {wait}{torn}"
+    waits = "waits" if len(group) == 1 else "wait"
+    text = f"{waits} for {_wait(first.wait)}{torn}"
+    return text if first.state in ("waiting", "running") else f"{state}; {text}"
+
+
+_PLURALS = {
+    "running": "run",
+    "stopped": "are stopped",
+    "blocked": "are blocked in the kernel",
+    "waiting": "wait",
+    "ended": "have ended",
+}
 
 
 def _wait(wait: Wait) -> str:
-    others = []
-    for one in wait.on[:_FEW]:
-        if one.tid:
-            who = f'thread {one.tid} "{one.name}"'
-        else:
-            who = f"process {one.pid} ({one.name})"
-        if one.name.startswith("rank "):
-            who = one.name
-        others.append(f"{who} {one.how}".rstrip())
+    others = [_waited(one) for one in wait.on[:_FEW]]
     if len(wait.on) > _FEW:
         others.append(f"{len(wait.on) - _FEW} more")
     on = f": {', '.join(others)}" if others else ""
@@ -156,19 +186,27 @@ def _wait(wait: Wait) -> str:
     return f"{wait.what}{on}{note}"
 
 
-def _frame(frame: Frame, width: int | None) -> str:
-    if frame.layer == CUT:
-        return f"    {frame.name}"
-    line = f":{frame.line}" if frame.line else ""
-    path = _short(frame.file or frame.object)
-    room = None if width is None else width - display_width(printable(frame.name)) - 8 - len(line)
-    place = _tail(printable(path), room) + line
+def _waited(one: Waited) -> str:
+    who = f'thread {one.tid} "{one.name}"' if one.tid else f"process {one.pid} ({one.name})"
+    if one.name.startswith("rank "):
+        who = one.name
+    return f"{who} {one.how}".rstrip()
+
+
+def _frame(frame: FrameNow, width: int | None) -> str:
     name = printable(frame.name)
-    text = f"    {name} ({place})" if place else f"    {name}"
-    return _fit(text, width)
+    if frame.layer == CUT:
+        return f"{_INDENT}{name}"
+    line = f":{frame.line}" if frame.line else ""
+    path = printable(_from_package(frame.file or frame.object))
+    if width is not None:
+        room = width - len(_INDENT) - display_width(name) - len(" ()") - len(line)
+        path = _end_of(path, room)
+    text = f"{_INDENT}{name} ({path}{line})" if path else f"{_INDENT}{name}"
+    return _fitted(text, width)
 
 
-def _short(path: str) -> str:
+def _from_package(path: str) -> str:
     """Files of libraries from their package on."""
     for folder in _LIBRARIES:
         if folder in path:
@@ -176,15 +214,17 @@ def _short(path: str) -> str:
     return path
 
 
-def _tail(path: str, room: int | None) -> str:
-    if room is None or display_width(path) <= room:
+def _end_of(path: str, room: int) -> str:
+    """The end of the path that has room, at least its file."""
+    if display_width(path) <= room:
         return path
     name = path.rpartition("/")[2]
-    shorter = f"…{path[len(path) - max(room - 1, 1) :]}"
-    return shorter if room > len(name) + 1 else name
+    begin = len(path) - max(room - 1, 1)
+    return f"…{path[begin:]}" if room > len(name) + 1 else name
 
 
-def _fit(text: str, width: int | None) -> str:
+def _fitted(text: str, width: int | None) -> str:
     if width is None or display_width(text) <= width:
         return text
-    return text[: max(width - 1, 1)] + "…"
+    last = max(width - 1, 1)
+    return f"{text[:last]}…"

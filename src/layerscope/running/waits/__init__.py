@@ -1,13 +1,13 @@
 """What a thread waits for and on whom: one file for each kind of wait, asked in the order of ORDER.
 
-Each file has `find(thread, look) -> Wait | None`: what `thread` waits for, if it is of this kind.
+Each file has `find(thread, seen) -> Wait | None`: what `thread` waits for, if it is of this kind.
 """
 
 from __future__ import annotations
 
 from layerscope.model.running import Wait
-from layerscope.running.looked import Look
-from layerscope.running.raw_threads import RawThread
+from layerscope.running.observed import Observed
+from layerscope.running.told import ToldThread
 from layerscope.running.waits import (
     children,
     descriptors,
@@ -34,12 +34,12 @@ ORDER = (
 )
 
 
-def wait_of(thread: RawThread, look: Look) -> Wait | None:
+def wait_of(thread: ToldThread, seen: Observed) -> Wait | None:
     """What the thread waits for; None: it waits for nothing that is known."""
     if thread.call is None:
         return None
     for find in ORDER:
-        wait = find(thread, look)
+        wait = find(thread, seen)
         if wait is not None:
             return wait
     return None

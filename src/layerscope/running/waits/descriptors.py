@@ -6,8 +6,8 @@ from pathlib import Path
 
 from layerscope.host import files
 from layerscope.model.running import Wait, Waited
-from layerscope.running.looked import Look
-from layerscope.running.raw_threads import RawThread
+from layerscope.running.observed import Observed
+from layerscope.running.told import ToldThread
 
 # Numbers of system calls of x86-64 whose first argument is a descriptor.
 _READS = {0: "read", 17: "pread64", 19: "readv", 45: "recvfrom", 47: "recvmsg", 295: "preadv"}
@@ -20,33 +20,37 @@ _FILES = (74, 75, 16, 217)
 _SHOWN_MOST = 8
 
 
-def find(thread: RawThread, look: Look) -> Wait | None:
+def find(thread: ToldThread, seen: Observed) -> Wait | None:
     """By the descriptors that its system call is about."""
     call = thread.call
     if call in _READS or call in _ACCEPTS:
-        return _one(thread, thread.arguments[0], look, for_reading=True)
+        return _one(thread, thread.arguments[0], seen, for_reading=True)
     if call in _WRITES or call == _CONNECT:
-        return _one(thread, thread.arguments[0], look, for_reading=False)
+        return _one(thread, thread.arguments[0], seen, for_reading=False)
     if call in _EPOLL:
-        return _any_of(thread, _watched(thread, look), look)
+        return _any_of(thread, _watched(thread, seen), seen)
     if call in _POLL:
-        return _any_of(thread, thread.polled, look)
+        return _any_of(thread, thread.polled, seen)
     if call == _FLOCK or call in _FILES:
-        target = look.descriptors.target(thread.pid, thread.arguments[0])
+        target = seen.descriptors.target(thread.pid, thread.arguments[0])
         return Wait("file", f"the file {target}" if target else "a file")
     return None
 
 
-def _watched(thread: RawThread, look: Look) -> list[int]:
+def _watched(thread: ToldThread, seen: Observed) -> list[int]:
     """The descriptors that an epoll watches."""
-    lines = look.descriptors.info(thread.pid, thread.arguments[0]).get("tfd", [])
-    numbers = [files.whole(line.split()[0]) for line in lines if line.split()]
-    return [number for number in numbers if number is not None]
+    told = seen.descriptors.info(thread.pid, thread.arguments[0])
+    found = []
+    for line in told.get("tfd", []):
+        number = files.whole(line.partition(" ")[0])
+        if number is not None:
+            found.append(number)
+    return found
 
 
-def _any_of(thread: RawThread, numbers: list[int], look: Look) -> Wait:
+def _any_of(thread: ToldThread, numbers: list[int], seen: Observed) -> Wait:
     """Of several the ones with somebody at their other end."""
-    waits = [_one(thread, number, look, for_reading=True) for number in numbers[:_SHOWN_MOST]]
+    waits = [_one(thread, number, seen, for_reading=True) for number in numbers[:_SHOWN_MOST]]
     kinds = {one.kind for one in waits}
     on = tuple(dict.fromkeys(other for one in waits for other in one.on))
     if len(waits) == 1 and len(numbers) == 1:
@@ -57,17 +61,17 @@ def _any_of(thread: RawThread, numbers: list[int], look: Look) -> Wait:
     return Wait(kind, f"one of {len(numbers)} descriptors to be ready", on)
 
 
-def _one(thread: RawThread, number: int, look: Look, for_reading: bool) -> Wait:
+def _one(thread: ToldThread, number: int, seen: Observed, for_reading: bool) -> Wait:
     number &= 0xFFFFFFFF
-    target = look.descriptors.target(thread.pid, number)
+    target = seen.descriptors.target(thread.pid, number)
     if target.startswith("pipe:"):
-        return _pipe(thread, target, look, for_reading)
+        return _pipe(thread, target, seen, for_reading)
     if target.startswith("socket:"):
-        return _socket(thread, target, look, for_reading)
+        return _socket(thread, target, seen, for_reading)
     if target.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
         return Wait("terminal", f"the terminal {target}")
     if target == "anon_inode:[pidfd]":
-        words = look.descriptors.info(thread.pid, number).get("Pid", ["0"])
+        words = seen.descriptors.info(thread.pid, number).get("Pid", ["0"])
         pid = files.whole(words[0]) or 0
         on = (Waited(pid, 0, _name(pid), ""),) if pid > 0 else ()
         return Wait("child", "a process to end", on)
@@ -76,9 +80,9 @@ def _one(thread: RawThread, number: int, look: Look, for_reading: bool) -> Wait:
     return Wait("file", f"the file {target}" if target else f"descriptor {number}")
 
 
-def _pipe(thread: RawThread, target: str, look: Look, for_reading: bool) -> Wait:
+def _pipe(thread: ToldThread, target: str, seen: Observed, for_reading: bool) -> Wait:
     what = "data in a pipe" if for_reading else "room in a pipe"
-    found = look.descriptors.holders(target)
+    found = seen.descriptors.holders(target)
     ends = [one for one in found if (one.can_write if for_reading else one.can_read)]
     other = "write into it" if for_reading else "read from it"
     pids = list(dict.fromkeys(one.pid for one in ends if one.pid != thread.pid))
@@ -90,10 +94,10 @@ def _pipe(thread: RawThread, target: str, look: Look, for_reading: bool) -> Wait
     return Wait("pipe", what, (), f"no process that may be looked at can {other}")
 
 
-def _socket(thread: RawThread, target: str, look: Look, for_reading: bool) -> Wait:
+def _socket(thread: ToldThread, target: str, seen: Observed, for_reading: bool) -> Wait:
     what = "data from" if for_reading else "room in a connection to"
     inode = int(target.removeprefix("socket:[").rstrip("]") or 0)
-    connections = look.connections(thread.pid)
+    connections = seen.connections(thread.pid)
     known = connections.of(inode)
     if known is None:
         return Wait("socket", f"{what} a socket", (), "where it leads is not known")
@@ -102,7 +106,7 @@ def _socket(thread: RawThread, target: str, look: Look, for_reading: bool) -> Wa
     end = connections.other_end(known)
     if end is None:
         return Wait("socket", f"{what} {known.remote}", (), "which is on another machine")
-    holders = look.descriptors.holders(f"socket:[{end.inode}]")
+    holders = seen.descriptors.holders(f"socket:[{end.inode}]")
     pids = list(dict.fromkeys(one.pid for one in holders))
     on = tuple(Waited(pid, 0, _name(pid), "has the other end") for pid in pids)
     return Wait("socket", f"{what} {known.remote}", on)

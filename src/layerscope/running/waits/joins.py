@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from layerscope.model.running import Wait
-from layerscope.running.looked import Look
-from layerscope.running.raw_threads import RawThread
+from layerscope.running.observed import Observed
+from layerscope.running.told import ToldThread
 
 _FUTEX = 202
 # Python's own functions between `Thread.join` and the wait.
@@ -12,24 +12,24 @@ _JOINS = ("Thread.join", "Thread._wait_for_tstate_lock")
 _PRIVATE = 128
 
 
-def find(thread: RawThread, look: Look) -> Wait | None:
+def find(thread: ToldThread, seen: Observed) -> Wait | None:
     """pthread_join waits for the word that has the number of the other thread until it ends."""
-    stack = look.python_stack(thread)
+    stack = seen.python_stack(thread)
     if thread.joins and stack and stack[0].name in _JOINS:
-        other = look.thread(thread.pid, thread.joins)
-        return _of(other, thread.joins, look)
+        other = seen.thread(thread.pid, thread.joins)
+        return _of(other, thread.joins, seen)
     if thread.call != _FUTEX or not thread.futex or thread.arguments[1] & _PRIVATE:
         return None
     number = thread.arguments[2]
-    other = look.thread(thread.pid, number)
+    other = seen.thread(thread.pid, number)
     if other is None or other is thread or thread.futex[0] != number:
         return None
-    return _of(other, number, look)
+    return _of(other, number, seen)
 
 
-def _of(other: RawThread | None, number: int, look: Look) -> Wait:
+def _of(other: ToldThread | None, number: int, seen: Observed) -> Wait:
     if other is None:
         note = f"thread {number} has ended meanwhile" if number > 0 else "it has not begun"
         return Wait("join", "a thread to end", (), note)
-    at = look.place(other)
-    return Wait("join", "a thread to end", (look.waited(other, f"is at {at}" if at else ""),))
+    at = seen.place(other)
+    return Wait("join", "a thread to end", (seen.waited(other, f"is at {at}" if at else ""),))

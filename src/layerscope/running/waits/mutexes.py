@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from layerscope.model.running import Wait
-from layerscope.running.looked import Look
-from layerscope.running.raw_threads import RawThread
+from layerscope.running.observed import Observed
+from layerscope.running.told import ToldThread
 
 _FUTEX = 202
 # In words of 4 bytes: the lock itself (2: somebody waits), the owner's thread number, how many
@@ -17,13 +17,13 @@ _USERS_MOST = 1 << 20
 _FUNCTION = re.compile(r"(^|_)(pthread_mutex_|lll_(timed|clock)?lock|mutex_lock)")
 
 
-def find(thread: RawThread, look: Look) -> Wait | None:
+def find(thread: ToldThread, seen: Observed) -> Wait | None:
     """The word that it waits for begins a mutex whose owner is a thread of the process."""
     words = thread.futex
     if thread.call != _FUTEX or len(words) <= _USERS or words[_LOCK] != _CONTENDED:
         return None
-    owner = look.thread(thread.pid, words[_OWNER])
-    names = [name for name in look.names.innermost(thread) if not name.startswith("[")]
+    owner = seen.thread(thread.pid, words[_OWNER])
+    names = [name for name in seen.names.innermost(thread) if not name.startswith("[")]
     in_mutex = any(map(_FUNCTION.search, names))
     if owner is None or not 0 < words[_USERS] <= _USERS_MOST:
         note = "its kind of lock does not say who holds it"
@@ -31,8 +31,8 @@ def find(thread: RawThread, look: Look) -> Wait | None:
     if names and not in_mutex:
         return None
     if owner is thread:
-        return Wait("mutex", "a mutex", (look.waited(owner, "holds it itself"),))
-    at = look.place(owner)
+        return Wait("mutex", "a mutex", (seen.waited(owner, "holds it itself"),))
+    at = seen.place(owner)
     return Wait(
-        "mutex", "a mutex", (look.waited(owner, f"holds it, at {at}" if at else "holds it"),)
+        "mutex", "a mutex", (seen.waited(owner, f"holds it, at {at}" if at else "holds it"),)
     )

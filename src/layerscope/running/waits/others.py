@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from layerscope.model.running import PYTHON, Wait
-from layerscope.running.looked import Look
-from layerscope.running.raw_threads import RawThread
+from layerscope.running.observed import Observed
+from layerscope.running.told import ToldThread
 
 _WORDS = {
     "pool": "work (an idle thread of a pool)",
@@ -23,7 +23,7 @@ _FUTEX = 202
 _NONE = -1
 
 
-def find(thread: RawThread, look: Look) -> Wait | None:
+def find(thread: ToldThread, seen: Observed) -> Wait | None:
     """The state that a recording would give this wait."""
     if thread.call == _NONE:
         return None
@@ -32,13 +32,13 @@ def find(thread: RawThread, look: Look) -> Wait | None:
     from layerscope.ingest import waiting
     from layerscope.model.layers import WAITS
 
-    seen = 0
+    evidence = 0
     for frame in thread.frames:
-        for one in look.names.named(thread.pid, frame):
+        for one in seen.names.named(thread.pid, frame):
             layer = PYTHON if one.layer == PYTHON else "native"
-            seen = waiting.deeper(seen, waiting.evidence(one.name, layer))
+            evidence = waiting.deeper(evidence, waiting.evidence(one.name, layer))
     call, none = np.array([thread.call]), np.zeros(1, np.int64)
-    states, _ = waiting.states(call, none, none.astype(bool), np.array([seen]))
+    states, _ = waiting.states(call, none, none.astype(bool), np.array([evidence]))
     state = WAITS[int(states[0])]
     note = "who ends it is not known" if state == "lock" else ""
     return Wait(state, _WORDS.get(state, f"system call {thread.call}"), (), note)

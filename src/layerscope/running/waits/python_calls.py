@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from layerscope.model.running import Wait
-from layerscope.running.looked import Look
-from layerscope.running.raw_threads import RawThread
+from layerscope.running.observed import Observed
+from layerscope.running.told import ToldThread
 
 _NOTIFIED = "Condition.wait"
 # Who calls it, from the most particular on.
@@ -25,9 +25,9 @@ _STARTS = ("Thread.start",)
 _LIBRARY = ("threading.py", "queue.py", "_base.py")
 
 
-def find(thread: RawThread, look: Look) -> Wait | None:
+def find(thread: ToldThread, seen: Observed) -> Wait | None:
     """It is in `Condition.wait`, which takes a lock that nobody else has."""
-    stack = look.python_stack(thread)
+    stack = seen.python_stack(thread)
     if not stack or stack[0].name != _NOTIFIED or not stack[0].file.endswith("threading.py"):
         return None
     kind, what = "condition", "a condition to be notified"

@@ -14,7 +14,7 @@ from layerscope.model.errors import RunError
 _PATIENCE_S = 60.0
 
 
-class RawObject(msgspec.Struct):
+class ToldObject(msgspec.Struct):
     """An ELF file."""
 
     object: int
@@ -23,7 +23,7 @@ class RawObject(msgspec.Struct):
     build_id: str
 
 
-class RawCode(msgspec.Struct):
+class ToldCode(msgspec.Struct):
     """A function of Python."""
 
     code: int
@@ -31,15 +31,16 @@ class RawCode(msgspec.Struct):
     file: str
 
 
-class RawThread(msgspec.Struct):
+class ToldThread(msgspec.Struct):
     """A thread. `own_tid`: its number in its own pid namespace. `switches`: how often it has left a
-    CPU. `identification`: as `threading.get_ident` gives it, `state_at` its PyThreadState; 0: it has
-    none. `joins`: the native id of the thread whose `Thread.join` it is in. `call`: the number of
-    its system call, -1 where it is in none; None: it runs. `futex`: the words that it waits for.
-    `polled`: descriptors. `lock`: of Python, that it waits for: the address, the object, 1 for an
-    RLock, the identification of its owner. `holds`: of each lock whose `with` block it is in address
-    and object. `frames`: the outermost first: [object, address, is a caller], [code, line], or [0]
-    where some are missing.
+    CPU. `identification`: as `threading.get_ident` gives it, `state_at` its PyThreadState; 0: it
+    has none. `joins`: the native id of the thread whose `Thread.join` it is in.
+
+    `call`: the number of its system call, -1 where it is in none; None: it runs. `futex`: the words
+    that it waits for. `polled`: descriptors. `lock`: of Python, that it waits for: the address, the
+    object, 1 for an RLock, the identification of its owner. `holds`: of each lock whose `with`
+    block it is in address and object. `frames`: the outermost first: [object, address, is a
+    caller], [code, line], or [0] where some are missing.
     """
 
     thread: int
@@ -63,52 +64,53 @@ class RawThread(msgspec.Struct):
     holds: list[list[int]] = []
 
 
-class RawProcess(msgspec.Struct):
+class ToldProcess(msgspec.Struct):
     """A process, behind its threads. `python`: its minor version, 0: none, 1: none that is read.
-    `errno`: why its memory may not be read. `gil`: from where to where it lies, and the
-    PyThreadState that has it.
+    `errno`: why its memory may not be read; `refused`: why the frames of its Python are not.
+    `gil`: from where to where it lies, and the PyThreadState that has it.
     """
 
     process: int
     python: int
     threads: int
     errno: int
+    refused: str = ""
     gil: list[int] = []
 
 
-class Raw:
+class Readings:
     """All that one look at some processes tells."""
 
     def __init__(self) -> None:
-        self.objects: dict[int, RawObject] = {}
-        self.codes: dict[int, RawCode] = {}
-        self.threads: list[RawThread] = []
-        self.processes: list[RawProcess] = []
+        self.objects: dict[int, ToldObject] = {}
+        self.codes: dict[int, ToldCode] = {}
+        self.threads: list[ToldThread] = []
+        self.processes: list[ToldProcess] = []
 
     def take(self, line: bytes) -> None:
         """One line."""
         text = line.decode("utf-8", "replace")
         told: dict[str, Any] = msgspec.json.decode(text)
         if "thread" in told:
-            self.threads.append(msgspec.convert(told, RawThread))
+            self.threads.append(msgspec.convert(told, ToldThread))
         elif "code" in told:
-            code = msgspec.convert(told, RawCode)
+            code = msgspec.convert(told, ToldCode)
             self.codes[code.code] = code
         elif "object" in told:
-            known = msgspec.convert(told, RawObject)
+            known = msgspec.convert(told, ToldObject)
             self.objects[known.object] = known
         else:
-            self.processes.append(msgspec.convert(told, RawProcess))
+            self.processes.append(msgspec.convert(told, ToldProcess))
 
 
-def look(sampler: Path, pids: Sequence[int]) -> Raw:
-    """Look at all threads of these processes. RunError: the program `sampler` does not run."""
+def look(sampler: Path, pids: Sequence[int]) -> Readings:
+    """Observed at all threads of these processes. RunError: the program `sampler` does not run."""
     command = [str(sampler), "--dump", *map(str, pids)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise RunError(f"threads cannot be looked at: {error}. Build layerscope again") from error
-    raw = Raw()
+    raw = Readings()
     for line in done.stdout.splitlines():
         raw.take(line)
     return raw
