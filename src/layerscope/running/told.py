@@ -104,7 +104,7 @@ class Readings:
 
 
 def look(sampler: Path, pids: Sequence[int]) -> Readings:
-    """Observed at all threads of these processes. RunError: the program `sampler` does not run."""
+    """Look at all threads of these processes. RunError: the program `sampler` does not run."""
     command = [str(sampler), "--dump", *map(str, pids)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=True)
