@@ -53,11 +53,11 @@ static uint32_t tell_code(const sm_process *p, const lu_python_frame *frame) {
     static uint8_t lines[LINES_BYTES];
     int32_t pid = p->pid, first_line;
     uint64_t at_file, at_name, at_lines;
-    if (lu_python_code(p->python, frame->code, sm_read_memory, &pid, &at_file, &at_name, &at_lines, &first_line))
+    if (lu_python_code(p->python, frame->code, sm_read_pages, &pid, &at_file, &at_name, &at_lines, &first_line))
         return LT_NONE;
-    int name_bytes = lu_python_text(p->python, at_name, sm_read_memory, &pid, name, sizeof name);
-    int file_bytes = lu_python_text(p->python, at_file, sm_read_memory, &pid, file, sizeof file);
-    int lines_bytes = lu_python_bytes(p->python, at_lines, sm_read_memory, &pid, lines, sizeof lines);
+    int name_bytes = lu_python_text(p->python, at_name, sm_read_pages, &pid, name, sizeof name);
+    int file_bytes = lu_python_text(p->python, at_file, sm_read_pages, &pid, file, sizeof file);
+    int lines_bytes = lu_python_bytes(p->python, at_lines, sm_read_pages, &pid, lines, sizeof lines);
     if (all.codes_count == all.codes_room) {
         uint32_t room = all.codes_room ? 2 * all.codes_room : 256;
         code_lines *larger = realloc(all.codes, room * sizeof *larger);
@@ -102,7 +102,7 @@ static void python_frames(const sm_process *p, uint64_t state, stack *s) {
     lu_python_left_out left_out = {0};
     int32_t pid = p->pid;
     s->frames = 0;
-    int count = state ? lu_python_frames(p->python, state, sm_read_memory, &pid, s->raw, LF_SAMPLES_FRAMES_MOST - 1,
+    int count = state ? lu_python_frames(p->python, state, sm_read_pages, &pid, s->raw, LF_SAMPLES_FRAMES_MOST - 1,
                                          &left_out) : 0;
     s->is_cut = left_out.is_cut;
     for (int i = 0; i < count; i++) {
@@ -117,7 +117,7 @@ static void native_frames(sm_process *p, const sm_call *c, stack *s) {
     int32_t pid = p->pid;
     struct iovec ours = {copied, sizeof copied}, theirs = {(void *)(uintptr_t)c->stack_pointer, sizeof copied};
     ssize_t bytes = process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
-    lu_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid, NULL};
+    lu_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_pages, &pid, NULL};
     uint64_t registers[LF_REGISTERS] = {[LF_RSP] = c->stack_pointer, [LF_RIP] = c->instruction};
     s->count = p->space && c->stack_pointer
         ? lu_unwind(p->space, registers, 1u << LF_RSP | 1u << LF_RIP, &copy, s->native, SM_FRAMES_MOST, &s->how) : 0;
@@ -128,6 +128,7 @@ static void running_frames(const sm_process *p, uint64_t state, stack *s) {
     static sm_python_frame before[LF_SAMPLES_FRAMES_MOST];
     int count = -1;
     for (int i = 0; i < RUNNING_TRIES; i++) {
+        sm_pages_forget();
         python_frames(p, state, s);
         int is_same = count == s->frames && !s->is_cut;
         for (int k = 0; is_same && k < count; k++)
@@ -194,14 +195,14 @@ static void tell_held(const sm_process *p, uint64_t state) {
     uint64_t frame = 0, here[2];
     int32_t pid = p->pid;
     const char *separator = "";
-    if (!state || lu_python_here(p->python, state, sm_read_memory, &pid, here))
+    if (!state || lu_python_here(p->python, state, sm_read_pages, &pid, here))
         return;
     printf(",\"holds\":[");
     frame = here[0];
     for (int i = 0; frame && i < (int)LF_SAMPLES_FRAMES_MOST; i++) {
         sm_python_lock held[LOCKS_MOST];
         lu_python_frame is;
-        uint64_t outer = lu_python_outwards(p->python, frame, sm_read_memory, &pid, &is);
+        uint64_t outer = lu_python_outwards(p->python, frame, sm_read_pages, &pid, &is);
         int count = is.code ? sm_python_held(p, frame, &is, held, LOCKS_MOST) : 0;
         for (int k = 0; k < count; k++, separator = ",")
             printf("%s[%" PRIu64 ",%" PRIu64 "]", separator, held[k].address, held[k].object);
@@ -220,13 +221,13 @@ static void tell_lock(const sm_process *p, const sm_call *c) {
 static void tell_names(const sm_process *p, uint64_t state) {
     uint64_t here[2], frame;
     int32_t pid = p->pid;
-    if (!state || lu_python_here(p->python, state, sm_read_memory, &pid, here))
+    if (!state || lu_python_here(p->python, state, sm_read_pages, &pid, here))
         return;
     frame = here[0];
     for (int i = 0, is_known = 0; frame && i < (int)LF_SAMPLES_FRAMES_MOST && !is_known; i++) {
         lu_python_frame is;
         uint64_t at = frame;
-        frame = lu_python_outwards(p->python, frame, sm_read_memory, &pid, &is);
+        frame = lu_python_outwards(p->python, frame, sm_read_pages, &pid, &is);
         if (is.code)
             is_known = sm_tell_thread_object(p, at, &is);
     }
@@ -260,6 +261,7 @@ static void tell_thread(int32_t pid, int32_t tid, void *of) {
             all.refused = errno == EACCES || errno == EPERM ? errno : all.refused;
             break;
         }
+        sm_pages_forget();
         native_frames(p, &before, &s);
         python_frames(p, state, &s);
         is_waiting = !sm_read_call(&t, &after) && !memcmp(&before, &after, sizeof before);
@@ -296,13 +298,14 @@ static void find_python(sm_process *p) {
     if (!all.python_threads)
         all.python_threads = malloc(PYTHON_THREADS_MOST * sizeof *all.python_threads);
     if (all.python_threads)
-        all.python_count = lu_python_threads(p->python, p->python_runtime, sm_read_memory, &pid, all.python_threads,
+        all.python_count = lu_python_threads(p->python, p->python_runtime, sm_read_pages, &pid, all.python_threads,
                                              PYTHON_THREADS_MOST);
 }
 
 static void tell_gil(const sm_process *p) {
     if (!all.python_count)
         return;
+    sm_pages_forget();
     sm_gil gil = sm_python_gil(p, all.python_threads[0].state);
     printf(",\"gil\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", gil.from, gil.until, gil.holder);
 }

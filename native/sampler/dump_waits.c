@@ -58,7 +58,7 @@ static void tell_polled(const sm_process *p, uint64_t at, uint64_t count) {
     struct pollfd polled[POLLED_MOST];
     int32_t pid = p->pid;
     count = count < POLLED_MOST ? count : POLLED_MOST;
-    if (!count || sm_read_memory(&pid, at, polled, count * sizeof *polled))
+    if (!count || sm_read_pages(&pid, at, polled, count * sizeof *polled))
         return;
     printf(",\"polled\":[");
     for (uint64_t i = 0; i < count; i++)
@@ -74,7 +74,7 @@ static void tell_selected(const sm_process *p, const sm_call *c) {
     for (int set = 1; set <= 3; set++)
         for (uint64_t first = 0; c->arguments[set] && first < c->arguments[0] && first < 1024; first += 64) {
             uint64_t bits;
-            if (sm_read_memory(&pid, c->arguments[set] + first / 8, &bits, sizeof bits))
+            if (sm_read_pages(&pid, c->arguments[set] + first / 8, &bits, sizeof bits))
                 break;
             for (uint64_t i = 0; i < 64 && first + i < c->arguments[0]; i++)
                 if (bits >> i & 1) {
@@ -88,7 +88,7 @@ static void tell_selected(const sm_process *p, const sm_call *c) {
 static void tell_futex(const sm_process *p, uint64_t address) {
     uint32_t words[FUTEX_BYTES / 4];
     int32_t pid = p->pid;
-    if (sm_read_memory(&pid, address, words, sizeof words))
+    if (sm_read_pages(&pid, address, words, sizeof words))
         return;
     printf(",\"futex\":[");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -114,9 +114,9 @@ static int is_called(const sm_process *p, const lu_python_frame *is, const char 
     char text[64];
     int32_t pid = p->pid, first_line;
     uint64_t at_file, at_name, at_lines;
-    if (lu_python_code(p->python, is->code, sm_read_memory, &pid, &at_file, &at_name, &at_lines, &first_line))
+    if (lu_python_code(p->python, is->code, sm_read_pages, &pid, &at_file, &at_name, &at_lines, &first_line))
         return 0;
-    int bytes = lu_python_text(p->python, at_name, sm_read_memory, &pid, text, sizeof text);
+    int bytes = lu_python_text(p->python, at_name, sm_read_pages, &pid, text, sizeof text);
     return bytes == (int)strlen(name) && !memcmp(text, name, (size_t)bytes);
 }
 
@@ -131,7 +131,7 @@ int sm_tell_thread_object(const sm_process *p, uint64_t frame, const lu_python_f
         printf(",\"joins\":%" PRId64, sm_python_number(p, sm_python_attribute(p, self, "_native_id")));
         return 0;
     }
-    int bytes = lu_python_text(p->python, sm_python_attribute(p, self, "_name"), sm_read_memory, &pid, text,
+    int bytes = lu_python_text(p->python, sm_python_attribute(p, self, "_name"), sm_read_pages, &pid, text,
                                sizeof text);
     if (bytes > 0) {
         printf(",\"python_name\":");

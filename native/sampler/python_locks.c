@@ -37,13 +37,13 @@ static int take_lock(const sm_process *p, uint64_t object, sm_python_lock *into)
 int sm_python_waits_for(const sm_process *p, uint64_t stack_pointer, uint64_t futex, sm_python_lock *into) {
     uint64_t words[STACK_BYTES / 8];
     int32_t pid = p->pid;
-    if (p->python <= LF_PYTHON_UNKNOWN || sm_read_memory(&pid, stack_pointer, words, sizeof words))
+    if (p->python <= LF_PYTHON_UNKNOWN || sm_read_pages(&pid, stack_pointer, words, sizeof words))
         return 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         uint64_t head[3];
         if (words[i] % 8 || words[i] < 4096 || words[i] >> 47)
             continue;
-        if (sm_read_memory(&pid, words[i], head, sizeof head) || head[LOCK_ADDRESS / 8] != futex)
+        if (sm_read_pages(&pid, words[i], head, sizeof head) || head[LOCK_ADDRESS / 8] != futex)
             continue;
         if (take_lock(p, words[i], into))
             return 1;
@@ -97,13 +97,13 @@ int sm_python_held(const sm_process *p, uint64_t frame, const lu_python_frame *i
     uint64_t values[DEPTH_MOST];
     int32_t pid = p->pid, locals;
     uint64_t exceptions = sm_word(p, is->code + CODE_EXCEPTIONS);
-    int bytes = lu_python_bytes(p->python, exceptions, sm_read_memory, &pid, table, sizeof table), count = 0;
+    int bytes = lu_python_bytes(p->python, exceptions, sm_read_pages, &pid, table, sizeof table), count = 0;
     uint32_t depth = bytes > 0 ? depth_at(table, (size_t)bytes, is->place & ~LF_ENTRY) : 0;
     uint64_t locals_at = p->python == LF_PYTHON_3_11 ? 76 : 72; /* of a PyCodeObject: co_nlocalsplus */
-    if (!depth || depth > DEPTH_MOST || sm_read_memory(&pid, is->code + locals_at, &locals, sizeof locals)
+    if (!depth || depth > DEPTH_MOST || sm_read_pages(&pid, is->code + locals_at, &locals, sizeof locals)
         || locals < 0)
         return 0;
-    if (sm_read_memory(&pid, frame + FRAME_VALUES + 8u * (uint64_t)locals, values, 8u * depth))
+    if (sm_read_pages(&pid, frame + FRAME_VALUES + 8u * (uint64_t)locals, values, 8u * depth))
         return 0;
     for (uint32_t i = 0; i < depth && count < most; i++)
         if (values[i] && lock_of_method(p, values[i], &into[count]))

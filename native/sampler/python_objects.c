@@ -25,7 +25,7 @@ enum {
 uint64_t sm_word(const sm_process *p, uint64_t address) {
     int32_t pid = p->pid;
     uint64_t word;
-    return address && !sm_read_memory(&pid, address, &word, sizeof word) ? word : 0;
+    return address && !sm_read_pages(&pid, address, &word, sizeof word) ? word : 0;
 }
 
 int sm_python_is(const sm_process *p, uint64_t object, const char *name) {
@@ -44,7 +44,7 @@ int sm_python_is(const sm_process *p, uint64_t object, const char *name) {
         known[slot].type = 0;
         memset(known[slot].name, 0, NAME_BYTES);
         for (uint32_t at = 0; at + 8 < NAME_BYTES && !memchr(known[slot].name, 0, at); at += 8)
-            if (!text || sm_read_memory(&pid, text + at, known[slot].name + at, 8))
+            if (!text || sm_read_pages(&pid, text + at, known[slot].name + at, 8))
                 return 0;
         known[slot].type = type;
         known[slot].pid = pid;
@@ -61,15 +61,15 @@ static int place_of_key(const sm_process *p, uint64_t keys, const char *name, ui
     char text[NAME_BYTES];
     uint64_t count, entry[3];
     *value = 0;
-    if (!keys || sm_read_memory(&pid, keys, head, sizeof head) || head[KEYS_LOG2_INDEX] > 16)
+    if (!keys || sm_read_pages(&pid, keys, head, sizeof head) || head[KEYS_LOG2_INDEX] > 16)
         return -1;
     memcpy(&count, head + KEYS_ENTRIES, sizeof count);
     uint64_t words = head[KEYS_KIND] == KEYS_GENERAL ? 3 : 2;
     uint64_t at = keys + KEYS_INDICES + (1ull << head[KEYS_LOG2_INDEX]);
     for (uint64_t i = 0; i < count && i < KEYS_MOST; i++, at += 8 * words) {
-        if (sm_read_memory(&pid, at, entry, 8 * words))
+        if (sm_read_pages(&pid, at, entry, 8 * words))
             return -1;
-        int bytes = lu_python_text(p->python, entry[words - 2], sm_read_memory, &pid, text, sizeof text);
+        int bytes = lu_python_text(p->python, entry[words - 2], sm_read_pages, &pid, text, sizeof text);
         if (bytes == (int)strlen(name) && !memcmp(text, name, (size_t)bytes)) {
             *value = entry[words - 1];
             return (int)i;

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 PYTHON, NATIVE, CUT = "python", "native", "cut"
+# The kind of a wait for other ranks of a distributed job.
+COLLECTIVE = "collective"
 
 
 class FrameNow(msgspec.Struct, frozen=True):

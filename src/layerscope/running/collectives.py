@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerscope.capture import launchers
 from layerscope.model.frameworks import collective_functions
-from layerscope.model.running import PYTHON, FrameNow, Wait, Waited
+from layerscope.model.running import COLLECTIVE, PYTHON, FrameNow, Wait, Waited
 from layerscope.running import processes
 from layerscope.running.observed import Observed
 from layerscope.running.told import ToldThread
@@ -42,8 +42,8 @@ class Ranks:
         for key, name in self._collectives.items():
             missing = self._missing(key[0], name)
             note = "" if missing else "all ranks that were looked at are in it"
-            what = f"the other ranks in the collective {name}"
-            waits[key] = Wait("collective", what, tuple(missing), note)
+            what = f"the other ranks in {name}"
+            waits[key] = Wait(COLLECTIVE, what, tuple(missing), note)
 
     def _missing(self, own: int, name: str) -> list[Waited]:
         found = []
@@ -77,7 +77,7 @@ class Ranks:
             return Waited(pid, 0, name, "could not be looked at")
         how = f"is in {elsewhere[0]}" if elsewhere else "is not in it"
         where = _own_line(self._seen.python_stack(threads[0]))
-        return Waited(pid, threads[0].thread, name, f"{how}, but {where}" if where else how)
+        return Waited(pid, threads[0].thread, name, f"{how} but {where}" if where else how)
 
 
 def _name(frame: FrameNow) -> str:

@@ -11,7 +11,7 @@ from layerscope.running.collectives import Ranks
 from layerscope.running.names import Names, has_python
 from layerscope.running.observed import Observed
 from layerscope.running.told import Readings, ToldProcess, ToldThread, look
-from layerscope.running.waits import wait_of
+from layerscope.running.waits import gil, wait_of
 
 _STATES = {"R": "running", "S": "waiting", "D": "blocked", "T": "stopped", "t": "stopped"}
 _ENDED = "ended"
@@ -43,7 +43,9 @@ def _load(names: Names, told: Readings, with_native: bool) -> None:
         names.load(told.threads)
         return
     names.load(one for one in told.threads if not has_python(one))
-    names.load((one for one in told.threads if one.futex and not one.lock), True)
+    unclear = [one for one in told.threads if one.futex and not (one.lock or one.joins)]
+    gils = {one.process: one.gil for one in told.processes if one.gil}
+    names.load((one for one in unclear if not gil.is_in(one, gils.get(one.pid, []))), True)
 
 
 def _waits(seen: Observed) -> dict[tuple[int, int], Wait]:

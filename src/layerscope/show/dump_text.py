@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from layerscope.model.running import (
+    COLLECTIVE,
     CUT,
     PYTHON,
     Deadlock,
@@ -31,6 +32,7 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/")
 _FEW = 6
 _ALERT, _HEAD, _NOTE, _PLAIN = "bold red", "bold", "dim", ""
 _INDENT = "    "
+_OWNED = ("lock", "mutex", "join", "gil")
 Line = tuple[str, str]
 
 
@@ -65,10 +67,17 @@ def groups(snapshot: Snapshot, is_tree: bool) -> list[list[ThreadNow]]:
     for place, process in enumerate(snapshot.processes):
         order[process.pid] = 0 if is_tree else place
         for thread in process.threads:
-            kind = thread.wait.kind if thread.wait else ""
-            key = (order[thread.pid], thread.stack, thread.state, kind)
+            key = (order[thread.pid], thread.stack, thread.state, _kind(thread))
             found.setdefault(key, []).append(thread)
     return sorted(found.values(), key=lambda group: (order[group[0].pid], len(group)))
+
+
+def _kind(thread: ThreadNow) -> tuple[object, ...]:
+    """What must be equal of the waits of threads in one block: owners too."""
+    wait = thread.wait
+    if wait is None:
+        return ()
+    return (wait.kind, wait.on) if wait.kind in _OWNED else (wait.kind,)
 
 
 class _Writer:
@@ -86,6 +95,8 @@ class _Writer:
     def lines(self) -> Iterator[Line]:
         for circle in self._snapshot.deadlocks:
             yield _ALERT, printable(self._deadlock(circle))
+        for sentence in self._missing():
+            yield _ALERT, printable(sentence)
         for process in self._snapshot.processes:
             yield _PLAIN, _fitted(printable(_title(process)), self._width)
             if process.note:
@@ -103,6 +114,24 @@ class _Writer:
             what = one.wait.what if one.wait else ""
             parts.append(f"{_name(one)} waits for {what}, {_verb(what)} {_name(following)}")
         return f"Deadlock: {'; '.join(parts)}."
+
+    def _missing(self) -> Iterator[str]:
+        """Of each collective the ranks that are not in it."""
+        ranks: dict[str, set[int]] = {}
+        missing: dict[str, dict[str, str]] = {}
+        for thread in self._threads.values():
+            rank, wait = self._ranks[thread.pid], thread.wait
+            if wait is None or wait.kind != COLLECTIVE or rank is None:
+                continue
+            ranks.setdefault(wait.what, set()).add(rank)
+            for one in wait.on:
+                missing.setdefault(wait.what, {})[one.name] = one.how
+        for what, others in missing.items():
+            name = what.rpartition(" ")[2]
+            inside = ", ".join(map(str, sorted(ranks[what])))
+            for other, how in others.items():
+                word = "rank" if len(ranks[what]) == 1 else "ranks"
+                yield f"Missing: {other} {how}; {word} {inside} wait in {name}."
 
     def _block(self, group: list[ThreadNow]) -> Iterator[Line]:
         first = group[0]
@@ -164,7 +193,8 @@ def _does(group: list[ThreadNow]) -> str:
     if first.wait is None:
         return state + torn
     waits = "waits" if len(group) == 1 else "wait"
-    text = f"{waits} for {_wait(first.wait)}{torn}"
+    has_one = all(one.wait == first.wait for one in group)
+    text = f"{waits} for {_wait(first.wait) if has_one else first.wait.what}{torn}"
     return text if first.state in ("waiting", "running") else f"{state}; {text}"
 
 

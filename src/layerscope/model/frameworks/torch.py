@@ -193,7 +193,7 @@ FRAMEWORK = Framework(
             "torch/distributed/distributed_c10d.py",
             "",
         ),
-        ("native", r"^c10d::Reducer::", "", "that adds up gradients"),
+        ("native", r"^c10d::Reducer::", "", "gradient reduction"),
     ),
     environment=("PYTORCH_", "TORCHELASTIC_", "TORCHINDUCTOR_", "TORCH_"),
     library=r"libtorch(_cpu|_cuda|_hip)?\.so",

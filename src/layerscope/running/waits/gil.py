@@ -9,13 +9,17 @@ from layerscope.running.told import ToldThread
 _FUTEX = 202
 
 
+def is_in(thread: ToldThread, gil: list[int]) -> bool:
+    """Whether it waits for a word of this GIL."""
+    if thread.call != _FUTEX or not gil:
+        return False
+    begin, end, _ = gil
+    return begin <= thread.arguments[0] < end
+
+
 def find(thread: ToldThread, seen: Observed) -> Wait | None:
     """What it waits for lies in the GIL itself."""
-    gil = seen.process(thread).gil
-    if thread.call != _FUTEX or not gil:
-        return None
-    begin, end, _ = gil
-    if not begin <= thread.arguments[0] < end:
+    if not is_in(thread, seen.process(thread).gil):
         return None
     holder = seen.holder_of_gil(thread.pid)
     if holder is None:
