@@ -12,12 +12,12 @@ from layerscope.model.secrets import mask
 _PROC = Path("/proc")
 _ELF64, _CLASS = 2, 4
 _EPERM, _EACCES = 1, 13
-_UNREAD = 1
 
 
 def check(pid: int) -> None:
     """ReadError where there is no program to look at."""
-    state = files.fields(_PROC / str(pid) / "status").get("State", "")[:1]
+    status = files.fields(_PROC / str(pid) / "status")
+    state = status.get("State", "")[:1]
     if not state:
         raise ReadError(f"there is no process {pid}. `ps -e` lists those that run")
     if state in ("Z", "X"):
@@ -25,13 +25,22 @@ def check(pid: int) -> None:
             f"process {pid} has ended (its parent has not asked for its status yet). Name one that "
             "runs"
         )
-    if files.fields(_PROC / str(pid) / "status").get("Kthread", "0") == "1" or _is_of_kernel(pid):
+    group = status.get("Tgid", "")
+    if group != str(pid):
+        raise ReadError(f"{pid} is a thread of process {group}: layerscope dump {group}")
+    if "VmSize" not in status:  # it has no memory of its own
         raise ReadError(f"process {pid} is a thread of the kernel. Name a program")
+    if _is_32_bit(pid):
+        raise ReadError(f"process {pid} is a 32-bit program, and only 64-bit ones are read")
 
 
-def _is_of_kernel(pid: int) -> bool:
-    """Threads of the kernel have no memory of their own."""
-    return "VmSize" not in files.fields(_PROC / str(pid) / "status")
+def _is_32_bit(pid: int) -> bool:
+    try:
+        with open(_PROC / str(pid) / "exe", "rb") as file:
+            head = file.read(_CLASS + 1)
+    except OSError:  # another user's
+        return False
+    return head[:_CLASS] == b"\x7fELF" and head[_CLASS] != _ELF64
 
 
 def refused(pid: int, number: int) -> str:
@@ -55,23 +64,16 @@ def refused(pid: int, number: int) -> str:
     )
 
 
-def unread(pid: int, refused: str) -> str:
-    """What is said where the stacks of a process are not read, or its Python is not because it is
-    `refused`; "" where they are.
+def unread(refused: str) -> str:
+    """What is said where the Python of a process is not read because it is `refused`; "" where it
+    is read, or there is none.
     """
-    if refused:
-        return (
-            f"the frames of its Python are not read: {refused}. Its native functions are shown; "
-            "run it with the release build of CPython 3.11, 3.12 or 3.13"
-        )
-    try:
-        with open(_PROC / str(pid) / "exe", "rb") as file:
-            head = file.read(_CLASS + 1)
-    except OSError:
+    if not refused:
         return ""
-    if head[:_CLASS] == b"\x7fELF" and head[_CLASS] != _ELF64:
-        return "it is a 32-bit program, whose stacks are not read"
-    return ""
+    return (
+        f"the frames of its Python are not read: {refused}. Its native functions are shown; run it "
+        "with the release build of CPython 3.11, 3.12 or 3.13"
+    )
 
 
 def command(pid: int) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ class _Snapshot:
             command=processes.command(pid),
             threads=[self._thread(one, one is holder) for one in self._seen.threads(pid)],
             python=f"3.{told.python}" if told.python >= _OLDEST else "",
-            note=note or processes.unread(pid, told.refused),
+            note=note or processes.unread(told.refused),
             rank=self._ranks.numbers.get(pid),
         )
 
