@@ -10,6 +10,7 @@
 #include "dump_waits.h"
 #include "joined_stacks.h"
 #include "json.h"
+#include "one_copy.h"
 #include "outside_python.h"
 #include "procfs.h"
 #include "python_locks.h"
@@ -26,6 +27,10 @@
 
 #define TRIES 6
 #define RUNNING_TRIES 40
+/* How often and how long a copy of a running thread is waited for, and of all of them. */
+#define COPIES_MOST 5
+#define COPY_MS 20
+#define ALL_COPIES_MS 300
 #define COPY_BYTES (64u << 10)
 #define TEXT_BYTES 1024u
 #define LINES_BYTES (64u << 10)
@@ -42,7 +47,7 @@ static struct {
     code_lines *codes;
     uint32_t codes_count, codes_room, objects_told;
     lu_python_thread_facts *python_threads;
-    int python_count, refused;
+    int python_count, refused, is_native, copies_ms;
     uint32_t threads;
 } all;
 
@@ -105,6 +110,7 @@ static void python_frames(const sm_process *p, uint64_t state, stack *s) {
     int count = state ? lu_python_frames(p->python, state, sm_read_pages, &pid, s->raw, LF_SAMPLES_FRAMES_MOST - 1,
                                          &left_out) : 0;
     s->is_cut = left_out.is_cut;
+    s->is_torn = 0;
     for (int i = 0; i < count; i++) {
         if (left_out.between && i == left_out.behind)
             s->python[s->frames++] = (sm_python_frame){LF_BETWEEN, (uint32_t)left_out.between};
@@ -123,22 +129,52 @@ static void native_frames(sm_process *p, const sm_call *c, stack *s) {
         ? lu_unwind(p->space, registers, 1u << LF_RSP | 1u << LF_RIP, &copy, s->native, SM_FRAMES_MOST, &s->how) : 0;
 }
 
+/* Whether these are the same functions. */
+static int are_same(const sm_python_frame *before, int count, const stack *s) {
+    int is_same = count == s->frames && !s->is_cut;
+    for (int i = 0; is_same && i < count; i++)
+        is_same = before[i].code == s->python[i].code && before[i].code != LT_NONE;
+    return is_same;
+}
+
 /* Of a thread that runs: two readings with the same functions are a stack that there was. */
-static void running_frames(const sm_process *p, uint64_t state, stack *s) {
+static void python_of_running(const sm_process *p, uint64_t state, stack *s) {
     static sm_python_frame before[LF_SAMPLES_FRAMES_MOST];
     int count = -1;
     for (int i = 0; i < RUNNING_TRIES; i++) {
         sm_pages_forget();
         python_frames(p, state, s);
-        int is_same = count == s->frames && !s->is_cut;
-        for (int k = 0; is_same && k < count; k++)
-            is_same = before[k].code == s->python[k].code && s->python[k].code != LT_NONE;
-        if (is_same)
+        if (are_same(before, count, s))
             return;
         count = s->frames;
         memcpy(before, s->python, (size_t)count * sizeof *before);
     }
     s->is_torn = 1;
+}
+
+/* Its native functions, of a copy that the kernel makes: with functions of Python that were the same before and after. */
+static void running_frames(sm_process *p, int32_t tid, uint64_t state, stack *s) {
+    static sm_python_frame before[LF_SAMPLES_FRAMES_MOST];
+    static sm_one_copy c;
+    int32_t pid = p->pid;
+    python_of_running(p, state, s);
+    if (!p->space || (state && !all.is_native))
+        return;
+    for (int i = 0; i < COPIES_MOST && all.copies_ms > 0; i++) {
+        int count = s->frames, failed = sm_copy_once(tid, COPY_MS, &c);
+        all.copies_ms -= failed == -EAGAIN ? COPY_MS : 1;
+        if (failed == -EAGAIN)
+            continue;
+        if (failed)
+            return;
+        lu_stack_copy copy = {c.registers[LF_RSP], c.stack, c.bytes, sm_read_memory, &pid, NULL};
+        memcpy(before, s->python, (size_t)count * sizeof *before);
+        python_of_running(p, state, s);
+        if (s->is_torn || !are_same(before, count, s))
+            continue;
+        s->count = lu_unwind(p->space, c.registers, (1u << LF_REGISTERS) - 1, &copy, s->native, SM_FRAMES_MOST, &s->how);
+        return;
+    }
 }
 
 /* --- Lines --- */
@@ -268,7 +304,7 @@ static void tell_thread(int32_t pid, int32_t tid, void *of) {
     }
     if (!is_waiting) {
         s.count = 0;
-        running_frames(p, state, &s);
+        running_frames(p, tid, state, &s);
         sm_read_status(pid, tid, &status);
     }
     tell_objects();
@@ -310,8 +346,10 @@ static void tell_gil(const sm_process *p) {
     printf(",\"gil\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", gil.from, gil.until, gil.holder);
 }
 
-void sm_dump(int32_t pid) {
+void sm_dump(int32_t pid, int is_native) {
     sm_process p = {.pid = pid};
+    all.is_native = is_native;
+    all.copies_ms = ALL_COPIES_MS;
     all.threads = 0;
     all.refused = 0;
     errno = 0;

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
-void sm_dump(int32_t pid);
+/* `is_native`: native functions of threads that run Python too, for which the kernel copies their stack. */
+void sm_dump(int32_t pid, int is_native);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * usage: layerscope-sampler SOCKET RAW_FOLDER HZ [MOST_BYTES [GENERATION]]
  *        layerscope-sampler --check
- *        layerscope-sampler --dump PID...
+ *        layerscope-sampler --dump|--dump-native PID...
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
  * SOCKET is a descriptor, SOCK_SEQPACKET, of lf_message with a memfd each; type 0, without one, names the program, and its
@@ -272,7 +272,7 @@ static void prepare(void) {
 static int usage(void) {
     fprintf(stderr, "usage: layerscope-sampler SOCKET RAW_FOLDER HZ [MOST_BYTES [GENERATION]]\n"
                     "       layerscope-sampler --check\n"
-                    "       layerscope-sampler --dump PID...\n");
+                    "       layerscope-sampler --dump|--dump-native PID...\n");
     return 2;
 }
 
@@ -291,10 +291,12 @@ int main(int count, char **words) {
     prepare();
     if (count == 2 && !strcmp(words[1], "--check"))
         return check();
-    for (int i = 2; count > 2 && !strcmp(words[1], "--dump") && i < count; i++)
-        sm_dump(atoi(words[i]));
-    if (count > 2 && !strcmp(words[1], "--dump"))
+    int is_native = count > 2 && !strcmp(words[1], "--dump-native");
+    if (is_native || (count > 2 && !strcmp(words[1], "--dump"))) {
+        for (int i = 2; i < count; i++)
+            sm_dump(atoi(words[i]), is_native);
         return 0;
+    }
     long hz = count >= 4 && count <= 6 ? strtol(words[3], NULL, 10) : 0;
     if (hz < LEAST_HZ || hz > MOST_HZ)
         return usage();

@@ -24,7 +24,7 @@ def take(sampler: Path, pids: Sequence[int], with_native: bool = False) -> Snaps
     `sampler` does not run.
     """
     processes.check(pids[0])
-    told = look(sampler, pids)
+    told = look(sampler, pids, with_native)
     names = Names(told)
     _load(names, told, with_native)
     seen = Observed(told, names)

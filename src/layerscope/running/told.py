@@ -103,9 +103,11 @@ class Readings:
             self.processes.append(msgspec.convert(told, ToldProcess))
 
 
-def look(sampler: Path, pids: Sequence[int]) -> Readings:
-    """Look at all threads of these processes. RunError: the program `sampler` does not run."""
-    command = [str(sampler), "--dump", *map(str, pids)]
+def look(sampler: Path, pids: Sequence[int], with_native: bool = False) -> Readings:
+    """Look at all threads of these processes; `with_native`: at native functions of threads that
+    run code of Python too. RunError: the program `sampler` does not run.
+    """
+    command = [str(sampler), "--dump-native" if with_native else "--dump", *map(str, pids)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
