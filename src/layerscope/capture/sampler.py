@@ -71,7 +71,8 @@ def rights() -> dict[str, int]:
 class Sampler:
     """Samples one program `hz` times a second of CPU time; raw files go to `raw`.
 
-    `outside`: the program runs already; which of it is recorded. `uses_timers`: the kernel gives no events here, so the program is told to set timers of its own.
+    `outside`: the program runs already, and which of it is recorded. `uses_timers`: the kernel
+    gives no events here, so the program is told to set timers of its own.
     """
 
     def __init__(
