@@ -1,5 +1,5 @@
-/* Objects of CPython 3.11 to 3.13, by where the members of its structures lie; tests/dump/test_layout.py compares the
- * numbers with the headers of each version that is there. */
+/* Objects of CPython 3.11 to 3.13, by where the members of its structures lie; tests/dump/test_python_locks.py tries the
+ * numbers with each version that is there. */
 #define _GNU_SOURCE
 #include "python_objects.h"
 

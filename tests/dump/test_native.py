@@ -44,6 +44,44 @@ def test_a_static_program_has_its_own_functions(tmp_path: Path) -> None:
     assert "wants" in found.stack("wants")
 
 
+SPINS = """
+#include <stdio.h>
+volatile long count;
+__attribute__((noinline)) void inner(void) { for (;;) count++; }
+__attribute__((noinline)) void outer(void) { inner(); puts(""); }
+int main(void) { puts("ready"); fflush(stdout); outer(); }
+"""
+
+
+def test_functions_of_a_thread_that_runs(perf_events: None, tmp_path: Path) -> None:
+    source = tmp_path / "spins.c"
+    source.write_text(SPINS)
+    program = build(tmp_path / "spins", [source], "-O1", "-g")
+    with running([str(program)]) as process:
+        found = dump(process.pid, tmp_path)
+    assert found.stack("spins")[:3] == ["inner", "outer", "main"]
+    assert found.threads["spins"]["state"] == "running"
+
+
+def test_python_and_native_functions_of_a_thread_that_runs(
+    perf_events: None, tmp_path: Path
+) -> None:
+    text = (
+        "def spins():\n"
+        "    print('ready', flush=True)\n"
+        "    numbers = list(range(5000000))\n"
+        "    while True: numbers.index(-1)\n"
+        "spins()\n"
+    )
+    with running([sys.executable], text) as process:
+        found = dump(process.pid, tmp_path, "--native")
+    stack = found.stack("MainThread")
+    place = stack.index("spins")
+    assert place > 0, stack
+    assert stack[place + 1] == "<module>"
+    assert "main" in stack[-1] or stack[-1] == "_start"
+
+
 def test_native_functions_are_between_those_of_python(tmp_path: Path) -> None:
     text = "import time\ndef waits():\n    print('ready', flush=True)\n    time.sleep(600)\nwaits()"
     with running([sys.executable], text) as process:

@@ -45,11 +45,21 @@ class Wait(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class OpenSpan(msgspec.Struct, frozen=True):
+    """A span that is open on a thread of a process that is being recorded, as the tables have it:
+    its layer, kind and name.
+    """
+
+    layer: str
+    kind: str
+    name: str
+
+
 class ThreadNow(msgspec.Struct):
     """A thread. `stack`: the innermost frame first. `state`: running, waiting, stopped, blocked (in
     the kernel, where no signal ends it) or ended. `is_torn`: it ran on while its stack was read,
     which may mix two moments. `is_native`: its native frames could be read; `has_gil`: it holds the
-    GIL.
+    GIL. `spans`: what is open on it, the outermost first.
     """
 
     pid: int
@@ -61,6 +71,7 @@ class ThreadNow(msgspec.Struct):
     is_torn: bool = False
     is_native: bool = True
     has_gil: bool = False
+    spans: tuple[OpenSpan, ...] = ()
 
 
 class ProcessNow(msgspec.Struct):

@@ -10,6 +10,7 @@ from layerscope.running import deadlocks, processes
 from layerscope.running.collectives import Ranks
 from layerscope.running.names import Names, has_python
 from layerscope.running.observed import Observed
+from layerscope.running.open_spans import open_spans
 from layerscope.running.told import Readings, ToldProcess, ToldThread, look
 from layerscope.running.waits import gil, wait_of
 
@@ -79,10 +80,16 @@ class _Snapshot:
         pid = told.process
         note = processes.refused(pid, told.errno) if told.errno else ""
         holder = self._seen.holder_of_gil(pid)
+        spans = open_spans(pid)
+        threads = []
+        for one in self._seen.threads(pid):
+            thread = self._thread(one, one is holder)
+            thread.spans = spans.get(one.own_tid, ())
+            threads.append(thread)
         return ProcessNow(
             pid=pid,
             command=processes.command(pid),
-            threads=[self._thread(one, one is holder) for one in self._seen.threads(pid)],
+            threads=threads,
             python=f"3.{told.python}" if told.python >= _OLDEST else "",
             note=note or processes.unread(told.refused),
             rank=self._ranks.numbers.get(pid),

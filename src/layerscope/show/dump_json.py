@@ -22,6 +22,7 @@ _COLUMNS = (
     ResultColumn("wait", "string", "", "the kind of what it waits for, null: it waits for nothing"),
     ResultColumn("waits_for", "string", "", "the same for people"),
     ResultColumn("on", "list", "", "threads and processes that it waits for"),
+    ResultColumn("open", "list", "", "open spans of a process that is being recorded"),
     ResultColumn("equal", "int64", COUNT, "how many threads have this stack"),
 )
 
@@ -64,6 +65,7 @@ def _row(thread: ThreadNow, rank: int | None, stack: int) -> list[Any]:
         wait.kind if wait else None,
         f"{wait.what} ({wait.note})" if wait and wait.note else wait.what if wait else None,
         [msgspec.to_builtins(one) for one in wait.on] if wait else [],
+        [msgspec.to_builtins(one) for one in thread.spans],
     ]
 
 

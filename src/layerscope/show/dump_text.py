@@ -67,7 +67,7 @@ def groups(snapshot: Snapshot, is_tree: bool) -> list[list[ThreadNow]]:
     for place, process in enumerate(snapshot.processes):
         order[process.pid] = 0 if is_tree else place
         for thread in process.threads:
-            key = (order[thread.pid], thread.stack, thread.state, _kind(thread))
+            key = (order[thread.pid], thread.stack, thread.spans, thread.state, _kind(thread))
             found.setdefault(key, []).append(thread)
     return sorted(found.values(), key=lambda group: (order[group[0].pid], len(group)))
 
@@ -136,6 +136,9 @@ class _Writer:
     def _block(self, group: list[ThreadNow]) -> Iterator[Line]:
         first = group[0]
         yield _HEAD, printable(f"{self._who(group)} {_does(group)}")
+        if first.spans:
+            names = [f"{one.name} ({one.kind})" for one in first.spans]
+            yield _NOTE, _fitted(printable(f"  in {' > '.join(names)}"), self._width)
         for frame in first.stack:
             style = _PLAIN if frame.layer == PYTHON else _NOTE
             yield style, _frame(frame, self._width)
