@@ -56,6 +56,7 @@ class Connections:
 
     @cached_property
     def _by_inode(self) -> dict[int, Connection]:
+        """Those that a process has open."""
         found: dict[int, Connection] = {}
         for one in self._all:
             if one.inode:
@@ -64,6 +65,9 @@ class Connections:
 
     @cached_property
     def _by_ends(self) -> dict[tuple[str, str], Connection]:
+        """By both addresses: those of the other end are the same the
+        other way round.
+        """
         found: dict[tuple[str, str], Connection] = {}
         for one in self._all:
             if not one.listens:

@@ -70,6 +70,7 @@ class Descriptors:
         return found
 
     def _of(self, pid: int) -> list[int]:
+        """Those of one process."""
         try:
             return sorted(int(name) for name in os.listdir(self._proc / str(pid) / "fd"))
         except OSError:  # another user's, or it has ended

@@ -46,6 +46,9 @@ class Ranks:
             waits[key] = Wait(COLLECTIVE, what, tuple(missing), note)
 
     def _missing(self, own: int, name: str) -> list[Waited]:
+        """The ranks that are not in the collective `name`, of which
+        `own` is a process.
+        """
         found = []
         for rank, pid in self.processes.items():
             elsewhere = self._in_collectives(pid)
@@ -81,6 +84,9 @@ class Ranks:
 
 
 def _name(frame: FrameNow) -> str:
+    """What the collective is called that a function is; "": it
+    is none.
+    """
     for layer, function, file, name in collective_functions():
         is_there = frame.layer == layer and frame.file.endswith(file)
         if is_there and function.search(frame.name):
@@ -89,6 +95,9 @@ def _name(frame: FrameNow) -> str:
 
 
 def _own_line(stack: list[FrameNow]) -> str:
+    """Where the program itself is: its innermost line in none of
+    the libraries.
+    """
     for frame in stack:
         is_own = "/site-packages/" not in frame.file and "/lib/python3" not in frame.file
         if frame.layer == PYTHON and is_own and frame.line:

@@ -56,6 +56,9 @@ class Names:
                 self._keep((pid, _JIT), ordered.tolist(), found, "")
 
     def _keep(self, of: tuple[int, int], addresses: list[int], found: object, path: str) -> None:
+        """Remember what was found out about these addresses `of` a
+        file or, of code that was made at run time, a process.
+        """
         from layerscope.symbols import Named
 
         assert isinstance(found, Named)
@@ -101,7 +104,8 @@ class Names:
 
 def has_python(thread: ToldThread) -> bool:
     """Whether there are functions of Python on its stack."""
-    return any(len(frame) == _PYTHON_LENGTH for frame in thread.frames)
+    lengths = map(len, thread.frames)
+    return _PYTHON_LENGTH in lengths
 
 
 _INNERMOST = 8

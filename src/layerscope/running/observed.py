@@ -30,19 +30,25 @@ class Observed:
 
     def thread(self, pid: int, own_tid: int) -> ToldThread | None:
         """The thread of process `pid` that has this number there."""
-        return self._by_own_tid.get((pid, own_tid))
+        key = (pid, own_tid)
+        return self._by_own_tid.get(key)
 
     def identified(self, pid: int, identification: int) -> ToldThread | None:
         """The thread that Python knows by this number."""
-        return self._by_identification.get((pid, identification)) if identification else None
+        if not identification:
+            return None
+        return self._by_identification.get((pid, identification))
 
     def with_state(self, pid: int, state_at: int) -> ToldThread | None:
         """The thread with this PyThreadState."""
-        return self._by_state.get((pid, state_at)) if state_at else None
+        if not state_at:
+            return None
+        return self._by_state.get((pid, state_at))
 
     def holders(self, pid: int, address: int) -> list[ToldThread]:
         """The threads that are in a `with` block of the lock at `address`."""
-        return self._holders.get((pid, address), [])
+        key = (pid, address)
+        return self._holders.get(key, [])
 
     def python_stack(self, thread: ToldThread) -> list[FrameNow]:
         """Its frames of Python, the innermost first."""
@@ -64,7 +70,9 @@ class Observed:
     def holder_of_gil(self, pid: int) -> ToldThread | None:
         """The thread that runs code of Python."""
         gil = self._processes[pid].gil
-        return self.with_state(pid, gil[-1]) if gil else None
+        if not gil:
+            return None
+        return self.with_state(pid, gil[-1])
 
     def threads(self, pid: int) -> list[ToldThread]:
         """Those of a process, in the order in which they began."""
@@ -83,6 +91,7 @@ class Observed:
 
     @cached_property
     def _processes(self) -> dict[int, ToldProcess]:
+        """By their number."""
         found: dict[int, ToldProcess] = {}
         for one in self.told.processes:
             found[one.process] = one
@@ -90,24 +99,33 @@ class Observed:
 
     @cached_property
     def _by_own_tid(self) -> dict[Key, ToldThread]:
+        """By their number in their own pid namespace."""
         return self._keyed("own_tid")
 
     @cached_property
     def _by_identification(self) -> dict[Key, ToldThread]:
+        """By the number that Python knows them by."""
         return self._keyed("identification")
 
     @cached_property
     def _by_state(self) -> dict[Key, ToldThread]:
+        """By their PyThreadState."""
         return self._keyed("state_at")
 
     @cached_property
     def _of_process(self) -> dict[int, list[ToldThread]]:
+        """The threads by process, in the order in which they were
+        told.
+        """
         found: dict[int, list[ToldThread]] = {}
         for thread in self.told.threads:
             found.setdefault(thread.pid, []).append(thread)
         return found
 
     def _keyed(self, field: str) -> dict[Key, ToldThread]:
+        """The threads by process and by what this field of them
+        says.
+        """
         found: dict[Key, ToldThread] = {}
         for one in self.told.threads:
             found[one.pid, getattr(one, field)] = one
@@ -115,6 +133,9 @@ class Observed:
 
     @cached_property
     def _holders(self) -> dict[Key, list[ToldThread]]:
+        """The threads by process and by the address of each lock
+        whose `with` block they are in.
+        """
         found: dict[Key, list[ToldThread]] = {}
         for thread in self.told.threads:
             addresses = {address for address, _ in thread.holds}

@@ -60,6 +60,9 @@ def _read(memory: int, starts: list[int]) -> dict[int, tuple[OpenSpan, ...]]:
 
 
 def _field(name: str, fields: dict[str, tuple[int, str]], head: bytes) -> int:
+    """A number in the header of a ring or of names, by where
+    `fields` says that it lies.
+    """
     offset, kind = fields[name]
     (value,) = struct.unpack_from(kind, head, offset)
     return int(value)

@@ -35,6 +35,7 @@ def check(pid: int) -> None:
 
 
 def _is_32_bit(pid: int) -> bool:
+    """As the file says that it runs."""
     try:
         with open(_PROC / str(pid) / "exe", "rb") as file:
             head = file.read(_CLASS + 1)

@@ -50,6 +50,7 @@ def _load(names: Names, told: Readings, with_native: bool) -> None:
 
 
 def _waits(seen: Observed) -> dict[tuple[int, int], Wait]:
+    """What each thread waits for."""
     found = {}
     for thread in seen.told.threads:
         wait = wait_of(thread, seen)
@@ -59,6 +60,9 @@ def _waits(seen: Observed) -> dict[tuple[int, int], Wait]:
 
 
 def _lasts(circle: Deadlock, told: Readings, sampler: Path) -> bool:
+    """Whether a second look finds the same circle: then it was
+    none of two moments.
+    """
     pids = {pid for pid, _ in circle.threads}
     again = look(sampler, sorted(pids))
     return deadlocks.is_lasting(circle, told.threads, again.threads)
@@ -96,6 +100,9 @@ class _Snapshot:
         )
 
     def _thread(self, told: ToldThread, has_gil: bool) -> ThreadNow:
+        """A thread: without --native only its functions of Python,
+        if it has any.
+        """
         stack = self._seen.names.stack(told)
         if has_python(told) and not self._with_native:
             stack = tuple(frame for frame in stack if frame.layer in (PYTHON, CUT))

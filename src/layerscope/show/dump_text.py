@@ -158,6 +158,7 @@ class _Writer:
         return f"{count} threads ({listed})"
 
     def _of(self, thread: ThreadNow) -> str:
+        """Whose thread it is, where there are several processes."""
         if not self._is_tree:
             return ""
         rank = self._ranks[thread.pid]
@@ -183,6 +184,7 @@ def _name(thread: ThreadNow) -> str:
 
 
 def _short_name(thread: ThreadNow) -> str:
+    """Its number and its name."""
     number = str(thread.tid)
     return f'{number} "{thread.name}"' if thread.name else number
 
@@ -220,6 +222,9 @@ def _wait(wait: Wait) -> str:
 
 
 def _waited(one: Waited) -> str:
+    """Who is waited for and why, as part of a sentence: a rank
+    by its number alone.
+    """
     who = f'thread {one.tid} "{one.name}"' if one.tid else f"process {one.pid} ({one.name})"
     if one.name.startswith("rank "):
         who = one.name
@@ -257,6 +262,9 @@ def _end_of(path: str, room: int) -> str:
 
 
 def _fitted(text: str, width: int | None) -> str:
+    """No wider than the window; None: it may be as wide as it
+    is.
+    """
     if width is None or display_width(text) <= width:
         return text
     last = max(width - 1, 1)

@@ -32,6 +32,9 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
 
 
 def _asked_by_waitid(thread: ToldThread, seen: Observed) -> int:
+    """The number of the child that it names, by number or by a
+    descriptor; 0: any.
+    """
     kind, number = thread.arguments[:2]
     if kind == _P_PIDFD:
         words = seen.descriptors.info(thread.pid, number).get("Pid", ["0"])
@@ -46,6 +49,9 @@ def _own_number(pid: int) -> int:
 
 
 def _process(pid: int) -> Waited:
+    """A child as the one that is waited for, with its state: one
+    that is stopped does not end.
+    """
     folder = _PROC / str(pid)
     name = files.text(folder / "comm")
     status = files.fields(folder / "status")

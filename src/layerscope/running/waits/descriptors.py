@@ -113,4 +113,5 @@ def _socket(thread: ToldThread, target: str, seen: Observed, for_reading: bool) 
 
 
 def _name(pid: int) -> str:
+    """How a process is called."""
     return files.text(Path("/proc") / str(pid) / "comm")

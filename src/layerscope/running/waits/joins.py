@@ -28,6 +28,9 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
 
 
 def _of(other: ToldThread | None, number: int, seen: Observed) -> Wait:
+    """The wait for `other`, where it is there; else the note says
+    why not. `number`: as its Thread object has it.
+    """
     if other is None:
         note = f"thread {number} has ended meanwhile" if number > 0 else "it has not begun"
         return Wait("join", "a thread to end", (), note)

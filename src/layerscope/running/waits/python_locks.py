@@ -33,5 +33,6 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
 
 
 def _how(holder: ToldThread, seen: Observed) -> str:
+    """What makes it the owner, and where it is."""
     at = seen.place(holder)
     return f"holds it, at {at}" if at else "holds it"
