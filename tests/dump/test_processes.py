@@ -33,11 +33,16 @@ time.sleep(600)
 connection, _ = listener.accept()
 begin("receives", lambda: connection.recv(1))
 begin("accepts", listener.accept)
+ours, theirs = socket.socketpair()
+third = subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(600)"],
+                         pass_fds=[theirs.fileno()])
+theirs.close()
+begin("by unix", lambda: ours.recv(1))
 begin("polls", lambda: select.select([child.stdout, connection], [], []))
 reading, writing = os.pipe()
 begin("own pipe", lambda: os.read(reading, 1))
 print("ready", flush=True)
-print(child.pid, other.pid, flush=True)
+print(child.pid, other.pid, third.pid, flush=True)
 child.wait()
 """
 
@@ -48,13 +53,14 @@ def test_the_processes_at_the_other_ends_are_named(tmp_path: Path) -> None:
         "child": "child",
         "receives": "socket",
         "accepts": "socket",
+        "by unix": "socket",
         "polls": "event",
         "own pipe": "pipe",
         "MainThread": "lock",
     }
     with running([sys.executable], WAITS) as process:
         assert process.stdout is not None
-        child, other = map(int, process.stdout.readline().split())
+        child, other, third = map(int, process.stdout.readline().split())
         found = settled(process.pid, tmp_path, [*kinds])
     assert {name: found.wait(name) for name in kinds} == kinds
 
@@ -63,6 +69,7 @@ def test_the_processes_at_the_other_ends_are_named(tmp_path: Path) -> None:
 
     assert on("reads") == on("child") == [child]
     assert on("receives") == [other]
+    assert on("by unix") == [third]
     assert sorted(on("polls")) == sorted([child, other])
     assert on("own pipe") == on("accepts") == []
     assert "only this process itself" in found.threads["own pipe"]["waits_for"]

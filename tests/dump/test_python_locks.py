@@ -163,6 +163,22 @@ time.sleep(600)
 )
 
 
+def test_an_owner_that_has_ended_is_said(tmp_path: Path) -> None:
+    text = BEGIN + (
+        "lock = threading.RLock()\n"
+        "gone = threading.Thread(target=lock.acquire)\n"
+        "gone.start()\n"
+        "gone.join()\n"
+        "begin('wants', lock.acquire)\n"
+        "print('ready', flush=True)\n"
+        "threading.Event().wait()\n"
+    )
+    with running([sys.executable], text) as process:
+        found = settled(process.pid, tmp_path, ["wants"])
+    assert found.on("wants") == []
+    assert "the thread that holds it has ended" in found.threads["wants"]["waits_for"]
+
+
 def test_what_has_no_owner_is_called_by_what_it_is(python: str, tmp_path: Path) -> None:
     kinds = {
         "gets": "queue",

@@ -38,19 +38,16 @@ def run(arguments: argparse.Namespace) -> int:
     from layerscope.capture.sampler import BINARY
     from layerscope.host import process_tree
     from layerscope.running import snapshot
+    from layerscope.show import dump_json, dump_text
 
     pids = [arguments.pid]
     if arguments.tree:
         pids = process_tree.family(arguments.pid, process_tree.parents())
     found = snapshot.take(BINARY, pids, arguments.native)
     if arguments.json:
-        from layerscope.show import dump_json
-
         sys.stdout.flush()
         dump_json.write(found, sys.stdout.buffer)
         return 0
-    from layerscope.show import dump_text
-
     dump_text.write(found, sys.stdout, arguments.tree)
     if not arguments.quiet:
         screen.tell(f"Next: layerscope attach {arguments.pid}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from layerscope.host import process_tree
+from layerscope.host import process_tree, unix_sockets
 from layerscope.host.connections import Connections
 from layerscope.host.descriptors import Descriptors
 from layerscope.model.running import PYTHON, FrameNow, Waited
@@ -83,6 +83,11 @@ class Observed:
         for frame in self.python_stack(thread):
             return f"{frame.file.rpartition('/')[2]}:{frame.line}"
         return ""
+
+    @cached_property
+    def unix_peers(self) -> dict[int, int]:
+        """By inode of a Unix socket that of its other end."""
+        return unix_sockets.peers()
 
     @cached_property
     def parents(self) -> dict[int, int]:

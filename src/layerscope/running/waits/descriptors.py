@@ -100,16 +100,30 @@ def _socket(thread: ToldThread, target: str, seen: Observed, for_reading: bool) 
     connections = seen.connections(thread.pid)
     known = connections.of(inode)
     if known is None:
-        return Wait("socket", f"{what} a socket", (), "where it leads is not known")
+        return _unix_socket(what, inode, seen)
     if known.listens:
         return Wait("socket", f"a connection to {known.local}")
     end = connections.other_end(known)
     if end is None:
         return Wait("socket", f"{what} {known.remote}", (), "which is on another machine")
-    holders = seen.descriptors.holders(f"socket:[{end.inode}]")
-    pids = list(dict.fromkeys(one.pid for one in holders))
-    on = tuple(Waited(pid, 0, _name(pid), "has the other end") for pid in pids)
-    return Wait("socket", f"{what} {known.remote}", on)
+    return Wait("socket", f"{what} {known.remote}", _with_socket(end.inode, seen))
+
+
+def _unix_socket(what: str, inode: int, seen: Observed) -> Wait:
+    """The wait for a socket that is no TCP: of this machine, or of a kind that nothing is known
+    of.
+    """
+    peer = seen.unix_peers.get(inode)
+    if peer is None:
+        return Wait("socket", f"{what} a socket", (), "where it leads is not known")
+    return Wait("socket", f"{what} a Unix socket", _with_socket(peer, seen))
+
+
+def _with_socket(inode: int, seen: Observed) -> tuple[Waited, ...]:
+    """The processes that have this socket open."""
+    holders = seen.descriptors.holders(f"socket:[{inode}]")
+    pids = dict.fromkeys(one.pid for one in holders)
+    return tuple(Waited(pid, 0, _name(pid), "has the other end") for pid in pids)
 
 
 def _name(pid: int) -> str:

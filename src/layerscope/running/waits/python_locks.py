@@ -27,6 +27,8 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     if seen.holders(thread.pid, address):
         return Wait("lock", what, (seen.waited(thread, "holds it itself"),))
     note = "nobody holds it at this moment"
+    if owner:
+        note = "the thread that holds it has ended"
     if not is_rlock:
         note = "who holds it is not known: it was acquired without `with`"
     return Wait("lock", what, (), note)
