@@ -31,6 +31,7 @@ class Connections:
     """The sockets of TCP in the network of one process."""
 
     def __init__(self, pid: int, root: Path = Path("/")) -> None:
+        # Each process has the network of its own namespace.
         name = str(pid)
         self._folder = root / "proc" / name / "net"
 
@@ -40,7 +41,8 @@ class Connections:
 
     def other_end(self, connection: Connection) -> Connection | None:
         """The socket at its other end; None: it is on another machine."""
-        return self._by_ends.get((connection.remote, connection.local))
+        ends = connection.remote, connection.local
+        return self._by_ends.get(ends)
 
     @cached_property
     def _all(self) -> list[Connection]:

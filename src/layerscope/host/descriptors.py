@@ -26,6 +26,7 @@ class Descriptors:
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
+        """`root`: the folder that has /proc."""
         self._proc = root / "proc"
 
     def target(self, pid: int, descriptor: int) -> str:

@@ -25,7 +25,9 @@ def circles(waits: dict[Thread, Wait]) -> list[Deadlock]:
 
 
 def _back_to(first: Thread, leads: dict[Thread, list[Thread]]) -> tuple[Thread, ...]:
-    """The shortest way from a thread to itself; empty where there is none."""
+    """The shortest way from a thread to itself, over those that it waits for; empty where there
+    is none. Each thread is gone to once.
+    """
     ways: list[tuple[Thread, ...]] = [(first,)]
     seen: set[Thread] = set()
     for way in ways:

@@ -82,12 +82,14 @@ class Names:
         frames: list[FrameNow] = []
         for frame in thread.frames:
             frames += self.named(thread.pid, frame)
-        return tuple(reversed(frames))
+        frames.reverse()
+        return tuple(frames)
 
     def innermost(self, thread: ToldThread) -> tuple[str, ...]:
         """Names of the few native functions in which a thread waits, the innermost first."""
         found: list[str] = []
-        for frame in _native(thread.frames, True):
+        frames = _native(thread.frames, True)
+        for frame in frames:
             for one in self.named(thread.pid, frame):
                 found.append(one.name)
         return tuple(reversed(found))

@@ -65,7 +65,8 @@ class Observed:
 
     def waited(self, thread: ToldThread, how: str) -> Waited:
         """A thread as the one that is waited for."""
-        return Waited(thread.pid, thread.thread, thread.python_name or thread.name, how)
+        name = thread.python_name or thread.name
+        return Waited(thread.pid, thread.thread, name, how)
 
     def holder_of_gil(self, pid: int) -> ToldThread | None:
         """The thread that runs code of Python."""

@@ -87,10 +87,13 @@ def command(pid: int) -> tuple[str, ...]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Its variables, as it was started with them."""
+    """Its variables, as it was started with them: what it has set itself since is not told. Of a
+    name that comes twice the first.
+    """
     found: dict[str, str] = {}
     text = files.text(_PROC / str(pid) / "environ")
-    for word in text.split("\0"):
+    words = text.split("\0")
+    for word in words:
         name, equals, value = word.partition("=")
         if equals:
             found.setdefault(name, value)

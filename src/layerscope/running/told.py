@@ -82,6 +82,9 @@ class Readings:
     """All that one look at some processes tells."""
 
     def __init__(self) -> None:
+        """Nothing yet: `take` adds line by line. Objects and functions have numbers that frames
+        name them by.
+        """
         self.objects: dict[int, ToldObject] = {}
         self.codes: dict[int, ToldCode] = {}
         self.threads: list[ToldThread] = []

@@ -55,7 +55,8 @@ def write(snapshot: Snapshot, stream: TextIO, is_tree: bool = False) -> None:
 def lines(snapshot: Snapshot, is_tree: bool = False, width: int | None = None) -> Iterator[Line]:
     """Each line with its style."""
     writer = _Writer(snapshot, is_tree, width)
-    yield from writer.lines()
+    found = writer.lines()
+    yield from found
 
 
 def groups(snapshot: Snapshot, is_tree: bool) -> list[list[ThreadNow]]:
@@ -77,7 +78,9 @@ def _kind(thread: ThreadNow) -> tuple[object, ...]:
     wait = thread.wait
     if wait is None:
         return ()
-    return (wait.kind, wait.on) if wait.kind in _OWNED else (wait.kind,)
+    if wait.kind in _OWNED:
+        return wait.kind, wait.on
+    return (wait.kind,)
 
 
 class _Writer:
@@ -253,7 +256,9 @@ def _from_package(path: str) -> str:
 
 
 def _end_of(path: str, room: int) -> str:
-    """The end of the path that has room, at least its file."""
+    """The end of the path that has room, at least its file: its folders say less, the outermost
+    ones least of all.
+    """
     if display_width(path) <= room:
         return path
     name = path.rpartition("/")[2]

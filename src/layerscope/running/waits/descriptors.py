@@ -39,7 +39,8 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
 
 def _watched(thread: ToldThread, seen: Observed) -> list[int]:
     """The descriptors that an epoll watches."""
-    told = seen.descriptors.info(thread.pid, thread.arguments[0])
+    epoll = thread.arguments[0]
+    told = seen.descriptors.info(thread.pid, epoll)
     found = []
     for line in told.get("tfd", []):
         number = files.whole(line.partition(" ")[0])

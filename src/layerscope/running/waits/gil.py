@@ -14,7 +14,8 @@ def is_in(thread: ToldThread, gil: list[int]) -> bool:
     if thread.call != _FUTEX or not gil:
         return False
     begin, end, _ = gil
-    return begin <= thread.arguments[0] < end
+    word = thread.arguments[0]
+    return begin <= word < end
 
 
 def find(thread: ToldThread, seen: Observed) -> Wait | None:
@@ -22,6 +23,7 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     if not is_in(thread, seen.process(thread).gil):
         return None
     holder = seen.holder_of_gil(thread.pid)
+    # It may have changed hands since the thread was looked at.
     if holder is None:
         return Wait("gil", "the GIL", (), "no thread holds it at this moment")
     if holder is thread:

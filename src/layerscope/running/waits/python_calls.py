@@ -26,7 +26,9 @@ _LIBRARY = ("threading.py", "queue.py", "_base.py")
 
 
 def find(thread: ToldThread, seen: Observed) -> Wait | None:
-    """It is in `Condition.wait`, which takes a lock that nobody else has."""
+    """It is in `Condition.wait`, which takes a lock that nobody else has: what for, its callers
+    in the library say.
+    """
     stack = seen.python_stack(thread)
     if not stack or stack[0].name != _NOTIFIED or not stack[0].file.endswith("threading.py"):
         return None
