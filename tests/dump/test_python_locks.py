@@ -165,11 +165,17 @@ time.sleep(600)
 
 def test_an_owner_that_has_ended_is_said(tmp_path: Path) -> None:
     text = BEGIN + (
-        "lock = threading.RLock()\n"
+        "lock, over = threading.RLock(), threading.Event()\n"
+        # It begins first: a new thread could get the identification of the one that has ended.
+        "def wants():\n"
+        "    over.wait()\n"
+        "    lock.acquire()\n"
+        "begin('wants', wants)\n"
         "gone = threading.Thread(target=lock.acquire)\n"
         "gone.start()\n"
         "gone.join()\n"
-        "begin('wants', lock.acquire)\n"
+        "over.set()\n"
+        "time.sleep(0.2)\n"
         "print('ready', flush=True)\n"
         "threading.Event().wait()\n"
     )
