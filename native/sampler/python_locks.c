@@ -18,9 +18,11 @@ enum {
     LOCK_ADDRESS = 16, RLOCK_OWNER = 24, RLOCK_COUNT = 32,
     GIL_BYTES = 208, GIL_HOLDER = 8, GIL_LOCKED = 16, /* of struct _gil_runtime_state */
     THREAD_INTERPRETER = 16,
+    GENERATOR_FRAME_3_11 = 80, GENERATOR_FRAME = 72, /* of a PyGenObject: gi_iframe */
 };
 #define TABLE_BYTES 65536u
 #define DEPTH_MOST 1024u
+#define MANAGERS_MOST 4 /* one in the other */
 /* From the system call to the C function that has the lock in a register that it keeps, or in its frame. */
 #define STACK_BYTES 2048u
 
@@ -28,7 +30,7 @@ static int take_lock(const sm_process *p, uint64_t object, sm_python_lock *into)
     int is_rlock = sm_python_is(p, object, "_thread.RLock");
     if (!is_rlock && !sm_python_is(p, object, "_thread.lock"))
         return 0;
-    *into = (sm_python_lock){object, sm_word(p, object + LOCK_ADDRESS), 0, 0, is_rlock ? SM_RLOCK : SM_LOCK};
+    *into = (sm_python_lock){object, sm_word(p, object + LOCK_ADDRESS), 0, is_rlock ? SM_RLOCK : SM_LOCK};
     if (is_rlock && sm_word(p, object + RLOCK_COUNT))
         into->owner = sm_word(p, object + RLOCK_OWNER);
     return 1;
@@ -82,17 +84,33 @@ static uint32_t depth_at(const uint8_t *table, size_t bytes, uint32_t place) {
     return 0;
 }
 
-/* The lock whose `__exit__` this method is, if it is one: of a lock, or of a Condition of `threading` that has one. */
-static int lock_of_method(const sm_process *p, uint64_t method, sm_python_lock *into) {
+static int held_by(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into, int most,
+                   int depth);
+
+/* The locks that are held until this method is called, if it is an `__exit__`: of a lock, of a Condition of `threading`
+ * that has one, or of a function with `contextlib.contextmanager`, whose frame is in a `with` block itself. */
+static int locks_of_method(const sm_process *p, uint64_t method, sm_python_lock *into, int most, int depth) {
     if (sm_python_is(p, method, "builtin_function_or_method"))
         return take_lock(p, sm_word(p, method + METHOD_SELF), into);
     if (!sm_python_is(p, method, "method"))
         return 0;
     uint64_t self = sm_word(p, method + METHOD_SELF);
-    return sm_python_is(p, self, "Condition") && take_lock(p, sm_python_attribute(p, self, "_lock"), into);
+    if (sm_python_is(p, self, "Condition"))
+        return take_lock(p, sm_python_attribute(p, self, "_lock"), into);
+    if (depth == MANAGERS_MOST || !sm_python_is(p, self, "_GeneratorContextManager"))
+        return 0;
+    uint64_t generator = sm_python_attribute(p, self, "gen");
+    uint64_t frame = generator + (p->python == LF_PYTHON_3_11 ? GENERATOR_FRAME_3_11 : GENERATOR_FRAME);
+    int32_t pid = p->pid;
+    lu_python_frame is;
+    if (!sm_python_is(p, generator, "generator"))
+        return 0;
+    lu_python_outwards(p->python, frame, sm_read_pages, &pid, &is);
+    return is.code ? held_by(p, frame, &is, into, most, depth + 1) : 0;
 }
 
-int sm_python_held(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into, int most) {
+static int held_by(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into, int most,
+                   int managers) {
     static uint8_t table[TABLE_BYTES];
     uint64_t values[DEPTH_MOST];
     int32_t pid = p->pid, locals;
@@ -106,9 +124,13 @@ int sm_python_held(const sm_process *p, uint64_t frame, const lu_python_frame *i
     if (sm_read_pages(&pid, frame + FRAME_VALUES + 8u * (uint64_t)locals, values, 8u * depth))
         return 0;
     for (uint32_t i = 0; i < depth && count < most; i++)
-        if (values[i] && lock_of_method(p, values[i], &into[count]))
-            into[count++].frame = frame;
+        if (values[i])
+            count += locks_of_method(p, values[i], &into[count], most - count, managers);
     return count;
+}
+
+int sm_python_held(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into, int most) {
+    return held_by(p, frame, is, into, most, 0);
 }
 
 /* --- The GIL --- */

@@ -9,7 +9,6 @@ typedef struct {
     uint64_t object;  /* of _thread.lock or _thread.RLock */
     uint64_t address; /* of the semaphore that threads wait for */
     uint64_t owner;   /* of an RLock: the thread's identification, 0: nobody's */
-    uint64_t frame;   /* that holds it */
     int kind;
 } sm_python_lock;
 

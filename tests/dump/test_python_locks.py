@@ -40,6 +40,8 @@ time.sleep(600)
 LOCKS = (
     BEGIN
     + """
+import contextlib
+managed, handled = threading.Lock(), threading.Lock()
 lock, twice, plain, free = threading.Lock(), threading.RLock(), threading.Lock(), threading.Lock()
 condition, recursive = threading.Condition(threading.Lock()), threading.Condition()
 stay = threading.Event()
@@ -60,13 +62,31 @@ def rlock():
 def without():
     plain.acquire()
     stay.wait()
+@contextlib.contextmanager
+def locked():
+    with managed:
+        yield
+@contextlib.contextmanager
+def around():
+    with locked():
+        yield
+def in_manager():
+    with around():
+        time.sleep(600)
+def after_error():
+    try:
+        with handled:
+            raise ValueError
+    except ValueError:
+        with handled:
+            time.sleep(600)
 def in_condition():
     with condition:
         time.sleep(600)
 def in_recursive():
     with recursive:
         time.sleep(600)
-for function in (nested, rlock, without, in_condition, in_recursive):
+for function in (nested, rlock, without, in_condition, in_recursive, in_manager, after_error):
     begin(function.__name__, function)
 time.sleep(0.2)
 def wants_lock():
@@ -81,6 +101,9 @@ def wants_recursive():
         pass
 begin("wants lock", wants_lock)
 begin("wants rlock", wants_rlock)
+begin("wants managed", managed.acquire)
+begin("wants handled", handled.acquire)
+begin("wants free", free.acquire)
 begin("wants plain", plain.acquire)
 begin("wants condition", wants_condition)
 begin("wants recursive", wants_recursive)
@@ -108,16 +131,21 @@ def test_both_owners_of_a_deadlock_are_named(python: str, tmp_path: Path) -> Non
 
 
 def test_owners_are_known_however_a_lock_is_held(python: str, tmp_path: Path) -> None:
-    wanting = ["wants lock", "wants rlock", "wants plain", "wants condition", "wants recursive"]
+    owners = {
+        "wants lock": ["nested"],
+        "wants rlock": ["rlock"],
+        "wants condition": ["in_condition"],
+        "wants recursive": ["in_recursive"],
+        "wants managed": ["in_manager"],
+        "wants handled": ["after_error"],
+        "wants free": ["nested"],
+        "wants plain": [],
+    }
     with running([python], LOCKS) as process:
-        found = settled(process.pid, tmp_path, wanting)
-    assert [found.wait(name) for name in wanting] == ["lock"] * 5
-    assert found.on("wants lock") == ["nested"]
-    assert found.on("wants rlock") == ["rlock"]
-    assert found.on("wants condition") == ["in_condition"]
-    assert found.on("wants recursive") == ["in_recursive"]
-    assert found.on("wants plain") == []
-    assert "acquired without `with`" in found.threads["wants plain"]["waits_for"]
+        found = settled(process.pid, tmp_path, [*owners])
+    assert {found.wait(name) for name in owners} == {"lock"}
+    assert {name: found.on(name) for name in owners} == owners
+    assert "in no `with` block" in found.threads["wants plain"]["waits_for"]
     assert found.wait("nested") == found.wait("without") == "event"
     assert found.wait("MainThread") == "sleep"
     assert found.document["deadlocks"] == []

@@ -30,7 +30,7 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     if owner:
         note = "the thread that holds it has ended"
     if not is_rlock:
-        note = "who holds it is not known: it was acquired without `with`"
+        note = "who holds it is not known: it is in no `with` block"
     return Wait("lock", what, (), note)
 
 
