@@ -46,6 +46,9 @@ class Connections:
 
     @cached_property
     def _all(self) -> list[Connection]:
+        """All of both versions of IP, with those that nobody has
+        open any more.
+        """
         found = []
         for name in ("tcp", "tcp6"):
             for line in files.text(self._folder / name).splitlines()[1:]:

@@ -61,6 +61,9 @@ class Descriptors:
 
     @cached_property
     def _by_target(self) -> dict[str, list[tuple[int, int]]]:
+        """By pipe or socket the processes and descriptors that
+        have it open.
+        """
         found: dict[str, list[tuple[int, int]]] = {}
         names = filter(str.isdecimal, os.listdir(self._proc))
         for pid in sorted(map(int, names)):

@@ -48,6 +48,9 @@ def is_lasting(circle: Deadlock, first: list[ToldThread], second: list[ToldThrea
 
 
 def _states(circle: Deadlock, threads: list[ToldThread]) -> dict[Thread, tuple[object, ...]]:
+    """Of each thread of the circle how often it has left a
+    CPU, and the system call that it is in.
+    """
     found: dict[Thread, tuple[object, ...]] = {}
     for one in threads:
         key = one.pid, one.thread

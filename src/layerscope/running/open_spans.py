@@ -42,6 +42,9 @@ def open_spans(pid: int, root: Path = Path("/")) -> dict[int, tuple[OpenSpan, ..
 
 
 def _read(memory: int, starts: list[int]) -> dict[int, tuple[OpenSpan, ...]]:
+    """By thread what is open; rings and names are told apart
+    by the first word of their memory.
+    """
     names: dict[int, str] = {}
     stacks: dict[int, list[tuple[int, int]]] = {}
     for start in starts:
@@ -84,6 +87,9 @@ def _slots(head: bytes) -> tuple[int, list[tuple[int, int]]]:
 
 
 def _names(memory: int, start: int, head: bytes) -> Iterator[tuple[int, str]]:
+    """The numbers and texts of a segment of names, as
+    native/layout.h has them.
+    """
     used = min(_field("used", layout.NAMES_FIELDS, head), _NAMES_MOST_BYTES)
     content = os.pread(memory, used, start + layout.NAMES_HEADER)
     at = 0
@@ -96,6 +102,9 @@ def _names(memory: int, start: int, head: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _spans(slots: list[tuple[int, int]], names: dict[int, str]) -> Iterator[OpenSpan]:
+    """The spans with their names; those of a layout that we do
+    not know are left out.
+    """
     for name, kind in slots:
         if kind < len(layout.SPAN_KINDS):
             word, layer = layout.SPAN_KINDS[kind]

@@ -109,6 +109,9 @@ class _Writer:
             yield from self._block(group)
 
     def _deadlock(self, circle: Deadlock) -> str:
+        """Each thread of the circle with what it waits for, and
+        whose turn it is.
+        """
         threads = [self._threads[one] for one in circle.threads]
         if len(threads) == 1:
             return f"Deadlock: {_name(threads[0])} waits for itself."
@@ -137,6 +140,9 @@ class _Writer:
                 yield f"Missing: {other} {how}; {word} {inside} wait in {name}."
 
     def _block(self, group: list[ThreadNow]) -> Iterator[Line]:
+        """The threads with equal stacks, what is open on them, and the
+        stack.
+        """
         first = group[0]
         yield _HEAD, printable(f"{self._who(group)} {_does(group)}")
         if first.spans:
@@ -169,6 +175,9 @@ class _Writer:
 
 
 def _title(process: ProcessNow) -> str:
+    """A line about a process: how many threads it has, and
+    its command.
+    """
     rank = f" (rank {process.rank})" if process.rank is not None else ""
     count = len(process.threads)
     threads = "1 thread" if count == 1 else f"{count} threads"
@@ -193,6 +202,9 @@ def _short_name(thread: ThreadNow) -> str:
 
 
 def _does(group: list[ThreadNow]) -> str:
+    """What the threads of a block do: they have the same stack, and
+    wait for the same kind of thing.
+    """
     first = group[0]
     state = _STATES[first.state] if len(group) == 1 else _PLURALS[first.state]
     if first.has_gil:
@@ -216,6 +228,9 @@ _PLURALS = {
 
 
 def _wait(wait: Wait) -> str:
+    """What is waited for, on whom, and what is not known of
+    that.
+    """
     others = [_waited(one) for one in wait.on[:_FEW]]
     if len(wait.on) > _FEW:
         others.append(f"{len(wait.on) - _FEW} more")
@@ -235,6 +250,9 @@ def _waited(one: Waited) -> str:
 
 
 def _frame(frame: FrameNow, width: int | None) -> str:
+    """A line of a stack: the function, its file and line; of a
+    native one without source its library.
+    """
     name = printable(frame.name)
     if frame.layer == CUT:
         return f"{_INDENT}{name}"

@@ -82,6 +82,9 @@ def _one(thread: ToldThread, number: int, seen: Observed, for_reading: bool) -> 
 
 
 def _pipe(thread: ToldThread, target: str, seen: Observed, for_reading: bool) -> Wait:
+    """Whoever can write into a pipe that is read, and read from
+    one that is full.
+    """
     what = "data in a pipe" if for_reading else "room in a pipe"
     found = seen.descriptors.holders(target)
     ends = [one for one in found if (one.can_write if for_reading else one.can_read)]
