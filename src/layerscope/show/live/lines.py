@@ -1,0 +1,279 @@
+"""A screen of `layerscope top` as lines of text that fit a window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from layerscope.model.live import (
+    FUNCTIONS,
+    OPERATORS,
+    PRIMITIVES,
+    SUMS,
+    SYMBOLS,
+    THREADS,
+    WAITS,
+)
+from layerscope.model.units import duration, size
+from layerscope.show.live.view import LiveView
+from layerscope.show.screen import printable
+from layerscope.show.terminal import display_width, shortened
+
+# By key of the keyboard the table that it shows.
+TABLES = {name[0]: name for name in (FUNCTIONS, OPERATORS, PRIMITIVES, SYMBOLS, THREADS, WAITS)}
+_KEYS = "  ".join(f"{key} {name}" for key, name in TABLES.items()) + "  ? keys  q quit"
+HELP = (
+    *(f"{key}        {name}" for key, name in TABLES.items()),
+    "space    hold the screen, and let it go on",
+    "r        count anew from now",
+    "?        this list",
+    "q        quit",
+    "",
+    "The left half of a table is of the last seconds, the right half of the time since",
+    "the start. self: in it and in nothing that it called. total: with what it called.",
+    "wait: it was off the CPU. idle: it waited for work, as a thread of a pool.",
+    "ready: it could run, and no CPU was free.",
+)
+# How a line is drawn.
+TITLE, PLAIN, HEADING, NOTE = "title", "plain", "heading", "note"
+_GAP = "  "
+_NS_PER_S = 1_000_000_000
+Row = dict[str, Any]
+Maker = Callable[[LiveView, Row], str]
+
+
+class Line(NamedTuple):
+    """One line of the screen, and what it is."""
+
+    role: str
+    text: str
+
+
+class _Cell(NamedTuple):
+    """A column of numbers: its heading, its width, and what makes its text."""
+
+    heading: str
+    width: int
+    text: Maker
+    is_recent: bool = True
+
+
+def lines(view: LiveView, width: int, height: int, shows_keys: bool = True) -> list[Line]:
+    """The screen in a window of this size; without keys where nobody can press them."""
+    found = [Line(TITLE, text) for text in _title(view, width)]
+    found += [Line(PLAIN, text) for text in (_usage(view), _steps(view)) if text]
+    if view.note:
+        found.append(Line(NOTE, view.note))
+    last = [Line(NOTE, _KEYS)] if shows_keys else []
+    room = height - len(found) - len(last)
+    found += _table(view, width, room)
+    blank = [Line(PLAIN, "")] * max(height - len(found) - len(last), 0) if shows_keys else []
+    whole = [*found, *blank, *last]
+    return [Line(role, _fitted(text, width)) for role, text in whole]
+
+
+def help_lines(view: LiveView, width: int, height: int) -> list[Line]:
+    """The keys in place of a table."""
+    found = [Line(TITLE, text) for text in _title(view, width)]
+    found += [Line(PLAIN, ""), *(Line(PLAIN, f"  {text}") for text in HELP)]
+    found += [Line(PLAIN, "")] * max(height - len(found), 0)
+    return [Line(role, _fitted(text, width)) for role, text in found[:height]]
+
+
+def text(view: LiveView, width: int, height: int) -> str:
+    """The same as plain text, without keys."""
+    return "".join(f"{line.text.rstrip()}\n" for line in lines(view, width, height, False))
+
+
+def _fitted(text: str, width: int) -> str:
+    return shortened(printable(text), width)
+
+
+# -- above the table -------------------------------------------------------------------------------
+
+
+def _title(view: LiveView, width: int) -> Iterator[str]:
+    pid = f"pid {view.pid}  " if view.pid else ""
+    end = f"{pid}running {_clock(view.running_ns)}"
+    name = shortened(printable(view.title), max(width - len(end) - 4, 10))
+    yield f"{name}{' ' * max(width - display_width(name) - len(end), 2)}{end}"
+
+
+def _usage(view: LiveView) -> str:
+    facts = view.facts
+    cpus = f" of {view.cpus:g} CPUs" if view.cpus else ""
+    told = [f"CPU {_percent(facts.cpu_ns / facts.window_ns)}{cpus}"]
+    if facts.ready_ns is not None:
+        told.append(f"ready without one {_percent(facts.ready_ns / facts.window_ns)}")
+    if facts.rss_bytes is not None:
+        told.append(f"memory {size(facts.rss_bytes)}")
+    if facts.threads is not None:
+        told.append(f"threads {facts.threads}")
+    if facts.processes > 1:
+        told.append(f"processes {facts.processes}")
+    return _GAP.join(told)
+
+
+_RULES = {
+    "mark": "marked by the program",
+    "optimizer": "by the optimizer",
+    "loader": "by the loader",
+    "request": "calls of the network",
+}
+
+
+def _steps(view: LiveView) -> str:
+    steps = view.facts.steps
+    if not steps.rule:
+        return ""
+    times = []
+    if steps.step_ns:
+        times.append(f"step {duration(steps.step_ns)}")
+        times.append(f"{_NS_PER_S / steps.step_ns:,.1f} steps/s")
+    return _GAP.join([*times, f"{steps.count:,} steps ({_RULES[steps.rule]})"])
+
+
+def _clock(ns: int) -> str:
+    seconds = ns // _NS_PER_S
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes:02} min"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def _table(view: LiveView, width: int, room: int) -> list[Line]:
+    """As many rows as there is room for, below two lines that say what the columns are."""
+    if not view.rows:
+        return [Line(PLAIN, ""), *(Line(PLAIN, text) for text in _wrapped(view.empty, width))][
+            :room
+        ]
+    cells = _CELLS[view.table]
+    names = [column.name for column in view.columns]
+    above, below = _headings(view, cells)
+    made = [Line(HEADING, above), Line(HEADING, below)]
+    for values in view.rows[: max(room - 2, 0)]:
+        row = dict(zip(names, values, strict=True))
+        numbers = [cell.text(view, row).rjust(cell.width) for cell in cells]
+        about = _ABOUT[view.table](row)
+        start = _GAP.join(numbers)
+        name = shortened(printable(about), max(width - len(start) - len(_GAP), 1))
+        made.append(Line(PLAIN, f"{start}{_GAP}{name}"))
+    return made[:room]
+
+
+def _headings(view: LiveView, cells: tuple[_Cell, ...]) -> tuple[str, str]:
+    """When, above what."""
+    recent = [cell for cell in cells if cell.is_recent]
+    recent_width = sum(cell.width for cell in recent) + len(_GAP) * (len(recent) - 1)
+    whole_width = sum(cell.width + len(_GAP) for cell in cells if not cell.is_recent)
+    last = f"last {view.facts.window_ns / _NS_PER_S:.1f} s"
+    since = f"since r: {_clock(view.since_ns)}" if view.is_reset else "since start"
+    above = f"{last:>{recent_width}}{since:>{whole_width}}"
+    below = _GAP.join(cell.heading.rjust(cell.width) for cell in cells)
+    return above, f"{below}{_GAP}{_NAMES[view.table]}"
+
+
+def _wrapped(sentence: str, width: int) -> Iterator[str]:
+    line = ""
+    for word in sentence.split():
+        if line and len(line) + 1 + len(word) > width:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    yield line
+
+
+def _share(name: str) -> Maker:
+    return lambda view, row: f"{100 * row[name]:.1f} %" if row[name] else "-"
+
+
+def _of_window(name: str) -> Maker:
+    """A time as a share of the window."""
+    return lambda view, row: f"{100 * row[name] / view.facts.window_ns:.1f} %" if row[name] else "-"
+
+
+def _time(name: str) -> Maker:
+    return lambda view, row: duration(row[name]) if row[name] else "-"
+
+
+def _rate(name: str) -> Maker:
+    """A count as one a second of the window."""
+
+    def made(view: LiveView, row: Row) -> str:
+        a_second = row[name] * _NS_PER_S / view.facts.window_ns
+        return f"{a_second:,.0f}" if a_second >= 10 or not a_second else f"{a_second:.1f}"
+
+    return made
+
+
+_OF_FUNCTIONS = (
+    _Cell("self", 7, _share("window_self_share")),
+    _Cell("total", 7, _share("window_total_share")),
+    _Cell("wait", 8, _time("window_wait_ns")),
+    _Cell("self", 7, _share("self_share"), False),
+    _Cell("total", 7, _share("total_share"), False),
+)
+_OF_SPANS = (
+    _Cell("self", 7, _share("window_self_share")),
+    _Cell("total", 7, _share("window_total_share")),
+    _Cell("calls/s", 8, _rate("window_count")),
+    _Cell("self", 7, _share("self_share"), False),
+    _Cell("total", 7, _share("total_share"), False),
+)
+_CELLS = {
+    FUNCTIONS: _OF_FUNCTIONS,
+    SYMBOLS: _OF_FUNCTIONS,
+    OPERATORS: _OF_SPANS,
+    PRIMITIVES: _OF_SPANS,
+    THREADS: (
+        _Cell("CPU", 7, _of_window("window_cpu_ns")),
+        _Cell("ready", 7, _of_window("window_ready_ns")),
+        _Cell("wait", 7, _of_window("window_wait_ns")),
+        _Cell("idle", 7, _of_window("window_idle_ns")),
+        _Cell("CPU", 9, _time("cpu_ns"), False),
+    ),
+    WAITS: (
+        _Cell("share", 7, _share("window_total_share")),
+        _Cell("time", 8, _time("window_total_ns")),
+        _Cell("waits/s", 8, _rate("window_count")),
+        _Cell("share", 7, _share("total_share"), False),
+        _Cell("time", 8, _time("total_ns"), False),
+    ),
+}
+_NAMES = {
+    FUNCTIONS: "function (file)",
+    SYMBOLS: "function (object)",
+    OPERATORS: "operator",
+    PRIMITIVES: "primitive (implementation)",
+    THREADS: "thread",
+    WAITS: "waits for, in function",
+}
+assert _CELLS.keys() == SUMS.keys()
+
+
+def _with(name: str, place: str) -> str:
+    file = place.rpartition("/")[2]
+    return f"{name} ({file})" if file and file != name.strip("[]") else name
+
+
+_ABOUT: dict[str, Callable[[Row], str]] = {
+    FUNCTIONS: lambda row: _with(row["name"], row["file"]),
+    SYMBOLS: lambda row: _with(row["name"], row["object"]),
+    OPERATORS: lambda row: (
+        row["name"] if row["kind"] == "function" else f"{row['name']} [{row['kind']}]"
+    ),
+    PRIMITIVES: lambda row: f"{row['name']} {row['kind']} ({row['implementation']})",
+    THREADS: lambda row: row["thread"],
+    WAITS: lambda row: f"{row['state']}  {row['function']}",
+}
