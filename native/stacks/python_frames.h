@@ -30,6 +30,11 @@ int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void 
  * may have been stopped anywhere; 0: it waits. */
 int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
                    lu_python_frame *into, int most, lu_python_left_out *left_out);
+/* The same from the frame at this address on: its own, and those outside of it. */
+int lu_python_walk_from(uint32_t python, uint64_t frame, lu_read read, void *of, lu_python_frame *into, int most,
+                        lu_python_left_out *left_out);
+/* What the code object of each frame is known by, which `read` tells; how many there are before one that cannot be read. */
+int lu_python_known(uint32_t python, lu_read read, void *of, lu_python_frame *frames, int count);
 /* Where the thread is: its innermost frame, and the instruction in it. 0 or -1. */
 int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t into[2]);
 /* The _PyCFrames of a thread of CPython 3.11 or 3.12, the innermost first; how many, at most `most`. */
@@ -47,6 +52,8 @@ void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *i
 uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first);
 /* The PyThreadState of the thread `tid` of any interpreter, by `_PyRuntime`; 0: none. */
 uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_read read, void *of);
+/* Whether this is the PyThreadState of that thread. */
+int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of);
 /* A str object as UTF-8; its length, cut at `most`, or -1. */
 int lu_python_text(uint32_t python, uint64_t object, lu_read read, void *of, char *into, size_t most);
 /* A bytes object; its length, -1 if it cannot be read or is longer than `most`. */
