@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
 import time
@@ -63,10 +64,21 @@ class Requests:
         if request["what"] in ("where", "trace"):
             if request["what"] == "trace":
                 self._name_trace(request)
-            with connection, contextlib.suppress(OSError):
-                connection.send(json.dumps({"path": str(self._recording.path)}).encode())
+            self._say(connection, self._where())
             return
         self._begin(self._answer, connection, request)
+
+    def _where(self) -> dict[str, Any]:
+        """Which recording this is, and of which program."""
+        recording = self._recording
+        raw, program = os.path.realpath(recording.raw), self._recorder.pid
+        return {"path": str(recording.path), "raw": raw, "program": program}
+
+    @staticmethod
+    def _say(connection: socket.socket, answer: dict[str, Any]) -> None:
+        data = json.dumps(answer).encode()
+        with connection, contextlib.suppress(OSError):
+            connection.send(data)
 
     def tick(self) -> None:
         """Every second or so: traces that are to be there while the program runs are written
