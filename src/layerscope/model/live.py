@@ -43,7 +43,7 @@ STEP_RULES = ("mark", "optimizer", "loader", "request")
 IDLE = "idle"
 
 
-class Counted(Struct):
+class KeyedSums(Struct):
     """Sums to be added: of each row its bucket (time // BUCKET_NS), its key and one column for each
     of `SUMS`. Keys are places in the labels of the table.
     """
@@ -72,8 +72,8 @@ class Increment(Struct):
     """
 
     until_ns: int = -1
-    counted: dict[str, list[Counted]] = field(default_factory=dict)
-    cpu: list[Counted] = field(default_factory=list)
+    counted: dict[str, list[KeyedSums]] = field(default_factory=dict)
+    cpu: list[KeyedSums] = field(default_factory=list)
     step_ends: dict[str, np.ndarray] = field(default_factory=dict)
     read_share: float = 1.0
 
@@ -91,6 +91,6 @@ class Known(Struct):
     has_samples: bool = False
 
 
-def counted(bucket: np.ndarray, key: np.ndarray, *columns: np.ndarray) -> Counted:
+def counted(bucket: np.ndarray, key: np.ndarray, *columns: np.ndarray) -> KeyedSums:
     """Sums of which each column is given."""
-    return Counted(bucket, key, np.column_stack(columns).astype(np.int64, copy=False))
+    return KeyedSums(bucket, key, np.column_stack(columns).astype(np.int64, copy=False))

@@ -27,7 +27,7 @@ from layerscope.model.live import (
     WAITS,
     Increment,
 )
-from layerscope.session.watched import Watched, now_ns, watched
+from layerscope.session.watched import WatchedRecording, watched
 from layerscope.show.live.keyboard import Keyboard
 from layerscope.show.live.lines import TABLES
 from layerscope.show.live.output import JsonLines, LiveScreen, Pages, is_screen
@@ -43,6 +43,8 @@ _READING_S = 0.5
 _LOOK_S = 1.0
 # Rows of a table for a program that reads them, where nobody says how many.
 TOP = 20
+# More than fit a window.
+MOST_OF_A_SCREEN = 200
 _EMPTY = {
     FUNCTIONS: "No stacks yet. They come a moment after the program's start; a recording made with "
     "--without stacks has none: press o for operators.",
@@ -91,7 +93,7 @@ def top(asked: TopOptions) -> int:
         program = LiveProgram(recording.known, of.start_ns, window_ns)
         watch = Watch(asked, of, recording, program)
         if asked.json:
-            watch.run(JsonLines(sys.stdout, of.run), -1)
+            watch.run(JsonLines(sys.stdout, of.name), -1)
         elif asked.once or not is_screen(sys.stdout):
             watch.run(Pages(sys.stdout, asked.top or 0), -1)
         else:
@@ -113,13 +115,18 @@ class Watch:
     """One watching: what is read, what is shown, and what the keys have changed."""
 
     def __init__(
-        self, asked: TopOptions, of: Watched, recording: LiveRecording, program: LiveProgram
+        self,
+        asked: TopOptions,
+        of: WatchedRecording,
+        recording: LiveRecording,
+        program: LiveProgram,
     ) -> None:
         self.is_over = False
         self._asked, self._of = asked, of
         self._recording, self._program = recording, program
         self._table = asked.table
-        self._is_held = self._shows_help = self._has_quit = self._is_reset = False
+        self._is_held = self._shows_help = self._has_quit = False
+        self._since = of.since
         self._next_look = 0.0
         self._waiting: list[Increment] = []
         self._read_share = 1.0
@@ -130,15 +137,18 @@ class Watch:
         """
         keyboard = Keyboard(descriptor)
         for_s = self._asked.for_s
-        end = time.monotonic() + for_s if for_s is not None else math.inf
+        begun = time.monotonic()
+        end = begun + for_s if for_s is not None else math.inf
+        warm = begun + self._of.warm_s if self._asked.once else begun
         with contextlib.closing(keyboard), keyboard.listening():
             while not self._has_quit:
                 begun = time.monotonic()
                 self._read()
                 is_whole = self._read_share == 1.0
-                if is_whole or isinstance(output, LiveScreen):
+                is_ready = is_whole and (begun >= warm or self.is_over)
+                if is_ready or isinstance(output, LiveScreen):
                     output.draw(self.view(), self._shows_help)
-                if is_whole and (self.is_over or self._asked.once or begun >= end):
+                if is_ready and (self.is_over or self._asked.once or begun >= end):
                     return
                 until = begun + self._asked.interval_s if is_whole else begun
                 self._wait(keyboard, output, min(until, end))
@@ -162,7 +172,7 @@ class Watch:
             self._add_waiting()
         elif key == "r":
             self._program.reset()
-            self._is_reset = True
+            self._since = "since r"
         elif key == "?":
             self._shows_help = not self._shows_help
         elif key == "q":
@@ -174,7 +184,7 @@ class Watch:
         is_over = False
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
-            is_over = self._of.is_over
+            is_over = self._of.is_over()
         increment = self._recording.advance(is_over, now + _READING_S)
         self._read_share = increment.read_share
         self.is_over = is_over and self._read_share == 1.0
@@ -193,30 +203,37 @@ class Watch:
         """What is to be seen now."""
         facts = self._program.facts()
         table = self._table or self._first_table(facts)
-        top = TOP if self._asked.top is None else self._asked.top
-        now = now_ns() if not self.is_over else facts.until_ns
+        top = self._asked.top
+        if top is None:
+            top = TOP if self._asked.json or self._asked.once else MOST_OF_A_SCREEN
+        now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        if self.is_over:
+            now_ns = facts.until_ns
         begun_ns = self._of.start_ns or facts.until_ns
         found = tables.rows(self._program, table, top)
         return LiveView(
-            self._of.title,
-            self._of.pid or min(self._recording.known.processes, default=0),
-            self._of.cpus,
-            max(now - begun_ns, 0),
-            max(facts.until_ns - self._program.since_ns, 0),
-            self._is_reset,
-            facts,
-            table,
-            tables.columns(table),
-            found,
-            " ".join(self._notes(facts)),
-            "" if found else _EMPTY[table],
+            title=self._of.title,
+            pid=self._of.pid or self._first_pid(),
+            cpus=self._of.cpus,
+            running_ns=max(now_ns - begun_ns, 0),
+            since=self._since,
+            since_ns=max(facts.until_ns - self._program.since_ns, 0),
+            facts=facts,
+            table=table,
+            columns=tables.columns(table),
+            rows=found,
+            note=" ".join(self._notes(facts)),
+            empty="" if found else _EMPTY[table],
         )
 
-    def _first_table(self, facts: Facts) -> str:
-        return FUNCTIONS if facts.has_samples or not self._has_operators() else OPERATORS
+    def _first_pid(self) -> int:
+        known = self._recording.known.processes
+        return min(known, default=0)
 
-    def _has_operators(self) -> bool:
-        return bool(self._recording.known.labels[OPERATORS])
+    def _first_table(self, facts: Facts) -> str:
+        """The one to begin with: operators where there are no stacks."""
+        has_operators = bool(self._recording.known.labels[OPERATORS])
+        return OPERATORS if has_operators and not facts.has_samples else FUNCTIONS
 
     def _notes(self, facts: Facts) -> Iterator[str]:
         """What else there is to say."""

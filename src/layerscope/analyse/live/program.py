@@ -120,12 +120,19 @@ class LiveProgram:
         """What shares are parts of: of the window, and since the start."""
         sums = self._sums[table]
         column = SUMS[table].index(_WHOLE_OF[table])
-        recent, whole = sums.recent[:, column], sums.whole[:, column]
+        recent = sums.recent[:, column]
+        whole = sums.whole[:, column]
         if table == WAITS:
-            labels = self.known.labels[WAITS]
-            is_idle = np.array([label[0] == IDLE for label in labels[: len(whole)]], np.bool_)
-            recent, whole = recent[~is_idle], whole[~is_idle]
+            is_idle = self._idle(len(whole))
+            recent = recent[~is_idle]
+            whole = whole[~is_idle]
         return int(recent.sum()), int(whole.sum())
+
+    def _idle(self, rows: int) -> np.ndarray:
+        """Which of so many rows of waits are of threads without work."""
+        labels = self.known.labels[WAITS]
+        states = [state for state, _ in labels[:rows]]
+        return np.array([state == IDLE for state in states], np.bool_)
 
     @property
     def window_ns(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.model.live import BUCKET_NS, Counted
+from layerscope.model.live import BUCKET_NS, KeyedSums
 
 Int64s = NDArray[Any]
 
@@ -33,7 +33,7 @@ class WindowSums:
         """The same of the window."""
         return self._recent[: self._rows]
 
-    def add(self, counted: Counted) -> None:
+    def add(self, counted: KeyedSums) -> None:
         """Take in sums; several may be of one key."""
         if not len(counted.key):
             return
@@ -49,9 +49,12 @@ class WindowSums:
 
     def advance(self, now_ns: int) -> None:
         """Time goes on: what is older than the window leaves it."""
-        self._oldest = max(now_ns // BUCKET_NS - self._window + 1, self._oldest)
-        for bucket in [one for one in self._buckets if one < self._oldest]:
-            for key, sums in self._buckets.pop(bucket):
+        newest = now_ns // BUCKET_NS
+        self._oldest = max(newest - self._window + 1, self._oldest)
+        over = [bucket for bucket in self._buckets if bucket < self._oldest]
+        for bucket in over:
+            parts = self._buckets.pop(bucket)
+            for key, sums in parts:
                 np.subtract.at(self._recent, key, sums)
 
     def reset(self) -> None:

@@ -151,8 +151,11 @@ class FilePaths:
     """The paths of the stacks of one file of a sampler, which counts stacks by itself."""
 
     def __init__(self, file: SampledFile, frames: FileFrames, table: PathTable) -> None:
-        self._file, self._frames, self._table = file, frames, table
-        self._parent, self._frame = array("I"), array("I")
+        self._file = file
+        self._frames = frames
+        self._table = table
+        self._parent = array("I")
+        self._frame = array("I")
         self._path_of = np.zeros(0, np.int64)
 
     def advance(self) -> None:

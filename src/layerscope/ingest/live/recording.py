@@ -17,7 +17,7 @@ from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.live.paths import PathTable
 from layerscope.ingest.live.rows import RowNumbers
 from layerscope.ingest.live.samples import LiveSamples
-from layerscope.ingest.live.spans import LiveSpans, SpanSums
+from layerscope.ingest.live.spans import LiveSpans, TrackSums
 from layerscope.ingest.string_table import StringTable
 from layerscope.model.live import (
     BUCKET_NS,
@@ -28,8 +28,8 @@ from layerscope.model.live import (
     SYMBOLS,
     THREADS,
     WAITS,
-    Counted,
     Increment,
+    KeyedSums,
     Known,
     ProcessLevel,
     counted,
@@ -159,22 +159,23 @@ class LiveRecording:
         found.cpu.append(counted(bucket, np.full(len(bucket), pid), grown))
 
     def _add_steps(self, found: Increment) -> None:
-        ends: dict[str, list[np.ndarray]] = {rule: [] for rule in STEP_RULES}
-        for _, spans in self._processes:
-            for rule, times in spans.steps.take().items():
-                ends[rule].append(times)
-        found.step_ends = {rule: np.concatenate(parts) for rule, parts in ends.items() if parts}
+        """Where steps of all processes have ended."""
+        taken = [spans.steps.take() for _, spans in self._processes]
+        for rule in STEP_RULES:
+            parts = [ends[rule] for ends in taken if rule in ends]
+            if parts:
+                found.step_ends[rule] = np.concatenate(parts)
 
     def _lost(self, process: RawProcess) -> int:
         events = process.events
         return sum(loss.lost for loss in events.losses)
 
 
-def _add_spans(found: Increment, sums: SpanSums) -> None:
+def _add_spans(found: Increment, sums: TrackSums) -> None:
     _add(found, OPERATORS, sums.operators)
     _add(found, PRIMITIVES, sums.primitives)
 
 
-def _add(found: Increment, table: str, sums: Counted | None) -> None:
+def _add(found: Increment, table: str, sums: KeyedSums | None) -> None:
     if sums is not None and len(sums.key):
         found.counted.setdefault(table, []).append(sums)

@@ -5,6 +5,7 @@ wait.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -16,22 +17,38 @@ from layerscope.ingest.live.rows import RowNumbers
 from layerscope.ingest.sampler_files import whole_waits
 from layerscope.ingest.team_waits import at_barriers
 from layerscope.model.layers import WAITS
-from layerscope.model.live import BUCKET_NS, IDLE, Counted, ProcessLevel, counted
+from layerscope.model.live import BUCKET_NS, IDLE, KeyedSums, ProcessLevel, counted
 from layerscope.rawfile import sampler_file
 from layerscope.sources.raw.folder import SamplerFile
 from layerscope.sources.raw.stacks import SampledFile
 
-# Of a path in a bucket: its CPU time, its waits that are not idle, its samples.
-_OF_PATH = 3
+# In the place of the state of a wait: the thread has no work.
+_NO_WORK = -1
 
 
 class SampleSums(Struct):
     """Sums of some samples, by table."""
 
-    functions: Counted
-    symbols: Counted
-    threads: Counted
-    waits: Counted
+    functions: KeyedSums
+    symbols: KeyedSums
+    threads: KeyedSums
+    waits: KeyedSums
+
+
+class _Samples(NamedTuple):
+    """Columns of samples. `kernel_ns`: the part of CPU time in the kernel; `state`: index into
+    WAITS; `is_ended`: the wait does not go on.
+    """
+
+    bucket: np.ndarray
+    thread: np.ndarray
+    path: np.ndarray
+    weight_ns: np.ndarray
+    kernel_ns: np.ndarray
+    is_cpu: np.ndarray
+    state: np.ndarray
+    idle: np.ndarray
+    is_ended: np.ndarray
 
 
 class LiveSamples:
@@ -68,7 +85,7 @@ class LiveSamples:
         if len(rows):
             yield self._sums(whole_waits(rows), oldest)
 
-    def accounts(self, keep_ns: int) -> Counted | None:
+    def accounts(self, keep_ns: int) -> KeyedSums | None:
         """How long threads had no CPU though they could run, by the system's accounts since the
         last call; None: nothing has come.
         """
@@ -125,30 +142,40 @@ class LiveSamples:
     # -- sums --------------------------------------------------------------------------------------
 
     def _sums(self, rows: np.ndarray, oldest: int) -> SampleSums:
+        taken = self._columns(rows, oldest)
+        bucket, path, sums = self._of_paths(taken)
+        known = self._table.paths
+        chosen = [known[one] for one in path.tolist()]
+        own = [one.function for one in chosen]
+        functions = _by_row(bucket, own, [one.functions for one in chosen], sums)
+        own = [one.symbol for one in chosen]
+        symbols = _by_row(bucket, own, [one.symbols for one in chosen], sums)
+        return SampleSums(functions, symbols, self._of_threads(taken), self._of_waits(taken))
+
+    def _columns(self, rows: np.ndarray, oldest: int) -> _Samples:
+        """What counts of these samples."""
         is_cpu = rows["kind"] == sampler_file.CPU
         weight_ns = rows["weight_ns"].astype(np.int64)
-        at_ns = rows["at_ns"].astype(np.int64) + self._shift_ns
+        kernel_ns = np.minimum(rows["kernel_ns"].astype(np.int64), weight_ns)
         # A wait counts where it ends, or where the part of it ends that is written.
-        ends_ns = np.where(is_cpu, at_ns, at_ns + weight_ns)
-        bucket = np.maximum(ends_ns // BUCKET_NS, oldest)
+        ends_ns = rows["at_ns"].astype(np.int64) + self._shift_ns
+        ends_ns[~is_cpu] += weight_ns[~is_cpu]
         path = self._paths.of(rows["stack"])
-        state, idle = self._states(rows, path, is_cpu)
-        threads = self._of_threads(rows, bucket, weight_ns, is_cpu, idle)
-        waits = self._of_waits(rows[~is_cpu], bucket[~is_cpu], path[~is_cpu], state[~is_cpu],
-                               idle[~is_cpu])  # fmt: skip
-        buckets, paths, sums = self._of_paths(rows, bucket, path, weight_ns, is_cpu, idle)
-        known = self._table.paths
-        chosen = [known[one] for one in paths.tolist()]
-        functions = _by_row(buckets, [one.function for one in chosen],
-                            [one.functions for one in chosen], sums)  # fmt: skip
-        symbols = _by_row(buckets, [one.symbol for one in chosen],
-                          [one.symbols for one in chosen], sums)  # fmt: skip
-        return SampleSums(functions, symbols, threads, waits)
+        state = self._states(rows, path, is_cpu)
+        return _Samples(
+            np.maximum(ends_ns // BUCKET_NS, oldest),
+            rows["thread"],
+            path,
+            weight_ns,
+            np.where(is_cpu, kernel_ns, 0),
+            is_cpu,
+            state,
+            ~is_cpu & (state == waiting.POOL_STATE),
+            rows["flags"] & sampler_file.UNFINISHED == 0,
+        )
 
-    def _states(
-        self, rows: np.ndarray, path: np.ndarray, is_cpu: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """What each wait was for (index into WAITS), and whether it is idle."""
+    def _states(self, rows: np.ndarray, path: np.ndarray, is_cpu: np.ndarray) -> np.ndarray:
+        """What each wait was for (index into WAITS)."""
         evidence = self._evidence(path)
         is_preempted = rows["flags"] & sampler_file.PREEMPTED > 0
         file = np.where(is_cpu, sampler_file.NO_FILE, rows["file"])
@@ -165,114 +192,108 @@ class LiveSamples:
             mine = np.flatnonzero(process == number)
             of_process = {name: values[mine] for name, values in columns.items()}
             state[mine] = at_barriers(of_process, state[mine], evidence[mine])
-        return state, ~is_cpu & (state == waiting.POOL_STATE)
+        return state
 
     def _evidence(self, path: np.ndarray) -> np.ndarray:
+        """What each path tells of a wait: bits of `waiting`."""
         found, inverse = np.unique(path, return_inverse=True)
-        bits = [self._table.paths[one].evidence for one in found.tolist()]
-        return np.array(bits, np.int64)[inverse]
+        known = self._table.paths
+        bits = [known[one].evidence for one in found.tolist()]
+        of_found = np.array(bits, np.int64)
+        return of_found[inverse]
 
     def _process_of(self, threads: np.ndarray) -> np.ndarray:
+        """The number of the process of each thread."""
         found, inverse = np.unique(threads, return_inverse=True)
-        owners = [int(self.file.threads[one]["process"]) for one in found.tolist()]
-        return np.array(owners, np.int64)[inverse]
+        known = self.file.threads
+        owners = [int(known[one]["process"]) for one in found.tolist()]
+        of_found = np.array(owners, np.int64)
+        return of_found[inverse]
 
-    def _of_threads(
-        self,
-        rows: np.ndarray,
-        bucket: np.ndarray,
-        weight_ns: np.ndarray,
-        is_cpu: np.ndarray,
-        idle: np.ndarray,
-    ) -> Counted:
-        found, inverse = np.unique(rows["thread"], return_inverse=True)
-        row_of = np.array([self.row_of_thread[one] for one in found.tolist()], np.int64)
-        nothing = np.zeros(len(rows), np.int64)
+    def _of_threads(self, taken: _Samples) -> KeyedSums:
+        row_of = self.row_of_thread
+        rows = [row_of[thread] for thread in taken.thread.tolist()]
+        weight_ns = taken.weight_ns
         columns = (
-            np.where(is_cpu, weight_ns, 0),
-            nothing,
-            np.where(is_cpu | idle, 0, weight_ns),
-            np.where(idle, weight_ns, 0),
+            np.where(taken.is_cpu, weight_ns, 0),
+            np.zeros_like(weight_ns),
+            np.where(taken.is_cpu | taken.idle, 0, weight_ns),
+            np.where(taken.idle, weight_ns, 0),
         )
-        return counted(bucket, row_of[inverse], *columns)
+        return counted(taken.bucket, np.array(rows, np.int64), *columns)
 
-    def _of_waits(
-        self,
-        rows: np.ndarray,
-        bucket: np.ndarray,
-        path: np.ndarray,
-        state: np.ndarray,
-        idle: np.ndarray,
-    ) -> Counted:
+    def _of_waits(self, taken: _Samples) -> KeyedSums:
         """By state and function; those that are idle are one row."""
-        code = np.where(idle, -1, state).astype(np.int64)
-        pairs = zip(code.tolist(), path.tolist(), strict=True)
-        key = np.array([self._wait_row(*pair) for pair in pairs], np.int64)
+        waits = np.flatnonzero(~taken.is_cpu)
+        code = np.where(taken.idle, _NO_WORK, taken.state)[waits]
+        pairs = zip(code.tolist(), taken.path[waits].tolist(), strict=True)
+        rows = [self._wait_row(*pair) for pair in pairs]
         # Parts of a wait that goes on are none that has ended.
-        count = (rows["flags"] & sampler_file.UNFINISHED == 0).astype(np.int64)
-        return counted(bucket, key, count, rows["weight_ns"].astype(np.int64))
+        count = taken.is_ended[waits].astype(np.int64)
+        weight_ns = taken.weight_ns[waits]
+        return counted(taken.bucket[waits], np.array(rows, np.int64), count, weight_ns)
 
     def _wait_row(self, state: int, path: int) -> int:
+        """The row of waits in this state by a thread with this path."""
         row = self._wait_of.get((state, path))
-        if row is None:
-            where = "" if state < 0 else self._table.waits_in(path)
-            label = (IDLE if state < 0 else WAITS[state], where)
-            row = self._wait_of[state, path] = self._wait_rows.of(*label)
+        if row is not None:
+            return row
+        if state == _NO_WORK:
+            row = self._wait_rows.of(IDLE, "")
+        else:
+            row = self._wait_rows.of(WAITS[state], self._table.waits_in(path))
+        self._wait_of[state, path] = row
         return row
 
-    def _of_paths(
-        self,
-        rows: np.ndarray,
-        bucket: np.ndarray,
-        path: np.ndarray,
-        weight_ns: np.ndarray,
-        is_cpu: np.ndarray,
-        idle: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Buckets and paths, each pair once, with their sums. The part of a sample in the kernel is
-        of another path.
+    def _of_paths(self, taken: _Samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Buckets and paths, each pair once, with their sums of CPU time, of waits that are not
+        idle, and of samples. The part of a sample in the kernel is of another path.
         """
-        kernel_ns = np.where(is_cpu, np.minimum(rows["kernel_ns"].astype(np.int64), weight_ns), 0)
+        kernel_ns = taken.kernel_ns
         in_kernel = np.flatnonzero(kernel_ns)
-        of_kernel = [self._table.in_kernel(one) for one in path[in_kernel].tolist()]
-        every_path = np.append(path, np.array(of_kernel, np.int64))
-        every_bucket = np.append(bucket, bucket[in_kernel])
-        cpu_ns = np.append(np.where(is_cpu, weight_ns - kernel_ns, 0), kernel_ns[in_kernel])
-        more = len(in_kernel)
-        wait_ns = np.append(np.where(is_cpu | idle, 0, weight_ns), np.zeros(more, np.int64))
-        samples = np.append(is_cpu & (kernel_ns < weight_ns), np.zeros(more, np.bool_))
-        samples[len(path) :] = kernel_ns[in_kernel] == weight_ns[in_kernel]
-        first = int(every_bucket.min())
-        pair = (every_bucket - first) << 32 | every_path
+        of_kernel = [self._table.in_kernel(one) for one in taken.path[in_kernel].tolist()]
+        user_ns = taken.weight_ns - kernel_ns
+        user = np.column_stack(
+            [
+                np.where(taken.is_cpu, user_ns, 0),
+                np.where(taken.is_cpu | taken.idle, 0, taken.weight_ns),
+                taken.is_cpu & (user_ns > 0),
+            ]
+        )
+        kernel = np.zeros((len(in_kernel), user.shape[1]), np.int64)
+        kernel[:, 0] = kernel_ns[in_kernel]
+        kernel[:, -1] = user_ns[in_kernel] == 0
+        bucket = np.append(taken.bucket, taken.bucket[in_kernel])
+        path = np.append(taken.path, np.array(of_kernel, np.int64))
+        first = int(bucket.min())
+        pair = (bucket - first) << 32 | path
         pairs, inverse = np.unique(pair, return_inverse=True)
-        sums = np.zeros((len(pairs), _OF_PATH), np.int64)
-        np.add.at(sums, inverse, np.column_stack([cpu_ns, wait_ns, samples]).astype(np.int64))
+        sums = np.zeros((len(pairs), user.shape[1]), np.int64)
+        np.add.at(sums, inverse, np.concatenate([user, kernel]))
         return first + (pairs >> 32), pairs & 0xFFFFFFFF, sums
 
 
 def _by_row(
     bucket: np.ndarray, own: list[int], whole: list[tuple[int, ...]], sums: np.ndarray
-) -> Counted:
+) -> KeyedSums:
     """Sums of paths as sums of the functions on them: `own`, the innermost one of each path, has
     what is its own; every one of `whole` has the CPU time in total.
     """
     lengths = np.array([len(rows) for rows in whole], np.int64)
-    every = np.fromiter((row for rows in whole for row in rows), np.int64, int(lengths.sum()))
+    every = np.array([row for rows in whole for row in rows], np.int64)
     own_key = np.array(own, np.int64)
     first = int(bucket.min())
-    stride = int(max(every.max(initial=0), own_key.max(initial=0))) + 1
-    code = np.append(
-        (bucket - first) * stride + own_key,
-        np.repeat((bucket - first) * stride, lengths) + every,
-    )
+    stride = int(every.max(initial=0)) + 1
+    begin = (bucket - first) * stride
+    code = np.append(begin + own_key, np.repeat(begin, lengths) + every)
     codes, inverse = np.unique(code, return_inverse=True)
-    of_own, of_all = inverse[: len(own)], inverse[len(own) :]
+    of_own, of_every = np.split(inverse, [len(own)])
     size = len(codes)
     cpu_ns, wait_ns, samples = sums.T
     # Sums of integers below 2**53 are exact as floating-point numbers.
     columns = (
         np.bincount(of_own, cpu_ns, size),
-        np.bincount(of_all, np.repeat(cpu_ns, lengths), size),
+        np.bincount(of_every, np.repeat(cpu_ns, lengths), size),
         np.bincount(of_own, wait_ns, size),
         np.bincount(of_own, samples, size),
     )

@@ -15,7 +15,7 @@ from layerscope.ingest.submissions import asked_ns
 from layerscope.ingest.totals import by_key
 from layerscope.ingest.windows import ProcessWindows
 from layerscope.model.layers import KINDS, OPERATORS, PRIMITIVES, SPAN_LAYERS
-from layerscope.model.live import BUCKET_NS, Counted
+from layerscope.model.live import BUCKET_NS, KeyedSums
 from layerscope.rawfile.windows import RequestedWindow
 from layerscope.sources.onednn_problem import parse
 from layerscope.sources.process import by_field
@@ -33,11 +33,11 @@ _NOT_KNOWN = "not known"
 _JSON_BEGINS = '{"library":'
 
 
-class SpanSums(Struct):
+class TrackSums(Struct):
     """Sums of some spans of a track, by table; None: there are none."""
 
-    operators: Counted | None = None
-    primitives: Counted | None = None
+    operators: KeyedSums | None = None
+    primitives: KeyedSums | None = None
 
 
 class LiveSpans:
@@ -61,7 +61,7 @@ class LiveSpans:
         self._primitive_of: dict[tuple[int, int, int], int] = {}  # by kind, name and arguments
         self._asks_within = False  # an operator has asked for a primitive
 
-    def advance(self, keep_ns: int) -> Iterator[SpanSums]:
+    def advance(self, keep_ns: int) -> Iterator[TrackSums]:
         """The sums of what is new, some spans at a time; who stops asking goes on there the next
         time. What ended `keep_ns` before the newest is in one bucket.
         """
@@ -70,11 +70,11 @@ class LiveSpans:
                 yield from self._take(keep_ns)
         yield from self._take(keep_ns)
 
-    def finish(self, keep_ns: int) -> Iterator[SpanSums]:
+    def finish(self, keep_ns: int) -> Iterator[TrackSums]:
         """The sums of what is left when nothing more will come, and of what never ended."""
         yield from self._take(keep_ns, last=True)
 
-    def _take(self, keep_ns: int, last: bool = False) -> Iterator[SpanSums]:
+    def _take(self, keep_ns: int, last: bool = False) -> Iterator[TrackSums]:
         events = self.source.events
         events.memory(last)  # nobody adds it up here, and it would be kept
         oldest = max(events.read_until_ns - keep_ns, 0) // BUCKET_NS
@@ -86,7 +86,7 @@ class LiveSpans:
                 yield self._of_track(track, rows, oldest)
         self.steps.add_marks(*events.step_marks())
 
-    def _of_track(self, track: int, rows: np.ndarray, oldest: int) -> SpanSums:
+    def _of_track(self, track: int, rows: np.ndarray, oldest: int) -> TrackSums:
         spans = by_field(rows)
         start, kind = spans["start"], spans["kind"]
         end = np.maximum(spans["end"], start)
@@ -96,7 +96,7 @@ class LiveSpans:
         nesting.never_came.clear()
         self.steps.add_spans(track, rows, kind, end, self.source.events.names)
         bucket = np.maximum(end // BUCKET_NS, oldest)
-        found = SpanSums()
+        found = TrackSums()
         mine = np.flatnonzero(layer == _OF_OPERATORS)
         if len(mine):
             found.operators = self._operators(spans, bucket, end - start, nested, mine)
@@ -113,7 +113,7 @@ class LiveSpans:
         dur_ns: np.ndarray,
         nested: Nested,
         mine: np.ndarray,
-    ) -> Counted:
+    ) -> KeyedSums:
         first = int(bucket.min())
         key = (bucket.take(mine) - first) << _CODE_BITS
         key |= spans["kind"].take(mine).astype(np.int64) << _NAME_BITS
@@ -121,7 +121,7 @@ class LiveSpans:
         keys, sums = by_key(key, dur_ns.take(mine), nested.self_ns.take(mine))
         codes = keys & ((1 << _CODE_BITS) - 1)
         row = _looked_up(codes, self._operator_of, self._operator)
-        return Counted(first + (keys >> _CODE_BITS), row, sums[:, :3])
+        return KeyedSums(first + (keys >> _CODE_BITS), row, sums[:, :3])
 
     def _operator(self, code: int) -> int:
         """The row of a kind and the number of a name."""
@@ -150,7 +150,7 @@ class LiveSpans:
         dur_ns: np.ndarray,
         nested: Nested,
         mine: np.ndarray,
-    ) -> Counted | None:
+    ) -> KeyedSums | None:
         if not len(mine):
             return None
         spans = rows.take(mine)
@@ -159,7 +159,7 @@ class LiveSpans:
         first = int(bucket.min())
         pair = (bucket.take(mine) - first) << 32 | np.array(row, np.int64)
         keys, sums = by_key(pair, dur_ns.take(mine), nested.self_ns.take(mine))
-        return Counted(first + (keys >> 32), keys & 0xFFFFFFFF, sums[:, :3])
+        return KeyedSums(first + (keys >> 32), keys & 0xFFFFFFFF, sums[:, :3])
 
     def _primitive(self, kind: int, name: int, args: int) -> int:
         """The row of a kind and the numbers of a name and of arguments."""

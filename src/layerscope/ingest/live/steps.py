@@ -73,7 +73,11 @@ class StepEnds:
         return name == self._named
 
     def _add(self, rule: str, track: int, chosen: np.ndarray, end: np.ndarray) -> None:
-        if len(chosen) and self._track.setdefault(rule, track) == track:
+        """Those of the thread of the first one count."""
+        if not len(chosen):
+            return
+        first = self._track.setdefault(rule, track)
+        if first == track:
             self._new[rule].append(end[chosen])
 
     def _of_first(self, rule: str, rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:

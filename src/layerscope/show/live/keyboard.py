@@ -35,8 +35,11 @@ class Keyboard:
         """
         self.resized = False
         listened = [self._wake] if self._descriptor < 0 else [self._wake, self._descriptor]
-        while (left := until - time.monotonic()) > 0:
+        while True:
+            left = max(until - time.monotonic(), 0)
             ready, _, _ = select.select(listened, [], [], left)
+            if not ready:
+                return ""
             if self._wake in ready:
                 self._note_signals()
                 return ""
@@ -48,7 +51,6 @@ class Keyboard:
                 keys = data.decode("utf-8", "replace")
                 # Arrows and the like begin with it and mean nothing here.
                 return keys.partition(_ESCAPE)[0]
-        return ""
 
     def _note_signals(self) -> None:
         with contextlib.suppress(BlockingIOError):

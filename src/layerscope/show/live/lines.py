@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from layerscope.model.live import (
@@ -37,12 +37,14 @@ HELP = (
 # How a line is drawn.
 TITLE, PLAIN, HEADING, NOTE = "title", "plain", "heading", "note"
 _GAP = "  "
+_LEAST_NAME = 10
+_WHOLE_FROM = 10  # rates below have a digit behind the point
 _NS_PER_S = 1_000_000_000
 Row = dict[str, Any]
 Maker = Callable[[LiveView, Row], str]
 
 
-class Line(NamedTuple):
+class ScreenLine(NamedTuple):
     """One line of the screen, and what it is."""
 
     role: str
@@ -58,45 +60,70 @@ class _Cell(NamedTuple):
     is_recent: bool = True
 
 
-def lines(view: LiveView, width: int, height: int, shows_keys: bool = True) -> list[Line]:
+def lines(view: LiveView, width: int, height: int, shows_keys: bool = True) -> list[ScreenLine]:
     """The screen in a window of this size; without keys where nobody can press them."""
-    found = [Line(TITLE, text) for text in _title(view, width)]
-    found += [Line(PLAIN, text) for text in (_usage(view), _steps(view)) if text]
-    if view.note:
-        found.append(Line(NOTE, view.note))
-    last = [Line(NOTE, _KEYS)] if shows_keys else []
+    found = _above(view, width)
+    last = _all_of(NOTE, [_KEYS]) if shows_keys else []
     room = height - len(found) - len(last)
     found += _table(view, width, room)
-    blank = [Line(PLAIN, "")] * max(height - len(found) - len(last), 0) if shows_keys else []
-    whole = [*found, *blank, *last]
-    return [Line(role, _fitted(text, width)) for role, text in whole]
+    if shows_keys:
+        blank = height - len(found) - len(last)
+        found += _all_of(PLAIN, [""] * max(blank, 0))
+    return _fitted([*found, *last], width)
 
 
-def help_lines(view: LiveView, width: int, height: int) -> list[Line]:
+def help_lines(view: LiveView, width: int, height: int) -> list[ScreenLine]:
     """The keys in place of a table."""
-    found = [Line(TITLE, text) for text in _title(view, width)]
-    found += [Line(PLAIN, ""), *(Line(PLAIN, f"  {text}") for text in HELP)]
-    found += [Line(PLAIN, "")] * max(height - len(found), 0)
-    return [Line(role, _fitted(text, width)) for role, text in found[:height]]
+    listed = [f"  {sentence}" for sentence in HELP]
+    found = _above(view, width) + _all_of(PLAIN, ["", *listed])
+    blank = height - len(found)
+    found += _all_of(PLAIN, [""] * max(blank, 0))
+    return _fitted(found[:height], width)
 
 
 def text(view: LiveView, width: int, height: int) -> str:
     """The same as plain text, without keys."""
-    return "".join(f"{line.text.rstrip()}\n" for line in lines(view, width, height, False))
+    made = lines(view, width, height, shows_keys=False)
+    return "".join(f"{line.text.rstrip()}\n" for line in made)
 
 
-def _fitted(text: str, width: int) -> str:
-    return shortened(printable(text), width)
+def _all_of(role: str, texts: list[str]) -> list[ScreenLine]:
+    return [ScreenLine(role, text) for text in texts]
+
+
+def _fitted(made: list[ScreenLine], width: int) -> list[ScreenLine]:
+    """The same, none wider than the window."""
+    fitting = []
+    for line in made:
+        text = shortened(printable(line.text), width)
+        fitting.append(ScreenLine(line.role, text))
+    return fitting
 
 
 # -- above the table -------------------------------------------------------------------------------
 
 
-def _title(view: LiveView, width: int) -> Iterator[str]:
-    pid = f"pid {view.pid}  " if view.pid else ""
-    end = f"{pid}running {_clock(view.running_ns)}"
-    name = shortened(printable(view.title), max(width - len(end) - 4, 10))
-    yield f"{name}{' ' * max(width - display_width(name) - len(end), 2)}{end}"
+def _above(view: LiveView, width: int) -> list[ScreenLine]:
+    """The program, and what there is to say of it."""
+    title = _title(view, width)
+    found = [
+        ScreenLine(TITLE, title),
+        ScreenLine(PLAIN, _usage(view)),
+        ScreenLine(PLAIN, _steps(view)),
+        ScreenLine(NOTE, view.note),
+    ]
+    return [line for line in found if line.text]
+
+
+def _title(view: LiveView, width: int) -> str:
+    """The program on the left, and how long it runs on the right."""
+    end = f"running {_clock(view.running_ns)}"
+    if view.pid:
+        end = f"pid {view.pid}{_GAP}{end}"
+    room = width - len(end) - len(_GAP)
+    name = shortened(printable(view.title), max(room, _LEAST_NAME))
+    gap = width - display_width(name) - len(end)
+    return f"{name}{' ' * max(gap, len(_GAP))}{end}"
 
 
 def _usage(view: LiveView) -> str:
@@ -151,36 +178,43 @@ def _percent(share: float) -> str:
 # -- the table -------------------------------------------------------------------------------------
 
 
-def _table(view: LiveView, width: int, room: int) -> list[Line]:
+def _table(view: LiveView, width: int, room: int) -> list[ScreenLine]:
     """As many rows as there is room for, below two lines that say what the columns are."""
     if not view.rows:
-        return [Line(PLAIN, ""), *(Line(PLAIN, text) for text in _wrapped(view.empty, width))][
-            :room
-        ]
+        sentence = ["", *_wrapped(view.empty, width)]
+        return _all_of(PLAIN, sentence[:room])
     cells = _CELLS[view.table]
     names = [column.name for column in view.columns]
     above, below = _headings(view, cells)
-    made = [Line(HEADING, above), Line(HEADING, below)]
+    made = [ScreenLine(HEADING, above), ScreenLine(HEADING, below)]
     for values in view.rows[: max(room - 2, 0)]:
         row = dict(zip(names, values, strict=True))
         numbers = [cell.text(view, row).rjust(cell.width) for cell in cells]
-        about = _ABOUT[view.table](row)
-        start = _GAP.join(numbers)
-        name = shortened(printable(about), max(width - len(start) - len(_GAP), 1))
-        made.append(Line(PLAIN, f"{start}{_GAP}{name}"))
+        about = printable(_ABOUT[view.table](row))
+        start = _GAP.join([*numbers, ""])
+        room_for_name = max(width - len(start), 1)
+        name = shortened(about, room_for_name)
+        made.append(ScreenLine(PLAIN, f"{start}{name}"))
     return made[:room]
 
 
 def _headings(view: LiveView, cells: tuple[_Cell, ...]) -> tuple[str, str]:
     """When, above what."""
+    seconds = view.facts.window_ns / _NS_PER_S
+    last = f"last {seconds:.1f} s"
     recent = [cell for cell in cells if cell.is_recent]
-    recent_width = sum(cell.width for cell in recent) + len(_GAP) * (len(recent) - 1)
-    whole_width = sum(cell.width + len(_GAP) for cell in cells if not cell.is_recent)
-    last = f"last {view.facts.window_ns / _NS_PER_S:.1f} s"
-    since = f"since r: {_clock(view.since_ns)}" if view.is_reset else "since start"
-    above = f"{last:>{recent_width}}{since:>{whole_width}}"
-    below = _GAP.join(cell.heading.rjust(cell.width) for cell in cells)
-    return above, f"{below}{_GAP}{_NAMES[view.table]}"
+    whole = cells[len(recent) :]
+    above = last.rjust(_width(recent)) + _GAP + view.since.rjust(_width(whole))
+    headings = [cell.heading.rjust(cell.width) for cell in cells]
+    headings.append(_NAMES[view.table])
+    return above, _GAP.join(headings)
+
+
+def _width(cells: Sequence[_Cell]) -> int:
+    """How wide these columns are side by side."""
+    widths = sum(cell.width for cell in cells)
+    gaps = len(_GAP) * (len(cells) - 1)
+    return widths + gaps
 
 
 def _wrapped(sentence: str, width: int) -> Iterator[str]:
@@ -195,12 +229,23 @@ def _wrapped(sentence: str, width: int) -> Iterator[str]:
 
 
 def _share(name: str) -> Maker:
-    return lambda view, row: f"{100 * row[name]:.1f} %" if row[name] else "-"
+    def made(_: LiveView, row: Row) -> str:
+        return _part(row[name])
+
+    return made
 
 
 def _of_window(name: str) -> Maker:
     """A time as a share of the window."""
-    return lambda view, row: f"{100 * row[name] / view.facts.window_ns:.1f} %" if row[name] else "-"
+
+    def made(view: LiveView, row: Row) -> str:
+        return _part(row[name] / view.facts.window_ns)
+
+    return made
+
+
+def _part(share: float) -> str:
+    return f"{100 * share:.1f} %" if share else "-"
 
 
 def _time(name: str) -> Maker:
@@ -212,7 +257,8 @@ def _rate(name: str) -> Maker:
 
     def made(view: LiveView, row: Row) -> str:
         a_second = row[name] * _NS_PER_S / view.facts.window_ns
-        return f"{a_second:,.0f}" if a_second >= 10 or not a_second else f"{a_second:.1f}"
+        digits = 1 if 0 < a_second < _WHOLE_FROM else 0
+        return f"{a_second:,.{digits}f}"
 
     return made
 
@@ -263,8 +309,15 @@ assert _CELLS.keys() == SUMS.keys()
 
 
 def _with(name: str, place: str) -> str:
+    """A function with the last part of where it lies, unless its name is that already."""
     file = place.rpartition("/")[2]
-    return f"{name} ({file})" if file and file != name.strip("[]") else name
+    if not file or file == name.strip("[]"):
+        return name
+    return f"{name} ({file})"
+
+
+def _called(name: str, kind: str) -> str:
+    return name if kind == "function" else f"{name} [{kind}]"
 
 
 _ABOUT: dict[str, Callable[[Row], str]] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from layerscope.model.live import SUMS
 from layerscope.show import json_output
-from layerscope.show.live.lines import HEADING, NOTE, TITLE, Line, help_lines, lines, text
+from layerscope.show.live.lines import HEADING, NOTE, TITLE, ScreenLine, help_lines, lines, text
 from layerscope.show.live.view import LiveView
 from layerscope.show.screen import styled
 
@@ -116,7 +116,7 @@ class LiveScreen:
         for line in lines(view, width, height - 1, False):
             self._console.print(self._drawn([line]), soft_wrap=True)
 
-    def _drawn(self, made: Iterable[Line]) -> Text:
+    def _drawn(self, made: Iterable[ScreenLine]) -> Text:
         from rich.text import Text
 
         whole = Text(no_wrap=True, end="")

@@ -13,17 +13,17 @@ class LiveView(Struct, frozen=True):
     """One moment of a program.
 
     `title`: its command; `pid` 0: not known. `cpus`: how many it may use, None: not known.
-    `running_ns`: since it began; `since_ns`: how long ago the sums of `rows` began; `is_reset`:
-    that is later than the program's start. `note`: what else there is to say, such as that it has
-    ended. `empty`: why there are no rows.
+    `running_ns`: since it began. `since`: since when, in words, the sums of `rows` are, which is
+    `since_ns` ago. `note`: what else there is to say, such as that it has ended. `empty`: why there
+    are no rows.
     """
 
     title: str
     pid: int
     cpus: float | None
     running_ns: int
+    since: str
     since_ns: int
-    is_reset: bool
     facts: Facts
     table: str
     columns: tuple[ResultColumn, ...]
