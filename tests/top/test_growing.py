@@ -48,19 +48,19 @@ class Growing:
                 file.write(data[file.tell() : size])
 
 
-def shares(pieces: int, seed: int) -> Iterator[float]:
+def shares(pieces: int) -> Iterator[float]:
     """Ascending shares at random cuts, the whole at the end."""
-    chance = random.Random(seed)
+    chance = random.Random(pieces)
     yield from sorted(chance.random() for _ in range(pieces))
     yield 1.0
 
 
-def watched(name: str, folder: Path, pieces: int, seed: int = 1) -> LiveProgram:
+def watched(name: str, folder: Path, pieces: int, names_only: bool = False) -> LiveProgram:
     """What a recording adds up to that grew in so many pieces."""
     growing = Growing(name, folder)
-    with LiveRecording(growing.raw, WINDOW_NS) as recording:
+    with LiveRecording(growing.raw, WINDOW_NS, names_only) as recording:
         program = LiveProgram(recording.known, 0, WINDOW_NS)
-        for share in shares(pieces, seed):
+        for share in shares(pieces):
             growing.grow(share)
             program.add(recording.advance(last=share == 1.0))
     return program
@@ -133,6 +133,18 @@ def test_functions_are_those_of_the_finished_recording(
     }
     found = {label: values[:3] for label, values in sums_of(program, table).items()}
     assert found == {label: values for label, values in rows.items() if any(values)}
+
+
+@pytest.mark.parametrize("table", ["functions", "symbols"])
+def test_without_debugging_information_the_time_is_the_same(
+    table: str, threads: Recorded, tmp_path: Path
+) -> None:
+    program = watched("threads", tmp_path, 5, names_only=True)
+
+    rows = table_of(threads, table)
+    whole = program.sums(table).whole
+    assert whole[:, 0].sum() == sum(row["self_ns"] for row in rows)
+    assert whole[:, 2].sum() == sum(row["wait_ns"] for row in rows)
 
 
 @pytest.mark.parametrize("pieces", [0, 40])

@@ -83,7 +83,10 @@ class Meaning(NamedTuple):
 
 
 class FrameNames(Struct):
-    """The frames of one conversion: of what samplers saw, as `FileFrames` name it, and of spans."""
+    """The frames of one conversion: of what samplers saw, as `FileFrames` name it, and of spans.
+
+    `names_only`: functions alone are asked for, often and soon: no lines (`Symbols`).
+    """
 
     texts: StringTable
     anchors: dict[int, int] = field(default_factory=dict)  # as `stack_tree.Fusion` wants them
@@ -101,6 +104,7 @@ class FrameNames(Struct):
         default_factory=dict
     )  # lines of Python, functions of objects
     _meanings: dict[tuple[int, str, str | None], Meaning] = field(default_factory=dict)
+    names_only: bool = False
     _symbols: Symbols | None = None
 
     @property
@@ -222,7 +226,8 @@ class FrameNames(Struct):
             from layerscope.model import cache
             from layerscope.symbols import Symbols
 
-            self._symbols = Symbols(next(iter(cache.caches(cache.SYMBOLS)), None))
+            folder = next(iter(cache.caches(cache.SYMBOLS)), None)
+            self._symbols = Symbols(folder, self.names_only)
         return self._symbols
 
     def span(self, layer: int, name_code: int) -> int:

@@ -20,6 +20,8 @@ from layerscope.sources.raw.stacks import SampledFile
 
 OUTSIDE_PYTHON, OUTSIDE_NATIVE, UNKNOWN = "outside Python", "outside native code", "not known"
 _NONE = -1
+# The state of a stack of which no frame was looked at yet.
+OUTERMOST = 0
 
 
 class FramePlace(NamedTuple):
@@ -42,6 +44,20 @@ class Path(NamedTuple):
     evidence: int
 
 
+class _State(NamedTuple):
+    """What is known of a stack whose inner frames were not looked at yet: the functions and symbols
+    on it, the innermost function, the symbol of the innermost frame (-1: it is none of native
+    code), what they tell of a wait, and whether any function outside of the kernel is known.
+    """
+
+    functions: tuple[int, ...]
+    function: int
+    symbols: tuple[int, ...]
+    symbol: int
+    evidence: int
+    is_seen: bool
+
+
 class PathTable:
     """Every path by its number, of all files of samplers."""
 
@@ -53,13 +69,17 @@ class PathTable:
         self._unknown = functions.of(UNKNOWN, ""), symbols.of(UNKNOWN, "")
         self._kernel = symbols.of(KERNEL, "")
         self._number: dict[Path, int] = {}
-        self._both: dict[tuple[int, int], int] = {}
+        self._states: list[_State] = []
+        self._state_of: dict[_State, int] = {}
+        self._path_of: list[int] = []  # by state
+        self._deeper: dict[tuple[int, int, bool], int] = {}
         self._in_kernel: dict[int, int] = {}
         self._of_kernel = {self._kernel}  # symbols
         self._works: set[int] = set()  # symbols that do more than wait
         self._places: list[FramePlace] = []
         function, symbol = self._unknown
         self.unknown = self.number(Path((function,), function, (symbol,), symbol, 0))
+        self._state_number(_State((), _NONE, (), _NONE, 0, False))
 
     def number(self, path: Path) -> int:
         """The number of a path."""
@@ -114,37 +134,60 @@ class PathTable:
             self._works.add(symbol)
         return FramePlace(_NONE, symbol, evidence)
 
-    def of_frames(self, keys: list[int], inlined: list[bool]) -> int:
-        """The path of a stack with these frames, from the outside in."""
-        functions: dict[int, None] = {}
-        symbols: dict[int, None] = {}
-        place = FramePlace(_NONE, _NONE, 0)
-        function, evidence, is_seen = _NONE, 0, False
-        for key, is_inlined in zip(keys, inlined, strict=True):
-            place = self.place(key)
-            if place.function >= 0:
-                function = place.function
-                functions[function] = None
-            else:
-                symbols[place.symbol] = None
-            is_seen |= place.symbol not in self._of_kernel
-            # A helper that a compiler has inlined into `take_gil` is no work of its own.
-            own = place.evidence & ~waiting.WORK if is_inlined else place.evidence
-            evidence = self._deeper(evidence, own)
-        if not keys:
-            return self.unknown
-        if function < 0:
-            function = (self._outside if is_seen else self._unknown)[0]
-            functions[function] = None
-        symbol = place.symbol if place.function < 0 else self._outside[1]
-        symbols[symbol] = None
-        return self.number(Path(tuple(functions), function, tuple(symbols), symbol, evidence))
-
-    def _deeper(self, around: int, own: int) -> int:
-        found = self._both.get((around, own))
+    def deeper(self, state: int, key: int, is_inlined: bool) -> int:
+        """The state of a stack with one frame more than one with this state has."""
+        step = (state, key, is_inlined)
+        found = self._deeper.get(step)
         if found is None:
-            found = self._both[around, own] = waiting.deeper(around, own)
+            found = self._deeper[step] = self._state(self._states[state], key, is_inlined)
         return found
+
+    def _state(self, around: _State, key: int, is_inlined: bool) -> int:
+        place = self.place(key)
+        # A helper that a compiler has inlined into `take_gil` is no work of its own.
+        own = place.evidence & ~waiting.WORK if is_inlined else place.evidence
+        return self._state_number(
+            _State(
+                _with(around.functions, place.function),
+                place.function if place.function >= 0 else around.function,
+                _with(around.symbols, place.symbol),
+                place.symbol,
+                waiting.deeper(around.evidence, own),
+                around.is_seen or place.symbol not in self._of_kernel,
+            )
+        )
+
+    def _state_number(self, state: _State) -> int:
+        found = self._state_of.setdefault(state, len(self._states))
+        if found == len(self._states):
+            self._states.append(state)
+            self._path_of.append(self._path(state))
+        return found
+
+    def _path(self, state: _State) -> int:
+        """The path of a stack that is in this state at its innermost frame."""
+        function = state.function
+        if function < 0:
+            function = (self._outside if state.is_seen else self._unknown)[0]
+        symbol = state.symbol if state.symbol >= 0 else self._outside[1]
+        return self.number(
+            Path(
+                _with(state.functions, function),
+                function,
+                _with(state.symbols, symbol),
+                symbol,
+                state.evidence,
+            )
+        )
+
+    def path_of(self, state: int) -> int:
+        """The number of the path of stacks in this state."""
+        return self._path_of[state]
+
+
+def _with(rows: tuple[int, ...], row: int) -> tuple[int, ...]:
+    """These rows and another one, which may be none or among them."""
+    return rows if row < 0 or row in rows else (*rows, row)
 
 
 class FilePaths:
@@ -156,7 +199,7 @@ class FilePaths:
         self._table = table
         self._parent = array("I")
         self._frame = array("I")
-        self._path_of = np.zeros(0, np.int64)
+        self._states = array("i")  # by stack, NONE where nobody has asked
 
     def advance(self) -> None:
         """Read and name what is new."""
@@ -168,26 +211,28 @@ class FilePaths:
 
     def of(self, stacks: np.ndarray) -> np.ndarray:
         """The number of the path of each stack; one that the file does not have is not known."""
-        more = len(self._parent) + 1 - len(self._path_of)
-        if more > 0:
-            self._path_of = np.pad(self._path_of, (0, more * 2), constant_values=_NONE)
-        place = np.minimum(stacks.astype(np.int64), len(self._parent))
-        self._path_of[len(self._parent)] = self._table.unknown
-        found = self._path_of[place]
-        missing = np.unique(place[found < 0])
-        for stack in missing.tolist():
-            self._path_of[stack] = self._look_up(stack)
-        found = self._path_of[place]
-        self._path_of[len(self._parent)] = _NONE
-        return found
+        found, inverse = np.unique(stacks, return_inverse=True)
+        paths = [self._path(stack) for stack in found.tolist()]
+        of_found = np.array(paths, np.int64)
+        return of_found[inverse]
 
-    def _look_up(self, stack: int) -> int:
-        keys: list[int] = []
-        inlined: list[bool] = []
-        while stack < len(self._parent):  # else it is none
-            number = self._frame[stack]
-            inside = self._frames.inlined.get(number, ())
-            keys += [*inside[::-1], self._frames.keys[number]]
-            inlined += [True] * len(inside) + [False]
+    def _path(self, stack: int) -> int:
+        if stack >= len(self._parent):
+            return self._table.unknown
+        return self._table.path_of(self._state(stack))
+
+    def _state(self, stack: int) -> int:
+        """The state of a stack, by that of the nearest one around it that was looked at."""
+        self._states.extend([_NONE] * (len(self._parent) - len(self._states)))
+        new = []
+        while stack < len(self._parent) and self._states[stack] < 0:
+            new.append(stack)
             stack = self._parent[stack]
-        return self._table.of_frames(keys[::-1], inlined[::-1])
+        state = self._states[stack] if stack < len(self._parent) else OUTERMOST
+        for stack in reversed(new):
+            number = self._frame[stack]
+            state = self._table.deeper(state, self._frames.keys[number], is_inlined=False)
+            for key in self._frames.inlined.get(number, ()):
+                state = self._table.deeper(state, key, is_inlined=True)
+            self._states[stack] = state
+        return state

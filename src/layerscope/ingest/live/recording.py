@@ -45,10 +45,11 @@ _LEVELS = {counters.NAMES.index(name): name for name in ("rss_bytes", "rss_peak_
 
 class LiveRecording:
     """What is new in the raw folder `raw`, again and again. What ended `keep_ns` before the newest
-    is not told apart by time. `known`: what the keys of increments stand for.
+    is not told apart by time. `known`: what the keys of increments stand for. `names_only`: an
+    inlined function counts for the one that it is in, which saves reading debugging information.
     """
 
-    def __init__(self, raw: Path, keep_ns: int) -> None:
+    def __init__(self, raw: Path, keep_ns: int, names_only: bool = True) -> None:
         self.raw = raw
         self.known = Known()
         self._keep_ns = keep_ns
@@ -57,7 +58,7 @@ class LiveRecording:
         self._closing = ExitStack()
         rows = {name: RowNumbers(labels) for name, labels in self.known.labels.items()}
         self._rows = rows
-        frames = FrameNames(StringTable())
+        frames = FrameNames(StringTable(), names_only=names_only)
         self._frames = frames
         self._paths = PathTable(frames, rows[FUNCTIONS], rows[SYMBOLS])
         self._processes: list[tuple[RawProcess, LiveSpans]] = []

@@ -79,7 +79,7 @@ class LiveSamples:
         self._paths.advance()
         self._name_threads()
         rows = self.file.take(sampler_file.SAMPLES)
-        rows = rows[np.isin(rows["thread"], list(self.file.threads))]
+        rows = rows[rows["thread"] < len(self.file.threads)]
         rows = rows[rows["kind"] != sampler_file.FAULT]
         oldest = max(self.until_ns - keep_ns, 0) // BUCKET_NS
         if len(rows):
@@ -90,7 +90,7 @@ class LiveSamples:
         last call; None: nothing has come.
         """
         rows = self.file.take(sampler_file.ACCOUNTS)
-        rows = rows[np.isin(rows["thread"], list(self.row_of_thread))]
+        rows = rows[rows["thread"] < len(self.row_of_thread)]
         if not len(rows):
             return None
         oldest = max(self.until_ns - keep_ns, 0) // BUCKET_NS

@@ -21,7 +21,7 @@ from layerscope.show.terminal import display_width, shortened
 
 # By key of the keyboard the table that it shows.
 TABLES = {name[0]: name for name in (FUNCTIONS, OPERATORS, PRIMITIVES, SYMBOLS, THREADS, WAITS)}
-_KEYS = "  ".join(f"{key} {name}" for key, name in TABLES.items()) + "  ? keys  q quit"
+_KEYS = "  ".join(f"{key} {name}" for key, name in TABLES.items()) + "  ? keys"
 HELP = (
     *(f"{key}        {name}" for key, name in TABLES.items()),
     "space    hold the screen, and let it go on",
@@ -29,15 +29,17 @@ HELP = (
     "?        this list",
     "q        quit",
     "",
-    "The left half of a table is of the last seconds, the right half of the time since",
-    "the start. self: in it and in nothing that it called. total: with what it called.",
-    "wait: it was off the CPU. idle: it waited for work, as a thread of a pool.",
-    "ready: it could run, and no CPU was free.",
+    "The left half of a table is of the last seconds, the right one of all.",
+    "self     in it, and in nothing that it called",
+    "total    with what it called",
+    "wait     off the CPU",
+    "idle     without work, as a thread of a pool",
+    "ready    it could run, and no CPU was free",
 )
 # How a line is drawn.
 TITLE, PLAIN, HEADING, NOTE = "title", "plain", "heading", "note"
 _GAP = "  "
-_LEAST_NAME = 10
+_LEAST_NAME = 15
 _WHOLE_FROM = 10  # rates below have a digit behind the point
 _NS_PER_S = 1_000_000_000
 Row = dict[str, Any]
@@ -131,14 +133,20 @@ def _usage(view: LiveView) -> str:
     cpus = f" of {view.cpus:g} CPUs" if view.cpus else ""
     told = [f"CPU {_percent(facts.cpu_ns / facts.window_ns)}{cpus}"]
     if facts.ready_ns is not None:
-        told.append(f"ready without one {_percent(facts.ready_ns / facts.window_ns)}")
+        told.append(f"ready {_percent(facts.ready_ns / facts.window_ns)}")
     if facts.rss_bytes is not None:
         told.append(f"memory {size(facts.rss_bytes)}")
     if facts.threads is not None:
-        told.append(f"threads {facts.threads}")
+        told.append(_several(facts.threads, "thread"))
     if facts.processes > 1:
-        told.append(f"processes {facts.processes}")
+        told.append(_several(facts.processes, "process"))
     return _GAP.join(told)
+
+
+def _several(count: int, what: str) -> str:
+    """A count of things in words."""
+    ending = "" if count == 1 else "es" if what.endswith("s") else "s"
+    return f"{count:,} {what}{ending}"
 
 
 _RULES = {
@@ -183,7 +191,9 @@ def _table(view: LiveView, width: int, room: int) -> list[ScreenLine]:
     if not view.rows:
         sentence = ["", *_wrapped(view.empty, width)]
         return _all_of(PLAIN, sentence[:room])
-    cells = _CELLS[view.table]
+    cells: Sequence[_Cell] = _CELLS[view.table]
+    if _width(cells) + _LEAST_NAME > width:
+        cells = [cell for cell in cells if cell.is_recent]
     names = [column.name for column in view.columns]
     above, below = _headings(view, cells)
     made = [ScreenLine(HEADING, above), ScreenLine(HEADING, below)]
@@ -198,13 +208,15 @@ def _table(view: LiveView, width: int, room: int) -> list[ScreenLine]:
     return made[:room]
 
 
-def _headings(view: LiveView, cells: tuple[_Cell, ...]) -> tuple[str, str]:
+def _headings(view: LiveView, cells: Sequence[_Cell]) -> tuple[str, str]:
     """When, above what."""
     seconds = view.facts.window_ns / _NS_PER_S
     last = f"last {seconds:.1f} s"
     recent = [cell for cell in cells if cell.is_recent]
     whole = cells[len(recent) :]
-    above = last.rjust(_width(recent)) + _GAP + view.since.rjust(_width(whole))
+    above = last.rjust(_width(recent))
+    if whole:
+        above += _GAP + view.since.rjust(_width(whole))
     headings = [cell.heading.rjust(cell.width) for cell in cells]
     headings.append(_NAMES[view.table])
     return above, _GAP.join(headings)
