@@ -92,7 +92,7 @@ class Screen:
     def _obey(self, numbers: str, command: str) -> None:
         first = [int(number or 0) for number in numbers.lstrip("?").split(";")]
         if command == "H":
-            self._at = [max(first[0], 1) - 1, max((first + [1])[1], 1) - 1]
+            self._at = [max(first[0], 1) - 1, max([*first, 1][1], 1) - 1]
         elif command == "A":
             self._at[0] = max(self._at[0] - max(first[0], 1), 0)
         elif command == "J":
