@@ -215,7 +215,7 @@ class SmallTables:
         """The key of its track, which is made where nothing else was recorded of it."""
         pid = process.events.about.get("pid", 0)
         for row in self.rows["tracks"]:
-            if row["process"] == process.number and row["tid"] == pid:
+            if row["process"] == process.number and row.get("tid") == pid:
                 return int(row["track"])
         for _, _, sampled in process.keys.sampled.get((process.number, pid), []):
             return sampled

@@ -47,12 +47,18 @@ class Living:
 
 
 def living_of(pid: int) -> Living | None:
-    """The recording of which the process `pid` is a part; None: of none that we can ask."""
+    """The recording of which the process `pid` is a part, or whose session it is; None: of none
+    that we can ask.
+    """
     for name in _sockets_in(_environment(pid)):
         found = living_behind(name)
         if found is not None:
             return found
-    programs = {found.program_pid: found for found in every_living()}
+    programs: dict[int, Living] = {}
+    for found in every_living():
+        programs[found.program_pid] = found
+        if found.session_pid == pid:
+            return found
     return next((programs[one] for one in lineage(pid) if one in programs), None)
 
 
