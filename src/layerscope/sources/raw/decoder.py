@@ -26,7 +26,7 @@ from layerscope.sources.process import (
     SourceTrack,
     joined_rows,
 )
-from layerscope.sources.raw.marks import MarkList
+from layerscope.sources.raw.marks import MarkList, mark_outside
 from layerscope.sources.raw.memory import MemoryRecords
 from layerscope.sources.raw.record_spans import RecordSpans, spans_of
 from layerscope.sources.raw.ticks import Ticks, uneven
@@ -109,7 +109,7 @@ class Decoder(ProcessEvents):
                 self.unseen = self._seen.missing_from(chunk.payload)
                 self._map_kinds(self.unseen[:, 0])
         elif chunk.kind == raw_file.OUTSIDE:
-            self._add_outside(json.loads(chunk.payload))
+            mark_outside(self, self.shift_ns, json.loads(chunk.payload))
         elif chunk.kind == raw_file.END:
             self.ended = True
 
@@ -396,12 +396,6 @@ class Decoder(ProcessEvents):
         for lost, reason in ((full, "ring_full"), (deep, "too_deep")):
             if lost:
                 self.losses.append(Loss(track, start, end, lost, reason, final))
-
-    def _add_outside(self, about: dict[str, Any]) -> None:
-        """Somebody outside of the program has marked a moment; of two drainers both may tell it."""
-        mark = int(about["at_ns"]) + self.shift_ns, str(about["name"])
-        if mark not in self.outside:
-            self.outside.append(mark)
 
     def _add_open(self, chunk: raw_file.Chunk) -> None:
         head, body = chunk.payload[:OPEN_HEAD_BYTES], chunk.payload[OPEN_HEAD_BYTES:]
