@@ -52,6 +52,28 @@ static void read_status(int32_t pid, int32_t tid, lt_account *into, int *is_bloc
         into->switches_forced = strtoull(forced + 28, NULL, 10);
 }
 
+/* What it has used until now is not of the recording. */
+void sm_account_base(sm_thread *t) {
+    lt_account *base = &t->account.base;
+    int32_t pid = t->process->pid;
+    int is_blocked;
+    uint64_t none, ran_ns = sm_ran_ns(pid, t->tid, &base->delay_ns, &none);
+    if (!read_stat(pid, t->tid, base))
+        read_status(pid, t->tid, base, &is_blocked);
+    t->time.before_ns = t->time.told_ns = t->time.copied_ns = ran_ns;
+    t->time.has_base = 1;
+}
+
+static void leave_out(lt_account *row, const lt_account *base) {
+    row->delay_ns -= base->delay_ns < row->delay_ns ? base->delay_ns : row->delay_ns;
+    row->user_ns -= base->user_ns < row->user_ns ? base->user_ns : row->user_ns;
+    row->system_ns -= base->system_ns < row->system_ns ? base->system_ns : row->system_ns;
+    row->switches_voluntary -= base->switches_voluntary;
+    row->switches_forced -= base->switches_forced;
+    row->faults_minor -= base->faults_minor;
+    row->faults_major -= base->faults_major;
+}
+
 void sm_account(sm_thread *t, int is_last) {
     int32_t pid = t->process->pid;
     lt_account *a = &t->account.row;
@@ -85,6 +107,7 @@ void sm_account(sm_thread *t, int is_last) {
         return;
     *row = *a;
     row->run_ns -= t->time.before_ns < a->run_ns ? t->time.before_ns : a->run_ns;
+    leave_out(row, &t->account.base);
 }
 
 /* Whether somebody else has taken the signal: CPU time passes, and nothing comes. */

@@ -4,6 +4,7 @@
 
 #include "threads.h"
 
+void sm_account_base(sm_thread *thread);
 void sm_account(sm_thread *thread, int is_last);
 /* Once a second: what the system says; and, when switches until then are known, what both make together. */
 void sm_accounts_read(void);

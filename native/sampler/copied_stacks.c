@@ -13,6 +13,7 @@
 #include "events.h"
 #include "joined_stacks.h"
 #include "output.h"
+#include "outside_python.h"
 #include "perf_event.h"
 #include "procfs.h"
 #include "recording.h"
@@ -304,6 +305,7 @@ static void begin(sm_process *p) {
             sm_rest(t, sm.now_ns, sm_cpu_ns_at(t, sm.now_ns));
     }
     sm_space(p, 0); /* as long as it is there */
+    sm_python_find(p);
 }
 
 /* Threads have inherited the clocks of others, which go on at the rate that they began with: they get new ones. Where
@@ -465,9 +467,10 @@ int sm_copies_tick(void) {
     for (sm_process *p = sm.has_switches ? sm_processes() : NULL; p; p = p->next)
         if (p->has_events && !p->end_ns)
             tick_of(p);
-        else if (p->copied.is_on)
+        else if (p->copied.is_on) {
             ask_of(p);
-        else if (is_due(p))
+            sm_python_find(p);
+        } else if (is_due(p))
             begin(p);
     for (sm_process *p = sm_processes(); p; p = p->next)
         if (p->copied.is_read_later && !p->copied.wakes && !p->end_ns) {

@@ -100,6 +100,7 @@ enum {
     LT_NO_SPLICE = 4,  /* frames of Python and C did not fit: Python's are all inside */
     LT_UNFINISHED = 8, /* it waited still at the end */
     LT_BEFORE = 16,    /* cpu: all that the thread has used before this sampler began */
+    LT_TORN = 32,      /* its frames of Python had changed when they were read: some are left out */
 };
 /* What the first argument of a system call is that waits for a file. */
 enum { LT_NO_FILE = 0, LT_PIPE = 1, LT_SOCKET = 2, LT_FILE = 3, LT_TERMINAL = 4, LT_EVENT = 5 /* epoll, eventfd, ... */ };

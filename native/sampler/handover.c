@@ -23,6 +23,8 @@ void sm_inherit(sm_process *p, const sm_process *parent) {
     p->python = parent->python;
     p->python_eval = parent->python_eval;
     p->python_runtime = parent->python_runtime;
+    p->outside = parent->outside;
+    p->copied.is_read_later = parent->outside.is_read;
 }
 
 /* A process has handed its area over: what it had forked before that was told. */
@@ -58,6 +60,7 @@ static void begin(sm_process *p, const sm_area_facts *facts) {
     sm_copies_stop(p);
     p->copied.has_tried = 0;
     p->is_sampled = 1;
+    p->outside.is_read = 0;
     p->python = facts->python;
     p->python_eval = facts->python_eval;
     p->python_runtime = facts->python_runtime;

@@ -55,17 +55,45 @@ static void learn_distance(sm_thread *t, uint64_t frame_end) {
             p->c_frame_distance = (uint32_t)(frame_end - c_frames[i]);
 }
 
-/* The code that the frame of Python has now which the C frame named then; 0: it is not known. */
-static uint64_t running(sm_thread *t, const lu_stack_copy *stack, uint64_t frame_end) {
+/* The frame of Python that the C frame named then, in its _PyCFrame; 0: it is not known. */
+static uint64_t named_frame(sm_thread *t, const lu_stack_copy *stack, uint64_t frame_end) {
     const sm_process *p = t->process;
-    int32_t pid = p->pid;
     if (!p->c_frame_distance)
         learn_distance(t, frame_end);
     if (!p->c_frame_distance)
         return 0;
-    uint32_t offset = lu_python_frame_in_c_frame(p->python);
-    uint64_t frame = word_of(stack, frame_end - p->c_frame_distance + offset);
+    return word_of(stack, frame_end - p->c_frame_distance + lu_python_frame_in_c_frame(p->python));
+}
+
+/* The code that this frame has now; 0: it is not known. */
+static uint64_t running(sm_thread *t, const lu_stack_copy *stack, uint64_t frame_end) {
+    const sm_process *p = t->process;
+    int32_t pid = p->pid;
+    uint64_t frame = named_frame(t, stack, frame_end);
     return frame ? lu_python_code_of(p->python, frame, sm_read_memory, &pid) : 0;
+}
+
+/* Among what the C frame had in registers and in itself: a frame that has this code now. */
+static uint64_t held_frame(const sm_process *p, const lu_frame_registers *had, const lu_stack_copy *stack,
+                           uint64_t frame_end, uint32_t code) {
+    static sm_interpreter_words words;
+    int32_t pid = p->pid;
+    words_of(had, stack, frame_end, &words);
+    for (size_t i = 0; i < words.count; i++) {
+        uint64_t at = words.words[i];
+        lu_python_frame raw = {.code = at && at % 8 == 0 ? lu_python_code_of(p->python, at, sm_read_memory, &pid) : 0};
+        if (raw.code && raw.code % 8 == 0 && sm_python_code_known(p, raw.code) == code)
+            return at;
+    }
+    return 0;
+}
+
+uint64_t sm_interpreted_frame(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had,
+                              const lu_stack_copy *stack, uint32_t code) {
+    uint64_t named = named_frame(t, stack, native->frame);
+    if (named || code == LT_NONE)
+        return named;
+    return held_frame(t->process, had, stack, native->frame, code);
 }
 
 int sm_interpreted(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,

@@ -10,5 +10,8 @@
  * if it is not known (yet): `first` has what tells that of the innermost. */
 int sm_interpreted(sm_thread *thread, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                    const lu_stack_copy *stack, sm_python_frame *into, sm_interpreter_words *first);
+/* The frame of Python that one of them ran, of this code, as far as its C frame tells; 0: it does not. */
+uint64_t sm_interpreted_frame(sm_thread *thread, const lu_native_frame *native, const lu_frame_registers *had,
+                              const lu_stack_copy *stack, uint32_t code);
 
 #endif

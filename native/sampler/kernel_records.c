@@ -55,7 +55,7 @@ static sm_process *forked(const task_record *r) {
 
 static void begun(const task_record *r) {
     sm_process *p = sm_process_at((int32_t)r->pid);
-    if (!p)
+    if (!p && !sm.is_alone)
         p = forked(r);
     if (!p)
         return;

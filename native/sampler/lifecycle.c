@@ -25,6 +25,8 @@
 sm_thread *sm_thread_found(sm_process *p, int32_t tid, uint64_t at_ns, const char *name) {
     sm_thread *t = sm_thread_begin(p, tid, at_ns, name);
     uint64_t none;
+    if (t && sm.is_outside)
+        sm_account_base(t);
     if (t && p->has_events)
         sm_signalled_begin(t);
     if (t && p->is_sampled)

@@ -5,7 +5,8 @@
  *        layerscope-sampler --check
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
- * SOCKET is a descriptor, SOCK_SEQPACKET, of lf_message with a memfd each; type 0, without one, names the program. A
+ * SOCKET is a descriptor, SOCK_SEQPACKET, of lf_message with a memfd each; type 0, without one, names the program, and its
+ * index what of it is recorded. A
  * message comes back when its memory is not needed any more. LF_SEND_RATE changes the rate of samples, and LF_SEND_USED
  * comes back every second from then on. LF_SEND_END is the end of the recording; where the socket ends without it the
  * session was killed, and the end is that of the program. The last line on stdout is JSON: cpu_ns and what was done. */
@@ -47,6 +48,7 @@
 #include <unistd.h>
 
 #define MAIN 0u /* lf_message.type of the program itself */
+enum { OUTSIDE = 1, ALONE = 2 }; /* its index: it runs already; without its children */
 #define LEAST_HZ 1
 #define MOST_HZ 10000
 /* A handler that was preempted publishes a sample later than others; what is told to be complete lies so far back. */
@@ -65,6 +67,8 @@ static int is_orphan;       /* the session was killed */
 
 static void begin(const lf_message *m, int epoll_fd) {
     sm.main_pid = m->pid;
+    sm.is_outside = !!(m->index & OUTSIDE);
+    sm.is_alone = !!(m->index & ALONE);
     if (program_fd >= 0)
         close(program_fd);
     program_fd = (int)syscall(SYS_pidfd_open, m->pid, 0);
@@ -219,6 +223,10 @@ static void finish(int epoll_fd) {
                    "allow the recording more (run --max-size)",
                    "%llu samples have a stack that is not whole, as there was no room for it",
                    (unsigned long long)sm_cut_stacks());
+    if (sm.torn)
+        sm_problem("python_torn", 0, "who called the innermost functions of Python in these samples", "",
+                   "%llu of %llu samples have frames of Python that had changed before they were read",
+                   (unsigned long long)sm.torn, (unsigned long long)sm.quality.samples);
     if (sm.lost_records)
         sm_problem("switches_lost", 0, "waits, and threads that began or ended, at some moments",
                    "leave the machine some CPU time, or record fewer threads",

@@ -85,6 +85,14 @@ static const instructions *at_word(const sm_process *p, uint64_t word) {
     return one && word >= one->first + 2 && word - one->first <= one->bytes ? one : NULL;
 }
 
+uint32_t sm_python_code_known(const sm_process *p, uint64_t code) {
+    int64_t at = last_before(p, code + LU_PYTHON_CODE_BYTES);
+    for (int64_t i = at; i >= 0 && i >= at - 2; i--)
+        if (p->instructions.all[i].code == code)
+            return p->instructions.all[i].number;
+    return LT_NONE;
+}
+
 static uint32_t votes_for(const sm_python_frame *seen, size_t count, uint32_t code) {
     uint32_t votes = 0;
     for (size_t i = 0; i < count; i++)

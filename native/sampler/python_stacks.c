@@ -90,7 +90,10 @@ uint64_t sm_python_state(sm_thread *t) {
     int32_t pid = p->pid;
     if (p->python <= LF_PYTHON_UNKNOWN || sm.now_ns < t->no_python_ns + NO_PYTHON_NS)
         return 0;
+    if (t->python_state && lu_python_is_thread(p->python, t->python_state, t->tid, sm_read_memory, &pid))
+        return t->python_state;
     uint64_t state = lu_python_thread(p->python, p->python_runtime, t->tid, sm_read_memory, &pid);
+    t->python_state = state;
     if (!state)
         t->no_python_ns = sm.now_ns;
     return state;

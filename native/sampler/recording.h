@@ -19,6 +19,8 @@ typedef struct {
     uint64_t start_ns;
     uint64_t began_ns;    /* when we began */
     int32_t main_pid;
+    int is_outside; /* it ran before the recording began: what it had used by then is not told */
+    int is_alone;   /* its children are left out */
     uint32_t generation;  /* how many samplers of this recording were there before us */
     int has_switches;     /* waits are exact */
     int has_wakers;       /* of some, who ended them is known */
@@ -29,6 +31,7 @@ typedef struct {
     uint64_t handler_ns;  /* of it, that of the handlers of samples */
     uint64_t switches;
     uint64_t lost_records; /* of the kernel's rings */
+    uint64_t torn;         /* samples of which not all frames of Python are there: outside_frames.c */
     uint64_t lost_copies;  /* samples that did not fit into the rings of copied_stacks.c */
 } sm_recording;
 extern sm_recording sm;

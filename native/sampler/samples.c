@@ -16,6 +16,7 @@
 #include "jit_code.h"
 #include "joined_stacks.h"
 #include "kernel_time.h"
+#include "outside_frames.h"
 #include "periods.h"
 #include "procfs.h"
 #include "recording.h"
@@ -82,22 +83,40 @@ void sm_codes_forget(sm_process *p) {
 
 /* --- Samples --- */
 
-static uint32_t unwind(sm_process *p, const lf_sample *sample, const uint8_t *stack, uint32_t *flags,
+/* The frames of Python that the handler has copied, or that are read now. */
+static int python_of(sm_thread *t, const lf_sample *sample, const sm_user_stack *user, const lu_frame_registers *had,
+                     const lu_stack_copy *copy, sm_python_frame *into, uint32_t *flags) {
+    int is_torn = 0;
+    if (!t->process->outside.is_read)
+        return frames_of(t->process, sample, into);
+    int count = sm_outside_frames(t, user->native, had, user->count, user->how, copy, into, &is_torn);
+    *flags |= is_torn ? LT_TORN : 0u;
+    sm.torn += (uint64_t)is_torn;
+    return count;
+}
+
+static uint32_t unwind(sm_thread *t, const lf_sample *sample, const uint8_t *stack, uint32_t *flags,
                        sm_user_stack *user) {
     static lu_native_frame native[SM_FRAMES_MOST];
+    static lu_frame_registers registers[SM_FRAMES_MOST];
+    sm_process *p = t->process;
+    lu_frame_registers *had = p->outside.is_read ? registers : NULL;
     static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
     lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
+    if (p->outside.is_read)
+        sm_outside_look(t);
     lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, &p->pid, sm_read_snapshot};
     sm_snapshot_begin();
     uint32_t how = 0, all = (1u << LF_REGISTERS) - 1;
-    int count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
+    int count = lu_unwind_registers(space, sample->registers, all, &copy, native, had, SM_FRAMES_MOST, &how);
     if (how & LU_UNWOUND_STALE) {
         sm_space(p, 1);
-        count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
+        count = lu_unwind_registers(space, sample->registers, all, &copy, native, had, SM_FRAMES_MOST, &how);
     }
-    int frames = frames_of(p, sample, python);
+    *user = (sm_user_stack){.how = how, .native = native, .count = count};
+    int frames = python_of(t, sample, user, had, &copy, python, flags);
     lt_quality *q = &sm.quality;
     int is_cut = how & LU_UNWOUND_CUT || sample->head.flags & (LF_SAMPLE_STACK_CUT | LF_SAMPLE_FRAMES_CUT);
     q->to_root += !!(how & LU_UNWOUND_ROOT);
@@ -204,7 +223,7 @@ void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
     }
     uint32_t flags = 0;
     sm_user_stack user = {.stack = LT_NONE};
-    uint32_t stack = unwind(p, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags, &user);
+    uint32_t stack = unwind(t, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags, &user);
     int event = event_of(t, sample), fault = event != SM_CPU;
     lt_sample row = sm_sample(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
     t->sampled.count++;

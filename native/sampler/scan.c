@@ -48,7 +48,7 @@ static void scan_thread(int32_t pid, int32_t tid, void *of) {
 static void scan_children(int32_t pid, int32_t tid, void *of) {
     char text[4096];
     (void)of;
-    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/children", pid, tid) <= 0)
+    if (sm.is_alone || sm_proc(text, sizeof text, "/proc/%d/task/%d/children", pid, tid) <= 0)
         return;
     for (char *at = text, *end; *at; at = end) {
         long child = strtol(at, &end, 10);

@@ -41,6 +41,7 @@ struct sm_thread {
     int events[SM_EVENTS];  /* events.c: descriptors, -1: none */
     int *first_ticks;       /* first_ticks.c: descriptors, one for each CPU; NULL: none */
     int wait_fd;            /* wait_stacks.c: of /proc/PID/task/TID/syscall, -1: not open */
+    uint64_t python_state;  /* python_stacks.c: its PyThreadState when it was asked for last */
     uint64_t no_python_ns;  /* python_stacks.c: when it had no state of Python */
     struct sm_held *held;   /* thinning.c */
     struct {
@@ -91,7 +92,7 @@ struct sm_thread {
         uint32_t by;
     } wakeup; /* wakeups.c */
     struct {
-        lt_account row;
+        lt_account row, base; /* base: what it had used before, in a recording that began later */
         uint32_t count;             /* how many there were */
         uint64_t switches;          /* and one, when the last was made */
         uint64_t read_ns, read_at;  /* CPU time as it was read while it waited, and its switches then */
@@ -157,6 +158,10 @@ struct sm_process {
         uint32_t count, room;
     } instructions; /* python_function.c */
     uint32_t c_frame_distance; /* interpreter_frames.c; 0: not known */
+    struct {
+        int is_read; /* frames of Python are read from outside */
+        uint64_t next_ns, waits_ns;
+    } outside; /* outside_python.c */
     struct {
         int end_fd; /* tells how it ended, -1: does not */
         int is_found_fork;

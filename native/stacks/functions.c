@@ -32,18 +32,18 @@ static uint32_t gnu_hash(const char *name) {
     return hash;
 }
 
-static bool is_named(int file, const Elf64_Shdr *symbols, const Elf64_Shdr *strings, uint32_t index, const char *name) {
-    Elf64_Sym symbol;
+static bool is_named(int file, const Elf64_Shdr *symbols, const Elf64_Shdr *strings, uint32_t index, const char *name,
+                     Elf64_Sym *symbol) {
     char text[128];
     size_t bytes = strlen(name) + 1;
     return bytes <= sizeof text &&
-           !lu_read_file(file, symbols->sh_offset + index * sizeof symbol, &symbol, sizeof symbol) &&
-           !lu_read_file(file, strings->sh_offset + symbol.st_name, text, bytes) && !memcmp(text, name, bytes);
+           !lu_read_file(file, symbols->sh_offset + index * sizeof *symbol, symbol, sizeof *symbol) &&
+           !lu_read_file(file, strings->sh_offset + symbol->st_name, text, bytes) && !memcmp(text, name, bytes);
 }
 
-/* Whether the file exports the function, by its table of hashes: four reads instead of a table of many megabytes. */
+/* Whether the file exports the symbol, by its table of hashes: four reads instead of a table of many megabytes. */
 static bool exports(int file, const Elf64_Shdr *hashes, const Elf64_Shdr *symbols, const Elf64_Shdr *strings,
-                    const char *name) {
+                    const char *name, Elf64_Sym *symbol) {
     struct {
         uint32_t buckets, first, words, shift;
     } head;
@@ -56,7 +56,7 @@ static bool exports(int file, const Elf64_Shdr *hashes, const Elf64_Shdr *symbol
     for (int steps = 0; steps < 1 << 16; steps++, index++) {
         if (lu_read_file(file, chains + 4ull * (index - head.first), &link, 4))
             return false;
-        if ((link | 1) == (hash | 1) && is_named(file, symbols, strings, index, name))
+        if ((link | 1) == (hash | 1) && is_named(file, symbols, strings, index, name, symbol))
             return true;
         if (link & 1)
             return false;
@@ -91,27 +91,49 @@ static void collect(lu_object *object, const Elf64_Shdr *table, const Elf64_Shdr
     free(texts);
 }
 
-static void find_pieces(lu_object *object, const char *name) {
+/* The tables of symbols of a file; NULL: it has none. */
+typedef struct {
+    Elf64_Shdr *sections;
+    const Elf64_Shdr *all, *exported, *hashes;
+} tables;
+
+static tables tables_of(const lu_object *object) {
     Elf64_Ehdr elf;
+    tables found = {0};
     if (object->file < 0 || lu_read_file(object->file, 0, &elf, sizeof elf) || elf.e_shentsize != sizeof(Elf64_Shdr))
-        return;
-    Elf64_Shdr *sections = read_part(object->file, elf.e_shoff, elf.e_shnum * sizeof *sections);
-    const Elf64_Shdr *all = NULL, *exported = NULL, *hashes = NULL;
-    for (unsigned i = 0; sections && i < elf.e_shnum; i++) {
-        if (sections[i].sh_link >= elf.e_shnum)
+        return found;
+    found.sections = read_part(object->file, elf.e_shoff, elf.e_shnum * sizeof *found.sections);
+    for (unsigned i = 0; found.sections && i < elf.e_shnum; i++) {
+        const Elf64_Shdr *section = &found.sections[i];
+        if (section->sh_link >= elf.e_shnum)
             continue;
-        if (sections[i].sh_type == SHT_SYMTAB)
-            all = &sections[i];
-        if (sections[i].sh_type == SHT_DYNSYM)
-            exported = &sections[i];
-        if (sections[i].sh_type == SHT_GNU_HASH)
-            hashes = &sections[i];
+        if (section->sh_type == SHT_SYMTAB)
+            found.all = section;
+        if (section->sh_type == SHT_DYNSYM)
+            found.exported = section;
+        if (section->sh_type == SHT_GNU_HASH)
+            found.hashes = section;
     }
-    const Elf64_Shdr *from = all ? all : exported;
-    if (from && (!hashes || !exported ||
-                 exports(object->file, hashes, exported, &sections[exported->sh_link], name)))
-        collect(object, from, &sections[from->sh_link], name);
-    free(sections);
+    return found;
+}
+
+static void find_pieces(lu_object *object, const char *name) {
+    Elf64_Sym symbol;
+    tables of = tables_of(object);
+    const Elf64_Shdr *from = of.all ? of.all : of.exported;
+    if (from && (!of.hashes || !of.exported ||
+                 exports(object->file, of.hashes, of.exported, &of.sections[of.exported->sh_link], name, &symbol)))
+        collect(object, from, &of.sections[from->sh_link], name);
+    free(of.sections);
+}
+
+uint64_t lu_object_symbol(const lu_object *object, const char *name) {
+    Elf64_Sym symbol = {0};
+    tables of = tables_of(object);
+    int is_there = of.hashes && of.exported && exports(object->file, of.hashes, of.exported,
+                                                       &of.sections[of.exported->sh_link], name, &symbol);
+    free(of.sections);
+    return is_there && symbol.st_shndx != SHN_UNDEF ? symbol.st_value : 0;
 }
 
 bool lu_object_in_function(lu_object *object, uint64_t address, const char *name) {

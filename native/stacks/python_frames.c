@@ -150,6 +150,7 @@ static int walk_from(const layout *l, const beginning *begin, lu_read read, void
         return WALK_WRONG;
     while (at) {
         uint8_t frame[FRAME_BYTES];
+        uint64_t here = at;
         /* Not more frames of the C stack than of Python, but for the innermost: what is read changes meanwhile. */
         if (into->count == (int)LF_WALKED_FRAMES_MOST || between > into->count + 1 || at % 8
             || read(of, at, frame, sizeof frame))
@@ -167,7 +168,7 @@ static int walk_from(const layout *l, const beginning *begin, lu_read read, void
         }
         uint64_t code = word_at(frame, l->code);
         uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LF_ENTRY : 0);
-        keep_frame(into, (lu_python_frame){.code = code, .place = place});
+        keep_frame(into, (lu_python_frame){.at = here, .code = code, .place = place});
     }
     return WALKED;
 }
@@ -307,6 +308,11 @@ uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_rea
             return 0;
     }
     return 0;
+}
+
+int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of) {
+    const layout *l = layout_of(python);
+    return l && follow(read, of, thread_state + l->thread_native_id) == (uint64_t)tid;
 }
 
 /* --- What a code object holds --- */

@@ -11,6 +11,7 @@
 typedef int (*lu_read)(void *of, uint64_t address, void *into, size_t bytes);
 
 typedef struct {
+    uint64_t at; /* where it lies */
     uint64_t code, name, lines; /* addresses of the code object, its qualified name, its co_linetable: what it is known by */
     int32_t first_line;
     uint32_t place; /* as lf_sample_frame has it */
@@ -47,6 +48,8 @@ void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *i
 uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first);
 /* The PyThreadState of the thread `tid` of any interpreter, by `_PyRuntime`; 0: none. */
 uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_read read, void *of);
+/* Whether this is the PyThreadState of that thread. */
+int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of);
 /* A str object as UTF-8; its length, cut at `most`, or -1. */
 int lu_python_text(uint32_t python, uint64_t object, lu_read read, void *of, char *into, size_t most);
 /* A bytes object; its length, -1 if it cannot be read or is longer than `most`. */

@@ -247,6 +247,16 @@ int lu_space_in_function(const lu_space *space, uint64_t address, const char *na
     return m && m->object && lu_object_in_function(m->object, address - m->bias, name);
 }
 
+uint64_t lu_space_symbol(const lu_space *space, const char *name) {
+    for (uint32_t i = 0; i < space->count; i++) {
+        const lu_mapping *m = &space->mappings[i];
+        uint64_t found = m->object && (!i || m->object != m[-1].object) ? lu_object_symbol(m->object, name) : 0;
+        if (found)
+            return found + m->bias;
+    }
+    return 0;
+}
+
 /* What lies just before: opcode e8 with 4 bytes, or ff /2 with a register, or with memory in all its forms. */
 static int call_in(const uint8_t *end, int32_t *by) {
     static const uint8_t lengths[] = {2, 3, 4, 6, 7};

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import enum
 import errno
 import json
 import os
@@ -50,6 +51,13 @@ _ALLOW = (
 )
 
 
+class Outside(enum.Enum):
+    """What is recorded of a program that runs already, as the sampler takes it."""
+
+    TREE = 1
+    ALONE = 3
+
+
 def rights() -> dict[str, int]:
     """What the kernel allows a sampler of this user, 0 or the errno why not: `cpu_clock` (samples),
     `switches` (exact waits), `wakers` (who ended a wait), `kernel` (what the kernel does for a
@@ -65,10 +73,13 @@ def rights() -> dict[str, int]:
 class Sampler:
     """Samples one program `hz` times a second of CPU time; raw files go to `raw`.
 
-    `uses_timers`: the kernel gives no events here, so the program is told to set timers of its own.
+    `outside`: the program runs already, and which of it is recorded. `uses_timers`: the kernel
+    gives no events here, so the program is told to set timers of its own.
     """
 
-    def __init__(self, raw: Path, problems: list[Problem], hz: int = HZ) -> None:
+    def __init__(
+        self, raw: Path, problems: list[Problem], hz: int = HZ, outside: Outside | None = None
+    ) -> None:
         self.raw = raw
         self.hz = self.lowest_hz = self._now_hz = hz
         # Called every second with what the program, and the handlers of samples in it, have used
@@ -78,6 +89,7 @@ class Sampler:
         self.samplers = 0
         self.uses_timers = False
         self.is_resting = False  # set before `start`: it begins with `resume`
+        self._outside = 0 if outside is None else outside.value
         self._problems = problems
         self._restarts = Restarts()
         self._process: subprocess.Popen[bytes] | None = None
@@ -229,7 +241,7 @@ class Sampler:
     def begin(self, pid: int, start_ns: int) -> None:
         """The program `pid` runs, since `start_ns`."""
         with self._lock:
-            self._main = MESSAGE.pack(MESSAGE_MAGIC, _MAIN, pid, 0, start_ns)
+            self._main = MESSAGE.pack(MESSAGE_MAGIC, _MAIN, pid, self._outside, start_ns)
             self._unsent.appendleft((self._main, -1))
         self.pump()
 

@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerscope.session.outside import environment_of, raise_descriptor_limit, words_of
+
 if TYPE_CHECKING:
     from layerscope.capture.recorder import Recorder
     from layerscope.recording.run import Run
@@ -58,7 +60,7 @@ class Beside:
         from layerscope.session.requests import Requests
         from layerscope.session.spooling import divert
 
-        command = _words(self.pid, "cmdline")
+        command = words_of(self.pid, "cmdline")
         try:
             recording = self._create(command)
         except LayerscopeError as error:
@@ -73,7 +75,7 @@ class Beside:
             problem = recorder.problems[0]
             _say({"problem": f"{problem.what}: {problem.remedy}"})
             return
-        _raise_descriptor_limit()
+        raise_descriptor_limit()
         converter = Converter(recording, recorder)
         recorder.on_watch.append(converter.watch)
         recorder.link.start()
@@ -108,11 +110,10 @@ class Beside:
             recording = create(str(path), command, quiet=True)
         except (LayerscopeError, OSError):
             recording = create(None, [stem], quiet=True)
-        variables = (word.partition("=") for word in _words(self.pid, "environ"))
         recording.info.command = mask(
             [word.encode("utf-8", "replace").decode() for word in command]
         )
-        recording.info.environment = kept_environment({name: value for name, _, value in variables})
+        recording.info.environment = kept_environment(environment_of(self.pid))
         recording.save()
         return recording
 
@@ -159,21 +160,3 @@ def _say(answer: dict[str, Any]) -> None:
     for number in range(3):
         os.dup2(nowhere, number)
     os.close(nowhere)
-
-
-def _words(pid: int, what: str) -> list[str]:
-    """The command line (`cmdline`) or the environment (`environ`) of a process."""
-    try:
-        data = Path(f"/proc/{pid}/{what}").read_bytes()
-    except OSError:
-        return ["program"] if what == "cmdline" else []
-    return [os.fsdecode(word) for word in data.rstrip(b"\0").split(b"\0")]
-
-
-def _raise_descriptor_limit() -> None:
-    """We hold a descriptor for every thread of the program."""
-    import resource
-
-    with contextlib.suppress(ValueError, OSError):
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

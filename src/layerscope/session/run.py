@@ -135,13 +135,18 @@ def record(asked: RunOptions) -> int:
     return leave(ended)
 
 
+def write_options(recording: Run, options: dict[str, Any]) -> None:
+    """Beside the raw files; a full disk is said by the drainer."""
+    with contextlib.suppress(OSError):
+        (recording.raw / OPTIONS).write_text(json.dumps(options))
+
+
 def keep_options(recording: Run, asked: RunOptions) -> None:
     """What the drainer and every conversion of this recording must know, now and later."""
     options = {**asked.size, **options_of(asked.layers), "step_mark": asked.step_mark}
     if asked.window:
         options["window"] = asdict(asked.window)
-    with contextlib.suppress(OSError):  # a full disk is said by the drainer
-        (recording.raw / OPTIONS).write_text(json.dumps(options))
+    write_options(recording, options)
 
 
 def _beginning(command: list[str], python: str, recording: Run, launch: Launch | None) -> str:

@@ -127,10 +127,9 @@ class Decoder(ProcessEvents):
             return
         parts, self._waiting, self.waiting = self._waiting, {}, 0
         self._is_complete = last
-        if last:
-            for spans in self._open.values():
-                parts.setdefault(int(spans["track"][0]), []).append(spans)
-            self._open = {}
+        for spans in self._open.values() if last else ():
+            parts.setdefault(int(spans["track"][0]), []).append(spans)
+        self._open = {} if last else self._open
         for track, pieces in parts.items():
             spans = joined_rows(pieces)
             late = spans["end"] > self.clock.last
@@ -175,9 +174,9 @@ class Decoder(ProcessEvents):
         track = np.concatenate(tracks)
         records = np.concatenate(parts)
         order = np.argsort(records["start"], kind="stable")
-        track, records = track[order], records[order]
+        records = records[order]
         records["start"] = self.clock.to_run(records["start"])
-        return track, records
+        return track[order], records
 
     def memory(self, last: bool = False) -> np.ndarray:
         """Allocations and releases up to the newest clock reading."""
@@ -387,8 +386,7 @@ class Decoder(ProcessEvents):
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
         name = self._thread_names.get(str(tid), "")
-        track = SourceTrack(number, tid, framework_thread, start, name=name)
-        self.tracks[number] = track
+        self.tracks[number] = SourceTrack(number, tid, framework_thread, start, name=name)
 
     def _lost(
         self, track: int, start: int, end: int, full: int, deep: int, final: bool = False

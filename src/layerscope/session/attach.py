@@ -1,0 +1,244 @@
+"""Records a program that runs already, from outside: `layerscope attach`.
+
+Nothing of ours gets into the program, and nothing stops it: no signal, no ptrace, no code. The
+sampler has the kernel copy stacks of its threads and reads their frames of Python; the drainer
+reads its counters. What only code inside the program could tell, such as operators, is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layerscope.capture import counters
+from layerscope.capture.recorder import Recorder, surviving
+from layerscope.capture.sampler import HZ, Outside, Sampler
+from layerscope.host import process
+from layerscope.host.process import ProcessFacts
+from layerscope.model.errors import RunError, UsageError
+from layerscope.model.events import Problem
+from layerscope.model.layers import OPERATORS
+from layerscope.model.secrets import kept_environment, mask
+from layerscope.rawfile.counters import read
+from layerscope.recording.run import Run
+from layerscope.session.command import program_name
+from layerscope.session.converter import Converter
+from layerscope.session.create import create, discard, shown, text
+from layerscope.session.finish import finish, summarise
+from layerscope.session.outside import environment_of, raise_descriptor_limit, words_of
+from layerscope.session.run import reserve_streams, write_options
+from layerscope.session.session import Ended
+from layerscope.session.spooling import divert
+from layerscope.show.screen import notify
+
+WATCH_S = 0.5
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class AttachOptions:
+    """What a recording of the process `pid` is asked for.
+
+    `for_s`: how long in seconds, None until it ends or somebody ends us; `tree`: its children too;
+    `output`: the name of the recording, empty for one of the program's; `size`: what keeps the
+    recording small, as `size_options` says it.
+    """
+
+    pid: int
+    size: dict[str, Any]
+    for_s: float | None = None
+    tree: bool = False
+    output: str = ""
+    spool: str = ""
+    rate_hz: int = HZ
+    quiet: bool = False
+
+
+def attach(asked: AttachOptions) -> int:
+    """Record the process until it ends, the time is over, or somebody ends us: 0."""
+    reserve_streams()
+    program = target(asked.pid)
+    recording = create_for(program, asked.output, asked.quiet)
+    divert(recording, asked.spool or None)
+    write_options(recording, asked.size)
+    attached = Attached(program, recording, asked.rate_hz, asked.tree)
+    try:
+        attached.begin()
+    except RunError:
+        discard(recording)
+        raise
+    if not asked.quiet:
+        _say_beginning(program, recording, asked.for_s)
+    attached.wait(asked.for_s)
+    attached.end()
+    with surviving(attached.recorder.problems):
+        attached.finish()
+    with surviving(attached.recorder.problems):
+        summarise(recording, attached.recorder, attached.converter, asked.quiet)
+    attached.converter.close()
+    return 0
+
+
+def target(pid: int) -> ProcessFacts:
+    """The process, if it can be recorded. ReadError where there is none, UsageError where not."""
+    found = process.facts(Path("/"), pid)
+    if pid == os.getpid():
+        raise UsageError(f"process {pid} is this command itself. Name a program that runs")
+    if not found.argv and not found.libraries and "maps" not in " ".join(found.unread):
+        raise UsageError(f"process {pid} ({found.name}) is a thread of the kernel. Name a program")
+    whose = [word for word in found.unread if word.startswith("maps")]
+    if whose or (os.geteuid() and found.uid != os.geteuid()):
+        why = whose[0].partition(": ")[2] if whose else "it belongs to another user"
+        raise RunError(
+            f"process {pid} ({found.name}) cannot be recorded: {why}. Run this as root, or as its "
+            "user"
+        )
+    return found
+
+
+def create_for(program: ProcessFacts, output: str, quiet: bool) -> Run:
+    """The recording, named after the program where `output` does not name it."""
+    command = words_of(program.pid, "cmdline")
+    recording = create(output, command, quiet)
+    recording.info.command = [text(word) for word in mask(command)]
+    recording.info.environment = kept_environment(environment_of(program.pid))
+    with contextlib.suppress(OSError):
+        recording.info.cwd = text(os.readlink(f"/proc/{program.pid}/cwd"))
+    recording.save()
+    return recording
+
+
+class Attached:
+    """The recording of one program that runs already, from `begin` to `end`."""
+
+    def __init__(self, program: ProcessFacts, recording: Run, rate_hz: int, tree: bool) -> None:
+        self.pid = program.pid
+        self.recording = recording
+        self.recorder = Recorder(recording.raw)
+        self.recorder.sampler = self._sampler = Sampler(
+            recording.raw, self.recorder.problems, rate_hz, Outside.TREE if tree else Outside.ALONE
+        )
+        self.converter = Converter(recording, self.recorder)
+        self.recorder.on_watch.append(self.converter.watch)
+        self.has_ended = False
+        self._command = words_of(self.pid, "cmdline")
+        self._pidfd = -1
+        self._began: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Start recording. RunError where the process is gone, or nothing can be had of it."""
+        problems = self.recorder.problems
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError as error:
+            raise RunError(f"process {self.pid} has ended") from error
+        raise_descriptor_limit()
+        if not self._sampler.start() or self._sampler.uses_timers:
+            self._sampler.end()
+            problem = problems[-1]
+            raise RunError(
+                f"nothing can be recorded from outside: {problem.what}. {problem.remedy}"
+            )
+        problems.append(_from_outside(self.pid))
+        self.recorder.link.start()
+        self._look()
+        self._began = dict(self._newest)
+        self.recorder.begin(self.pid, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+
+    def wait(self, for_s: float | None) -> None:
+        """Until the program has ended, `for_s` seconds are over, or we are asked to end."""
+        until = None if for_s is None else time.monotonic() + for_s
+        with _asked_to_end() as asked:
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            poll.register(asked, select.POLLIN)
+            while until is None or time.monotonic() < until:
+                left_s = WATCH_S if until is None else min(WATCH_S, until - time.monotonic())
+                came = [descriptor for descriptor, _ in poll.poll(max(left_s, 0) * 1000)]
+                self.watch()
+                self.has_ended = self._pidfd in came
+                if came:
+                    return
+
+    def watch(self) -> None:
+        """Call it every second or so."""
+        self._look()
+        self.recorder.watch()
+
+    def end(self) -> None:
+        """Stop recording; the program goes on."""
+        self.recorder.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+        self._pidfd = -1
+
+    def finish(self) -> None:
+        """Complete the recording."""
+        finish(self.recording, self.recorder, self._ended(), self.converter, self._command)
+
+    def _look(self) -> None:
+        """What the program has used so far; a zombie still tells."""
+        for _, name, value, _ in read(counters.sample(self.pid)):
+            self._newest[name] = value
+
+    def _ended(self) -> Ended:
+        """What it has used while it was recorded. How it ended only its parent is told."""
+
+        def used(name: str) -> int:
+            return self._newest.get(name, 0) - self._began.get(name, 0)
+
+        return Ended(
+            None,
+            self.recorder.end_ns - self.recorder.start_ns,
+            used("user_ns"),
+            used("system_ns"),
+            self._newest.get("rss_peak_bytes", self._newest.get("rss_bytes", 0)),
+            used("faults_minor"),
+            used("faults_major"),
+        )
+
+
+def _from_outside(pid: int) -> Problem:
+    what = f"process {pid} was recorded from outside, where nothing tells what a framework does"
+    return Problem(
+        OPERATORS,
+        "from_outside",
+        what,
+        "start it under layerscope run",
+        "operators, modules, steps, primitives and ranges",
+    )
+
+
+def _say_beginning(program: ProcessFacts, recording: Run, for_s: float | None) -> None:
+    name = program_name(words_of(program.pid, "cmdline"))
+    end = "Ctrl-C ends the recording" if for_s is None else f"it takes {for_s:g} s"
+    notify(
+        f"layerscope: recording process {program.pid} ({name}) into {shown(recording.path)}; "
+        f"{end}, and the program goes on\n"
+    )
+
+
+@contextlib.contextmanager
+def _asked_to_end() -> Iterator[int]:
+    """A descriptor that can be read when a signal asks us to end."""
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    for number in _ENDING:
+        signal.signal(number, lambda *_: None)
+    kept = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(kept)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reading)
+        os.close(writing)
