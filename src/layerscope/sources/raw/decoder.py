@@ -376,17 +376,13 @@ class Decoder(ProcessEvents):
             if int(record["module"]) in self.tracks:
                 self.tracks[int(record["module"])].end = start
         else:
-            self._lost(
-                track,
-                start,
-                int(record["end"]),
-                int(record["name"]),
-                int(record["module"]),
-            )
+            full, deep = int(record["name"]), int(record["module"])
+            self._lost(track, start, int(record["end"]), full, deep)
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
         name = self._thread_names.get(str(tid), "")
-        self.tracks[number] = SourceTrack(number, tid, framework_thread, start, name=name)
+        track = SourceTrack(number, tid, framework_thread, start, name=name)
+        self.tracks[number] = track
 
     def _lost(
         self, track: int, start: int, end: int, full: int, deep: int, final: bool = False
