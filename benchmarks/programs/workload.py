@@ -3,8 +3,9 @@ layerscope, except with --toggle: then it takes the recording's callbacks away a
 block by block, and compares itself.
 
 usage: workload.py tiny|mlp|mlp_loader|cnn|transformer|modules [--steps N] [--threads N]
-[--profiler] [--toggle SWITCH] SWITCH: recording, modules, profiler, empty; profiler_shapes and
-empty_inputs: those with the inputs of operators. Prints one line of JSON.
+[--profiler] [--toggle SWITCH] SWITCH: recording, modules, memory, profiler, empty; profiler_shapes
+and empty_inputs: those with the inputs of operators; profiler_memory: with memory. Prints one line
+of JSON.
 """
 
 from __future__ import annotations
@@ -154,15 +155,20 @@ def endless(loader: Any) -> Iterator[Any]:
         yield from loader
 
 
+def state_of_hook(what: str) -> Any:
+    """The state of the recording that this program runs under, which has `what`."""
+    doors = [one for one in sys.meta_path if getattr(one, "is_layerscope_door", False)]
+    hooks = [one.hooks["torch"] for one in doors if "torch" in one.hooks]
+    if not hooks or hooks[0]["state"][what] is None:
+        raise SystemExit(f"not recorded: {what}")
+    return hooks[0]["state"]
+
+
 class Modules:
     """The hook of module calls, of the recording that this program runs under."""
 
     def __init__(self) -> None:
-        doors = [one for one in sys.meta_path if getattr(one, "is_layerscope_door", False)]
-        hooks = [one.hooks["torch"] for one in doors if "torch" in one.hooks]
-        if not hooks or hooks[0]["state"]["modules"] is None:
-            raise SystemExit("not recorded: the calls of modules are not watched")
-        self._agent, *self._watched = hooks[0]["state"]["modules"]
+        self._agent, *self._watched = state_of_hook("modules")["modules"]
 
     def on(self) -> None:
         """Record. Off first: both changes then walk through the same code."""
@@ -174,6 +180,26 @@ class Modules:
         """Do not record."""
         self._agent.ls_modules_start(*self._watched)
         self._agent.ls_modules_stop()
+
+
+class Memory:
+    """The redirected allocator, of the recording that this program runs under; all else of it goes
+    on.
+    """
+
+    def __init__(self) -> None:
+        state = state_of_hook("memory")
+        self._agent, self._part = state["agent"], state["memory"]
+
+    def on(self) -> None:
+        """Record. Off first, as modules."""
+        self._part["stop"](self._agent)
+        self._part["watch"](self._agent, torch)
+
+    def off(self) -> None:
+        """Do not record."""
+        self._part["watch"](self._agent, torch)
+        self._part["stop"](self._agent)
 
 
 class Recording:
@@ -291,9 +317,11 @@ def settle() -> None:
 SWITCHES: dict[str, Callable[[], Any]] = {
     "recording": Recording,
     "modules": Modules,
+    "memory": Memory,
     "profiler": Profiler,
     "empty": Empty,
     "profiler_shapes": partial(Profiler, shapes=True),
+    "profiler_memory": partial(Profiler, memory=True),
     "empty_inputs": partial(Empty, inputs=True),
 }
 

@@ -2,9 +2,10 @@
  *
  * What the copy has is of the moment of the sample: the C frames of the interpreter, and in each of them the frame of
  * Python that it ran and the address of its next instruction. Frames of Python lie elsewhere in memory and may have
- * changed. So they are read from the frame on that the copy names, which keeps what it had until another call takes its
- * place, and believed if each C frame has the function of Python that its copy tells. Else what the copy tells is all
- * that is known of the inner C frames: of each the function, and not who called it. */
+ * changed. They are read twice, for what changes while it is read is no stack that there was; believed are those from
+ * the frame on that the copy names, if the thread had it both times, and each C frame runs the frame and the function
+ * of Python that its copy tells. Else what the copy tells is all that is known of the inner C frames: of each the
+ * function, and not who called it. */
 #define _GNU_SOURCE
 #include "outside_frames.h"
 
@@ -13,104 +14,102 @@
 
 #include <string.h>
 
-static sm_python_frame then[SM_FRAMES_MOST]; /* of each C frame of the interpreter, as the copy tells */
-static lu_python_frame raw[LF_SAMPLES_FRAMES_MOST];
-static struct {
+typedef struct {
     const sm_thread *thread;
     int count;
-    sm_python_frame frames[LF_SAMPLES_FRAMES_MOST];
-} now; /* as they were when they were read last */
-static int groups[LF_SAMPLES_FRAMES_MOST + 1]; /* where the frames of each C frame begin, and the end of all */
+    sm_python_frame frames[LF_SAMPLES_FRAMES_MOST]; /* the innermost first */
+    lu_python_frame raw[LF_SAMPLES_FRAMES_MOST];
+} look;
+static look first, again; /* as they were when they were read last */
 
-static uint32_t place_of(uint32_t place, const sm_python_frame *frame) { return place | (frame->place & LF_ENTRY); }
+/* Of each C frame of the interpreter, the innermost first, as the copy tells: the function, and where its frame lies. */
+static sm_python_frame then[SM_FRAMES_MOST];
+static uint64_t then_at[SM_FRAMES_MOST];
 
-static int divide(const sm_python_frame *frames, int count) {
-    int found = 0;
-    for (int i = 0; i < count; i++)
-        if (!i || frames[i - 1].place & LF_ENTRY)
-            groups[found++] = i;
-    groups[found] = count;
-    return found;
+static void read_now(sm_thread *t, look *into) {
+    into->thread = t;
+    into->count = sm_python_frames(t, into->raw, into->frames);
 }
 
-static int is_function(const sm_python_frame *frame, const sm_python_frame *told) {
-    return told->code == LT_NONE || frame->code == told->code;
-}
-
-/* Whether these frames are what the `evals` C frames ran. Of a stack that is not whole the outer ones are missing. */
-static int agree(const sm_python_frame *frames, int count, int evals, int is_root) {
-    int found = divide(frames, count);
-    if (then[0].code == LT_NONE || found < evals || (is_root && found != evals))
-        return 0;
-    for (int i = 0; i < evals; i++)
-        if (!is_function(&frames[groups[i]], &then[i]))
-            return 0;
-    return 1;
-}
-
-/* How many of the outermost C frames have the function that the copy tells. */
-static int agreeing(const sm_python_frame *frames, int count, int evals, int is_root) {
-    int found = divide(frames, count), same = 0;
-    if (!is_root)
-        return 0;
-    while (same < evals - 1 && same < found
-           && is_function(&frames[groups[found - 1 - same]], &then[evals - 1 - same])
-           && then[evals - 1 - same].code != LT_NONE)
+/* How many of the outermost frames are the same in both. */
+static int steady(void) {
+    int most = first.count < again.count ? first.count : again.count, same = 0;
+    while (same < most) {
+        const lu_python_frame *a = &first.raw[first.count - 1 - same], *b = &again.raw[again.count - 1 - same];
+        if (a->at != b->at || a->code != b->code)
+            break;
         same++;
+    }
     return same;
 }
 
-/* Of the inner C frames the function, of the others what was read; how many frames that makes. */
-static int put_together(sm_python_frame *frames, int count, int evals, int is_root) {
-    int same = agreeing(frames, count, evals, is_root), found = divide(frames, count), inner = 0;
-    int from = same ? groups[found - same] : count, kept = count - from;
-    for (int i = 0; i < evals - same; i++)
-        inner += 1 + (then[i].code != LT_NONE);
-    if (inner + kept > (int)LF_SAMPLES_FRAMES_MOST)
-        return 0;
-    memmove(&frames[inner], &frames[from], (size_t)kept * sizeof *frames);
-    for (int i = 0, at = 0; i < evals - same; i++) {
-        if (then[i].code != LT_NONE)
-            frames[at++] = (sm_python_frame){then[i].code, then[i].place & ~LF_ENTRY};
-        frames[at++] = (sm_python_frame){LF_BETWEEN, 1 | LF_ENTRY};
-    }
-    return inner + kept;
-}
-
-/* As soon as there is a sample: every moment counts. */
 void sm_outside_look(sm_thread *t) {
-    now.thread = t;
-    now.count = sm_python_frames(t, raw, now.frames);
-    sm_python_learn(t->process, raw, now.frames, now.count);
+    read_now(t, &first);
+    read_now(t, &again);
+    sm_python_learn(t->process, again.raw, again.frames, again.count);
 }
 
-/* What the C frames ran, with the functions known that they have now. */
+static int is_entry(int i) { return !!(again.frames[i].place & LF_ENTRY); }
+
+/* Whether the frames from `from` on are what these C frames ran: each has the innermost frame of one group. Of a stack
+ * that is not whole the outer groups have no C frame. */
+static int agree(int from, int evals, int is_root) {
+    int eval = 0;
+    for (int i = from, is_first = 1; i < again.count; is_first = is_entry(i++)) {
+        if (!is_first)
+            continue;
+        if (eval == evals)
+            return !is_root;
+        if (again.raw[i].at != then_at[eval] || (then[eval].code != LT_NONE && again.frames[i].code != then[eval].code))
+            return 0;
+        eval++;
+    }
+    return eval == evals;
+}
+
+/* Where the frames begin that the thread had, of those that were read; -1: they are not there. */
+static int beginning(int evals, int is_root) {
+    for (int i = again.count - steady(); evals && then[0].code != LT_NONE && i < again.count; i++)
+        if (again.raw[i].at == then_at[0])
+            return agree(i, evals, is_root) ? i : -1;
+    return -1;
+}
+
+/* What the copy alone tells: of each C frame its function. */
+static int functions_alone(int evals, sm_python_frame *into) {
+    int count = 0;
+    for (int i = 0; i < evals && count + 2 <= (int)LF_SAMPLES_FRAMES_MOST; i++) {
+        if (then[i].code != LT_NONE)
+            into[count++] = (sm_python_frame){then[i].code, then[i].place & ~LF_ENTRY};
+        into[count++] = (sm_python_frame){LF_BETWEEN, 1 | LF_ENTRY};
+    }
+    return count;
+}
+
+/* What each C frame of the interpreter ran; how many there are. */
 static int interpreted(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                        const lu_stack_copy *stack) {
     static sm_interpreter_words words;
-    return sm_interpreted(t, native, had, natives, stack, then, &words);
+    int evals = sm_interpreted(t, native, had, natives, stack, then, &words);
+    for (int i = 0, eval = 0; i < natives && eval < evals; i++)
+        if (lu_space_in_function(t->process->space, native[i].address, SM_INTERPRETER)) {
+            then_at[eval] = sm_interpreted_frame(t, &native[i], &had[i], stack, then[eval].code);
+            eval++;
+        }
+    return evals;
 }
 
 int sm_outside_frames(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                       uint32_t how, const lu_stack_copy *stack, sm_python_frame *into, int *is_torn) {
-    sm_process *p = t->process;
-    int is_root = !!(how & LU_UNWOUND_ROOT), leaf = 0;
+    int evals = interpreted(t, native, had, natives, stack);
     *is_torn = 0;
-    while (leaf < natives && !lu_space_in_function(p->space, native[leaf].address, SM_INTERPRETER))
-        leaf++;
-    if (leaf == natives || now.thread != t || !sm_python_state(t))
+    if (!evals || again.thread != t || !sm_python_state(t))
         return 0;
-    int evals = interpreted(t, native, had, natives, stack), count = now.count;
-    memcpy(into, now.frames, (size_t)count * sizeof *into);
-    if (!agree(into, count, evals, is_root)) {
-        uint64_t frame = sm_interpreted_frame(t, &native[leaf], &had[leaf], stack, then[0].code);
-        count = frame ? sm_python_frames_from(p, frame, raw, into) : 0;
-        *is_torn = !agree(into, count, evals, is_root);
-    }
-    if (*is_torn) {
-        memcpy(into, now.frames, (size_t)now.count * sizeof *into);
-        return put_together(into, now.count, evals, is_root);
-    }
-    into[0].place = place_of(then[0].place & ~LF_ENTRY, &into[0]); /* where it was, not where it is by now */
+    int from = beginning(evals, !!(how & LU_UNWOUND_ROOT)), count = again.count - from;
+    *is_torn = from < 0;
+    if (*is_torn)
+        return functions_alone(evals, into);
+    memcpy(into, &again.frames[from], (size_t)count * sizeof *into);
+    into[0].place = then[0].place | (into[0].place & LF_ENTRY); /* where it was, not where it is by now */
     return count;
 }

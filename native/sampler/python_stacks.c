@@ -45,38 +45,36 @@ uint32_t sm_python_code(const sm_process *p, lu_python_frame *frame) {
     return *known;
 }
 
-/* Frames lie side by side: a page is read at once, and is as it was then until frames are read anew. */
+/* Frames lie side by side: a page is read at once. */
 #define PAGE_BYTES 4096u
-#define PAGES 16u
-static struct {
+typedef struct {
     int32_t pid;
-    uint64_t pages[PAGES];
-    uint8_t bytes[PAGES][PAGE_BYTES];
-} seen;
+    uint64_t page;
+    uint8_t bytes[PAGE_BYTES];
+} pages;
 
-static void look_anew(int32_t pid) {
-    seen.pid = pid;
-    memset(seen.pages, 0, sizeof seen.pages);
-}
-
-static int read_pages(void *pid, uint64_t address, void *into, size_t bytes) {
-    uint64_t page = address & ~(uint64_t)(PAGE_BYTES - 1), at = page / PAGE_BYTES % PAGES;
+static int read_pages(void *from, uint64_t address, void *into, size_t bytes) {
+    pages *of = from;
+    uint64_t page = address & ~(uint64_t)(PAGE_BYTES - 1);
     if (!page || bytes > PAGE_BYTES - (address - page))
-        return sm_read_memory(pid, address, into, bytes);
-    if (seen.pages[at] != page && sm_read_memory(pid, page, seen.bytes[at], PAGE_BYTES)) {
-        seen.pages[at] = 0;
+        return sm_read_memory(&of->pid, address, into, bytes);
+    if (of->page != page && sm_read_memory(&of->pid, page, of->bytes, PAGE_BYTES)) {
+        of->page = 0;
         return -1;
     }
-    seen.pages[at] = page;
-    memcpy(into, seen.bytes[at] + (address - page), bytes);
+    of->page = page;
+    memcpy(into, of->bytes + (address - page), bytes);
     return 0;
 }
 
-/* What has been read, in the other way too; how many there are with the one for those that are left out. */
-static int take_frames(const sm_process *p, lu_python_frame *frames, int count, lu_python_left_out left_out,
-                       sm_python_frame *into) {
+/* The frames of the thread with this state, in both ways; how many, and whether all are there. */
+static int frames_of(const sm_process *p, uint64_t state, lu_python_frame *frames, sm_python_frame *into, int *is_cut) {
+    lu_python_left_out left_out;
+    pages of = {.pid = p->pid};
+    int count = lu_python_frames(p->python, state, read_pages, &of, frames, LF_SAMPLES_FRAMES_MOST - 1, &left_out);
     for (int i = 0; i < count; i++)
         into[i] = (sm_python_frame){sm_python_code(p, &frames[i]), frames[i].place};
+    *is_cut = left_out.is_cut;
     if (count <= 0 || !left_out.between)
         return count > 0 ? count : 0;
     size_t outer = (size_t)(count - left_out.behind);
@@ -85,26 +83,6 @@ static int take_frames(const sm_process *p, lu_python_frame *frames, int count, 
     into[left_out.behind] = (sm_python_frame){LF_BETWEEN, (uint32_t)left_out.between};
     frames[left_out.behind] = frames[left_out.behind - 1];
     return count + 1;
-}
-
-/* The frames of the thread with this state, in both ways; how many, and whether all are there. */
-static int frames_of(const sm_process *p, uint64_t state, lu_python_frame *frames, sm_python_frame *into, int *is_cut) {
-    lu_python_left_out left_out;
-    look_anew(p->pid);
-    int count = lu_python_frames(p->python, state, read_pages, &seen.pid, frames, LF_SAMPLES_FRAMES_MOST - 1, &left_out);
-    *is_cut = left_out.is_cut;
-    return take_frames(p, frames, count, left_out, into);
-}
-
-int sm_python_frames_from(const sm_process *p, uint64_t frame, lu_python_frame *frames, sm_python_frame *into) {
-    lu_python_left_out left_out;
-    int most = LF_SAMPLES_FRAMES_MOST - 1;
-    if (seen.pid != p->pid)
-        look_anew(p->pid);
-    int count = lu_python_walk_from(p->python, frame, read_pages, &seen.pid, frames, most, &left_out);
-    if (count <= 0 || left_out.is_cut || lu_python_known(p->python, read_pages, &seen.pid, frames, count) < count)
-        return 0;
-    return take_frames(p, frames, count, left_out, into);
 }
 
 uint64_t sm_python_state(sm_thread *t) {

@@ -9,8 +9,6 @@ uint64_t sm_python_state(sm_thread *thread); /* its PyThreadState; 0: it has non
 /* The number of the code that a frame runs, of which `name` and the rest is filled in if it is not; LT_NONE: none. */
 uint32_t sm_python_code(const sm_process *process, lu_python_frame *frame);
 int sm_python_frames(sm_thread *thread, lu_python_frame *raw, sm_python_frame *into);
-/* Those from the frame at this address on, as they were when frames were read last; 0: not all of them can be read. */
-int sm_python_frames_from(const sm_process *process, uint64_t frame, lu_python_frame *raw, sm_python_frame *into);
 /* The same of one that runs. `*is_whole`: all are there, and it was in the same place when they had been read. */
 int sm_python_frames_now(sm_thread *thread, lu_python_frame *raw, sm_python_frame *into, int *is_whole);
 

@@ -150,6 +150,7 @@ static int walk_from(const layout *l, const beginning *begin, lu_read read, void
         return WALK_WRONG;
     while (at) {
         uint8_t frame[FRAME_BYTES];
+        uint64_t here = at;
         /* Not more frames of the C stack than of Python, but for the innermost: what is read changes meanwhile. */
         if (into->count == (int)LF_WALKED_FRAMES_MOST || between > into->count + 1 || at % 8
             || read(of, at, frame, sizeof frame))
@@ -167,7 +168,7 @@ static int walk_from(const layout *l, const beginning *begin, lu_read read, void
         }
         uint64_t code = word_at(frame, l->code);
         uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LF_ENTRY : 0);
-        keep_frame(into, (lu_python_frame){.code = code, .place = place});
+        keep_frame(into, (lu_python_frame){.at = here, .code = code, .place = place});
     }
     return WALKED;
 }
@@ -182,26 +183,11 @@ static int walk_from_before(const layout *l, const beginning *begin, lu_read rea
     return walk_from(l, &before, read, of, into);
 }
 
-/* Room for `most` frames, the outermost among them. */
-static kept_frames room_for(lu_python_frame *into, int most) {
-    int outer = most > 2 * (int)LF_OUTERMOST_FRAMES ? (int)LF_OUTERMOST_FRAMES : most / 2;
-    return (kept_frames){into, NULL, most - outer, outer, 0};
-}
-
-static int finish_walk(const kept_frames *kept, int is_cut, lu_python_left_out *left_out) {
-    left_out->is_cut = is_cut;
-    int count = finish_frames(kept, &left_out->between);
-    left_out->behind = left_out->between ? kept->inner : count;
-    if (!is_cut || !left_out->between)
-        return count;
-    left_out->between = 0; /* those behind are not the outermost */
-    return kept->inner;
-}
-
 int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
                    lu_python_frame *into, int most, lu_python_left_out *left_out) {
     const layout *l = layout_of(python);
-    kept_frames kept = room_for(into, most);
+    int outer = most > 2 * (int)LF_OUTERMOST_FRAMES ? (int)LF_OUTERMOST_FRAMES : most / 2;
+    kept_frames kept = {into, NULL, most - outer, outer, 0};
     beginning begin;
     *left_out = (lu_python_left_out){.is_cut = 1};
     if (!l || !thread_state || most < 2 || begin_walk(l, thread_state, stack_pointer, read, of, &begin))
@@ -211,18 +197,13 @@ int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointe
         outcome = walk_from_before(l, &begin, read, of, &kept);
     if (outcome == WALK_WRONG)
         return -1;
-    return finish_walk(&kept, outcome == WALK_CUT, left_out);
-}
-
-int lu_python_walk_from(uint32_t python, uint64_t frame, lu_read read, void *of, lu_python_frame *into, int most,
-                        lu_python_left_out *left_out) {
-    const layout *l = layout_of(python);
-    kept_frames kept = room_for(into, most);
-    beginning begin = {.frame = frame};
-    *left_out = (lu_python_left_out){.is_cut = 1};
-    if (!l || !frame || most < 2)
-        return -1;
-    return finish_walk(&kept, walk_from(l, &begin, read, of, &kept) == WALK_CUT, left_out);
+    left_out->is_cut = outcome == WALK_CUT;
+    int count = finish_frames(&kept, &left_out->between);
+    left_out->behind = left_out->between ? kept.inner : count;
+    if (!left_out->is_cut || !left_out->between)
+        return count;
+    left_out->between = 0; /* those behind are not the outermost */
+    return kept.inner;
 }
 
 int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t into[2]) {
@@ -290,29 +271,23 @@ static const lu_python_frame *known_among(const lu_python_frame *frames, int i) 
     return NULL;
 }
 
-int lu_python_known(uint32_t python, lu_read read, void *of, lu_python_frame *frames, int count) {
-    for (int i = 0; i < count; i++) {
-        const lu_python_frame *same = known_among(frames, i);
-        uint8_t code[LU_PYTHON_CODE_BYTES];
-        if (same) {
-            frames[i].name = same->name;
-            frames[i].lines = same->lines;
-            frames[i].first_line = same->first_line;
-        } else if (read(of, frames[i].code, code, sizeof code))
-            return i;
-        else
-            lu_python_known_by(python, code, &frames[i]);
-    }
-    return count;
-}
-
 int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, lu_python_frame *into, int most,
                      lu_python_left_out *left_out) {
     int count = lu_python_walk(python, thread_state, 0, read, of, into, most, left_out);
-    int known = count > 0 ? lu_python_known(python, read, of, into, count) : count;
-    if (known < count)
-        *left_out = (lu_python_left_out){.behind = known, .is_cut = 1};
-    return known;
+    for (int i = 0; i < count; i++) {
+        const lu_python_frame *same = known_among(into, i);
+        uint8_t code[LU_PYTHON_CODE_BYTES];
+        if (same) {
+            into[i].name = same->name;
+            into[i].lines = same->lines;
+            into[i].first_line = same->first_line;
+        } else if (read(of, into[i].code, code, sizeof code)) {
+            *left_out = (lu_python_left_out){.behind = i, .is_cut = 1};
+            return i;
+        } else
+            lu_python_known_by(python, code, &into[i]);
+    }
+    return count;
 }
 
 /* --- Threads --- */

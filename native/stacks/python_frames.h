@@ -11,6 +11,7 @@
 typedef int (*lu_read)(void *of, uint64_t address, void *into, size_t bytes);
 
 typedef struct {
+    uint64_t at; /* where it lies */
     uint64_t code, name, lines; /* addresses of the code object, its qualified name, its co_linetable: what it is known by */
     int32_t first_line;
     uint32_t place; /* as lf_sample_frame has it */
@@ -30,11 +31,6 @@ int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void 
  * may have been stopped anywhere; 0: it waits. */
 int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
                    lu_python_frame *into, int most, lu_python_left_out *left_out);
-/* The same from the frame at this address on: its own, and those outside of it. */
-int lu_python_walk_from(uint32_t python, uint64_t frame, lu_read read, void *of, lu_python_frame *into, int most,
-                        lu_python_left_out *left_out);
-/* What the code object of each frame is known by, which `read` tells; how many there are before one that cannot be read. */
-int lu_python_known(uint32_t python, lu_read read, void *of, lu_python_frame *frames, int count);
 /* Where the thread is: its innermost frame, and the instruction in it. 0 or -1. */
 int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t into[2]);
 /* The _PyCFrames of a thread of CPython 3.11 or 3.12, the innermost first; how many, at most `most`. */

@@ -47,6 +47,8 @@ _COMPRESS_FROM_BYTES = 256
 _ZSTD_LEVEL = -1
 
 PROCESS, NAMES, RECORDS, POLL, OPEN, COUNTERS, THREADS, LOSS, TOTALS, END, STRIPPED = range(1, 12)
+# A moment that somebody outside of the program has marked: `at_ns` and `name`, as JSON.
+OUTSIDE = 12
 # Of a stripped chunk: the number of its spans, before the records that stay.
 _STRIPPED_COUNT = struct.Struct("<Q")
 # A reading of the clocks: ticks, ns of the run, and more.

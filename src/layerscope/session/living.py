@@ -14,14 +14,14 @@ import re
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from layerscope.host.ancestors import lineage
 from layerscope.model.errors import ReadError
-from layerscope.recording.run import Run
+from layerscope.recording.run import RANKS, Run
 
 # It says every second that an answer is coming.
 SILENCE_S = 10.0
@@ -35,7 +35,7 @@ _ROOT = 0
 class Living:
     """A recording that is being made: its folder, the folder of its raw files, the abstract name
     of the socket of its session, the session's pid, and the pid of the program. A pid is 0 where it
-    is of another namespace.
+    is of another namespace. `window`: as `Steering.state` says it.
     """
 
     path: Path
@@ -43,15 +43,22 @@ class Living:
     socket: str
     session_pid: int
     program_pid: int
+    window: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 def living_of(pid: int) -> Living | None:
-    """The recording of which the process `pid` is a part; None: of none that we can ask."""
+    """The recording of which the process `pid` is a part, or whose session it is; None: of none
+    that we can ask.
+    """
     for name in _sockets_in(_environment(pid)):
         found = living_behind(name)
         if found is not None:
             return found
-    programs = {found.program_pid: found for found in every_living()}
+    programs: dict[int, Living] = {}
+    for found in every_living():
+        programs[found.program_pid] = found
+        if found.session_pid == pid:
+            return found
     return next((programs[one] for one in lineage(pid) if one in programs), None)
 
 
@@ -71,6 +78,16 @@ def living_at(path: Path) -> Living | None:
     return None
 
 
+def living_in(path: Path) -> list[Living]:
+    """The recordings in the folder `path`, as long as they are being made: one, or of several ranks
+    those of this machine.
+    """
+    if not (path / RANKS).is_dir():
+        found = living_at(path)
+        return [found] if found is not None else []
+    return [one for one in every_living() if _is_same(one.path.parent.parent, path)]
+
+
 def every_living() -> Iterator[Living]:
     """All recordings that are being made and that we may ask: our own; for root all."""
     for name in _listening():
@@ -86,7 +103,8 @@ def living_behind(name: str) -> Living | None:
         path, raw, program = answer["path"], answer["raw"], answer["program"]
     except (OSError, ValueError, KeyError):
         return None
-    return Living(Path(path), Path(raw), name, session_pid, int(program))
+    window = answer.get("window", {})
+    return Living(Path(path), Path(raw), name, session_pid, int(program), window)
 
 
 def ask(living: Living, request: dict[str, Any]) -> dict[str, Any]:

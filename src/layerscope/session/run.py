@@ -83,6 +83,8 @@ def record(asked: RunOptions) -> int:
     session.window = asked.window.for_agent(asked.step_mark) if asked.window else None
     session.problems += problems
     requested = Requested(asked.layers, session, asked.rate_hz, asked.granularity)
+    if asked.window and asked.window.steered and session.sampler is not None:
+        session.sampler.is_resting = True
     requests = Requests(recording, session)
     converter = Converter(recording, session)
     session.on_watch.append(converter.watch)
@@ -99,7 +101,11 @@ def record(asked: RunOptions) -> int:
         session.link.start()
         if not quiet:
             what = _beginning(command, python, recording, launch)
-            notify(f"layerscope: recording {what}\n")
+            is_paused = asked.window is not None and asked.window.steered
+            does = "nothing is recorded yet of" if is_paused else "recording"
+            notify(f"layerscope: {does} {what}\n")
+            if is_paused:
+                notify("layerscope: to record from now on: layerscope start\n")
         ended = session.run(program)
     except RunError as error:
         converter.kill()
