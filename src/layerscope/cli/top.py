@@ -1,12 +1,14 @@
 """Show what a program does while it runs: functions, operators, threads, waits.
 
 RUN is a recording that is being made by `layerscope run`; left out, it is the newest one here. PID
-is a program that is being recorded. The table is of the last seconds and of the time since the
-program began, and is drawn anew twice a second. In a terminal keys choose the table and hold the
-screen, ? lists them, and q or Ctrl-C ends it; the program goes on. Into a pipe it prints one screen
-after the other.
+is a program that runs: where nobody records it, it is recorded from outside for as long as it is
+watched, without operators, and nothing is kept. The table is of the last seconds and of the time
+since the program began, and is drawn anew twice a second. In a terminal keys choose the table and
+hold the screen, ? lists them, and q or Ctrl-C ends it; the program goes on. Into a pipe it prints
+one screen after the other.
 
     layerscope top                      the newest recording here
+    layerscope top 4711                 a program that runs already
     layerscope top train --show operators
     layerscope top --once               one screen, for scripts
     layerscope top --json --for 10      one JSON object a line
@@ -25,7 +27,7 @@ _LEAST_S, _MOST_S = 0.1, 3600.0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `top`."""
     parser.usage = f"{parser.prog} [PID|RUN] [options]"
-    parser.add_argument("target", nargs="?", metavar="RUN", help="a recording that is being made")
+    parser.add_argument("target", nargs="?", metavar="PID|RUN", help="what to watch")
     parser.add_argument(
         "--show", choices=list(SUMS), metavar="TABLE", help=f"begin with {', '.join(SUMS)}"
     )

@@ -168,12 +168,14 @@ class Symbols:
 
     def _only_names(self, linked: list[str]) -> Named:
         """These names, as people read them."""
-        new = [name for name in dict.fromkeys(linked) if name not in self._readable]
+        known = self._readable
+        new = [name for name in dict.fromkeys(linked) if name not in known]
         for name, whole in zip(new, self._demangled(new), strict=True):
-            self._readable[name] = whole, short(whole)
-        readable = [self._readable[name] for name in linked]
-        names = [whole for whole, _ in readable]
-        return _nothing(len(names))._replace(name=names, short=[one for _, one in readable])
+            known[name] = whole, short(whole)
+        found = _nothing(len(linked))
+        names = [known[name][0] for name in linked]
+        shorter = [known[name][1] for name in linked]
+        return found._replace(name=names, short=shorter)
 
     def _object(self, path: str, asked: bytes, descriptor: int, mtime_ns: int) -> ElfObject | None:
         """What is known of the open file; None if it is another one than `asked`."""

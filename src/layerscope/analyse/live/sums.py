@@ -16,11 +16,13 @@ class WindowSums:
     """Sums of `columns` by key. `window_ns`: how long what came stays in the window."""
 
     def __init__(self, columns: int, window_ns: int) -> None:
-        self._whole = np.zeros((0, columns), np.int64)
-        self._recent = np.zeros((0, columns), np.int64)
+        nothing = np.zeros((0, columns), np.int64)
+        self._whole = nothing
+        self._recent = nothing
         self._rows = 0
         self._buckets: dict[int, list[tuple[Int64s, Int64s]]] = {}
-        self._window = max(-(-window_ns // BUCKET_NS), 1)
+        whole_buckets = -(-window_ns // BUCKET_NS)
+        self._window = max(whole_buckets, 1)
         self._oldest = 0  # the first bucket that is in the window
 
     @property
@@ -65,8 +67,9 @@ class WindowSums:
 
     def _make_room(self, rows: int) -> None:
         self._rows = max(self._rows, rows)
-        more = self._rows - len(self._whole)
-        if more > 0:
-            room = ((0, more + self._rows), (0, 0))
-            self._whole = np.pad(self._whole, room)
-            self._recent = np.pad(self._recent, room)
+        if self._rows <= len(self._whole):
+            return
+        more = 2 * self._rows - len(self._whole)
+        room = ((0, more), (0, 0))
+        self._whole = np.pad(self._whole, room)
+        self._recent = np.pad(self._recent, room)

@@ -66,7 +66,8 @@ class PathTable:
         self.paths: list[Path] = []
         self._functions, self._symbols = functions, symbols
         self._outside = functions.of(OUTSIDE_PYTHON, ""), symbols.of(OUTSIDE_NATIVE, "")
-        self._unknown = functions.of(UNKNOWN, ""), symbols.of(UNKNOWN, "")
+        function, symbol = functions.of(UNKNOWN, ""), symbols.of(UNKNOWN, "")
+        self._unknown = function, symbol
         self._kernel = symbols.of(KERNEL, "")
         self._number: dict[Path, int] = {}
         self._states: list[_State] = []
@@ -77,9 +78,10 @@ class PathTable:
         self._of_kernel = {self._kernel}  # symbols
         self._works: set[int] = set()  # symbols that do more than wait
         self._places: list[FramePlace] = []
-        function, symbol = self._unknown
-        self.unknown = self.number(Path((function,), function, (symbol,), symbol, 0))
-        self._state_number(_State((), _NONE, (), _NONE, 0, False))
+        unknown = Path((function,), function, (symbol,), symbol, 0)
+        self.unknown = self.number(unknown)
+        outermost = _State((), _NONE, (), _NONE, 0, False)
+        self._state_number(outermost)
 
     def number(self, path: Path) -> int:
         """The number of a path."""
@@ -187,7 +189,10 @@ class PathTable:
 
 def _with(rows: tuple[int, ...], row: int) -> tuple[int, ...]:
     """These rows and another one, which may be none or among them."""
-    return rows if row < 0 or row in rows else (*rows, row)
+    is_there = row < 0 or row in rows
+    if is_there:
+        return rows
+    return (*rows, row)
 
 
 class FilePaths:

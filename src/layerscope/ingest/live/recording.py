@@ -178,5 +178,8 @@ def _add_spans(found: Increment, sums: TrackSums) -> None:
 
 
 def _add(found: Increment, table: str, sums: KeyedSums | None) -> None:
-    if sums is not None and len(sums.key):
-        found.counted.setdefault(table, []).append(sums)
+    """Add the rows of a table; None: there are none."""
+    if sums is None or not len(sums.key):
+        return
+    parts = found.counted.setdefault(table, [])
+    parts.append(sums)

@@ -127,17 +127,17 @@ class LiveSamples:
 
     def _name_threads(self) -> None:
         """Give new threads rows, and those that have got another name that name."""
+        labels = self._rows.labels
         for number, row in self.file.threads.items():
             name = self.file.names.get(number) or row["name"].decode("utf-8", "replace")
             process = self.file.processes.get(int(row["process"]))
             pid = str(int(process["pid"])) if process is not None else ""
             label = (f"{name} {int(row['tid'])}".strip(), pid)
-            place = self.row_of_thread.get(number)
-            if place is None:
-                self._rows.labels.append(label)
-                self.row_of_thread[number] = len(self._rows.labels) - 1
+            place = self.row_of_thread.setdefault(number, len(labels))
+            if place == len(labels):
+                labels.append(label)
             else:
-                self._rows.labels[place] = label
+                labels[place] = label
 
     # -- sums --------------------------------------------------------------------------------------
 
@@ -145,12 +145,17 @@ class LiveSamples:
         taken = self._columns(rows, oldest)
         bucket, path, sums = self._of_paths(taken)
         known = self._table.paths
-        chosen = [known[one] for one in path.tolist()]
-        own = [one.function for one in chosen]
-        functions = _by_row(bucket, own, [one.functions for one in chosen], sums)
-        own = [one.symbol for one in chosen]
-        symbols = _by_row(bucket, own, [one.symbols for one in chosen], sums)
-        return SampleSums(functions, symbols, self._of_threads(taken), self._of_waits(taken))
+        paths = [known[one] for one in path.tolist()]
+        function = [one.function for one in paths]
+        functions = [one.functions for one in paths]
+        symbol = [one.symbol for one in paths]
+        symbols = [one.symbols for one in paths]
+        return SampleSums(
+            _by_row(bucket, function, functions, sums),
+            _by_row(bucket, symbol, symbols, sums),
+            self._of_threads(taken),
+            self._of_waits(taken),
+        )
 
     def _columns(self, rows: np.ndarray, oldest: int) -> _Samples:
         """What counts of these samples."""
@@ -225,9 +230,9 @@ class LiveSamples:
     def _of_waits(self, taken: _Samples) -> KeyedSums:
         """By state and function; those that are idle are one row."""
         waits = np.flatnonzero(~taken.is_cpu)
-        code = np.where(taken.idle, _NO_WORK, taken.state)[waits]
-        pairs = zip(code.tolist(), taken.path[waits].tolist(), strict=True)
-        rows = [self._wait_row(*pair) for pair in pairs]
+        state = np.where(taken.idle, _NO_WORK, taken.state)
+        states, paths = state[waits].tolist(), taken.path[waits].tolist()
+        rows = list(map(self._wait_row, states, paths))
         # Parts of a wait that goes on are none that has ended.
         count = taken.is_ended[waits].astype(np.int64)
         weight_ns = taken.weight_ns[waits]

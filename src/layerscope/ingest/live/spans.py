@@ -163,11 +163,15 @@ class LiveSpans:
 
     def _primitive(self, kind: int, name: int, args: int) -> int:
         """The row of a kind and the numbers of a name and of arguments."""
-        row = self._primitive_of.get((kind, name, args))
-        if row is None:
-            called, implementation = _described(self._text(args) if args else "")
-            label = (called or self._text(name), implementation, KINDS[kind])
-            row = self._primitive_of[kind, name, args] = self._primitive_rows.of(*label)
+        key = (kind, name, args)
+        row = self._primitive_of.get(key)
+        if row is not None:
+            return row
+        text = self._text(args) if args else ""
+        called, implementation = _described(text)
+        called = called or self._text(name)
+        row = self._primitive_rows.of(called, implementation, KINDS[kind])
+        self._primitive_of[key] = row
         return row
 
     def _text(self, number: int) -> str:

@@ -32,23 +32,22 @@ class StepEnds:
         self._marks = 0  # so many have been taken
         self._track: dict[str, int] = {}  # by rule the thread of the first one
         self._first: dict[str, tuple[int, int]] = {}  # by rule the name and the optimizer of it
-        self._new: dict[str, list[np.ndarray]] = {rule: [] for rule in STEP_RULES}
+        self._new: dict[str, list[np.ndarray]] = {}
 
     def take(self) -> Ends:
         """What has come since the last call: times of the run by rule."""
-        found = {rule: np.concatenate(parts) for rule, parts in self._new.items() if parts}
-        for parts in self._new.values():
-            parts.clear()
-        return found
+        new, self._new = self._new, {}
+        return {rule: np.concatenate(parts) for rule, parts in new.items()}
 
     def add_marks(self, tracks: np.ndarray, records: np.ndarray) -> None:
         """Take in all marks of the program so far; those of the thread of the first one count."""
-        fresh = slice(self._marks, len(records))
-        self._marks = len(records)
-        if len(records[fresh]):
-            track = self._track.setdefault(_MARK, int(tracks[0]))
-            mine = tracks[fresh] == track
-            self._new[_MARK].append(records["start"][fresh][mine].astype(np.int64))
+        before, self._marks = self._marks, len(records)
+        if before == len(records):
+            return
+        track = self._track.setdefault(_MARK, int(tracks[0]))
+        at_ns = records["start"][before:].astype(np.int64)
+        mine = np.flatnonzero(tracks[before:] == track)
+        self._add(_MARK, track, mine, at_ns)
 
     def add_spans(
         self, track: int, rows: np.ndarray, kind: np.ndarray, end: np.ndarray, names: list[str]
@@ -78,7 +77,7 @@ class StepEnds:
             return
         first = self._track.setdefault(rule, track)
         if first == track:
-            self._new[rule].append(end[chosen])
+            self._new.setdefault(rule, []).append(end[chosen])
 
     def _of_first(self, rule: str, rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Those of `chosen` that are of the same name and optimizer as the first of the rule."""

@@ -69,17 +69,16 @@ def lines(view: LiveView, width: int, height: int, shows_keys: bool = True) -> l
     room = height - len(found) - len(last)
     found += _table(view, width, room)
     if shows_keys:
-        blank = height - len(found) - len(last)
-        found += _all_of(PLAIN, [""] * max(blank, 0))
+        found += _blank(height - len(found) - len(last))
     return _fitted([*found, *last], width)
 
 
 def help_lines(view: LiveView, width: int, height: int) -> list[ScreenLine]:
     """The keys in place of a table."""
     listed = [f"  {sentence}" for sentence in HELP]
-    found = _above(view, width) + _all_of(PLAIN, ["", *listed])
-    blank = height - len(found)
-    found += _all_of(PLAIN, [""] * max(blank, 0))
+    found = _above(view, width)
+    found += _all_of(PLAIN, ["", *listed])
+    found += _blank(height - len(found))
     return _fitted(found[:height], width)
 
 
@@ -90,7 +89,15 @@ def text(view: LiveView, width: int, height: int) -> str:
 
 
 def _all_of(role: str, texts: list[str]) -> list[ScreenLine]:
-    return [ScreenLine(role, text) for text in texts]
+    """Lines of the same role."""
+    found = []
+    for text in texts:
+        found.append(ScreenLine(role, text))
+    return found
+
+
+def _blank(count: int) -> list[ScreenLine]:
+    return _all_of(PLAIN, [""] * max(count, 0))
 
 
 def _fitted(made: list[ScreenLine], width: int) -> list[ScreenLine]:
@@ -119,13 +126,16 @@ def _above(view: LiveView, width: int) -> list[ScreenLine]:
 
 def _title(view: LiveView, width: int) -> str:
     """The program on the left, and how long it runs on the right."""
-    end = f"running {_clock(view.running_ns)}"
+    running = _clock(view.running_ns)
+    end = f"running {running}"
     if view.pid:
         end = f"pid {view.pid}{_GAP}{end}"
     room = width - len(end) - len(_GAP)
-    name = shortened(printable(view.title), max(room, _LEAST_NAME))
+    title = printable(view.title)
+    name = shortened(title, max(room, _LEAST_NAME))
     gap = width - display_width(name) - len(end)
-    return f"{name}{' ' * max(gap, len(_GAP))}{end}"
+    blank = " " * max(gap, len(_GAP))
+    return f"{name}{blank}{end}"
 
 
 def _usage(view: LiveView) -> str:
@@ -189,8 +199,8 @@ def _percent(share: float) -> str:
 def _table(view: LiveView, width: int, room: int) -> list[ScreenLine]:
     """As many rows as there is room for, below two lines that say what the columns are."""
     if not view.rows:
-        sentence = ["", *_wrapped(view.empty, width)]
-        return _all_of(PLAIN, sentence[:room])
+        sentence = _wrapped(view.empty, width)
+        return _all_of(PLAIN, ["", *sentence])[:room]
     cells: Sequence[_Cell] = _CELLS[view.table]
     if _width(cells) + _LEAST_NAME > width:
         cells = [cell for cell in cells if cell.is_recent]
@@ -261,7 +271,11 @@ def _part(share: float) -> str:
 
 
 def _time(name: str) -> Maker:
-    return lambda view, row: duration(row[name]) if row[name] else "-"
+    def made(_: LiveView, row: Row) -> str:
+        dur_ns = row[name]
+        return duration(dur_ns) if dur_ns else "-"
+
+    return made
 
 
 def _rate(name: str) -> Maker:
@@ -329,7 +343,10 @@ def _with(name: str, place: str) -> str:
 
 
 def _called(name: str, kind: str) -> str:
-    return name if kind == "function" else f"{name} [{kind}]"
+    """An operator with its kind, where that is none of the usual one."""
+    if kind == "function":
+        return name
+    return f"{name} [{kind}]"
 
 
 _ABOUT: dict[str, Callable[[Row], str]] = {
