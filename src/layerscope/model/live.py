@@ -8,8 +8,10 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct, field
 
-# What happened within one bucket of the run's clock is summed up together.
-BUCKET_NS = 250_000_000
+# What happened within one bucket of the run's clock is summed up together. A shift takes a fifth of
+# the time of a division.
+BUCKET_BITS = 28
+BUCKET_NS = 1 << BUCKET_BITS
 FUNCTIONS, OPERATORS, PRIMITIVES, SYMBOLS, THREADS, WAITS = (
     "functions",
     "operators",

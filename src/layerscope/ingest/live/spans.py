@@ -15,10 +15,9 @@ from layerscope.ingest.submissions import asked_ns
 from layerscope.ingest.totals import by_key
 from layerscope.ingest.windows import ProcessWindows
 from layerscope.model.layers import KINDS, OPERATORS, PRIMITIVES, SPAN_LAYERS
-from layerscope.model.live import BUCKET_NS, KeyedSums
+from layerscope.model.live import BUCKET_BITS, BUCKET_NS, KeyedSums
 from layerscope.rawfile.windows import RequestedWindow
 from layerscope.sources.onednn_problem import parse
-from layerscope.sources.process import by_field
 from layerscope.sources.raw.process import RawProcess
 
 # So many spans are looked at in one go.
@@ -87,41 +86,46 @@ class LiveSpans:
         self.steps.add_marks(*events.step_marks())
 
     def _of_track(self, track: int, rows: np.ndarray, oldest: int) -> TrackSums:
-        spans = by_field(rows)
-        start, kind = spans["start"], spans["kind"]
-        end = np.maximum(spans["end"], start)
+        start, kind = _column(rows, "start"), _column(rows, "kind")
+        end = np.maximum(rows["end"], start)
         nesting = self._nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
         layer = LAYERS.take(kind)
-        nested = nesting.add(start, end, spans["depth"], layer)
+        nested = nesting.add(start, end, _column(rows, "depth"), layer)
         nesting.never_came.clear()
         self.steps.add_spans(track, rows, kind, end, self.source.events.names)
-        bucket = np.maximum(end // BUCKET_NS, oldest)
-        found = TrackSums()
-        mine = np.flatnonzero(layer == _OF_OPERATORS)
-        if len(mine):
-            found.operators = self._operators(spans, bucket, end - start, nested, mine)
+        bucket = np.maximum(end >> BUCKET_BITS, oldest)
+        dur_ns = end - start
+        found = TrackSums(self._operators(rows, kind, bucket, dur_ns, nested))
         mine = np.flatnonzero(layer == _OF_PRIMITIVES)
         if len(mine):
             mine = self._without_shares(track, kind, nested, mine)
-            found.primitives = self._primitives(rows, bucket, end - start, nested, mine)
+            found.primitives = self._primitives(rows, bucket, dur_ns, nested, mine)
         return found
 
     def _operators(
         self,
-        spans: dict[str, np.ndarray],
+        rows: np.ndarray,
+        kind: np.ndarray,
         bucket: np.ndarray,
         dur_ns: np.ndarray,
         nested: Nested,
-        mine: np.ndarray,
-    ) -> KeyedSums:
+    ) -> KeyedSums | None:
+        """The sums of operators; those of all spans are summed, which is quicker than to choose."""
         first = int(bucket.min())
-        key = (bucket.take(mine) - first) << _CODE_BITS
-        key |= spans["kind"].take(mine).astype(np.int64) << _NAME_BITS
-        key |= spans["name"].take(mine)
-        keys, sums = by_key(key, dur_ns.take(mine), nested.self_ns.take(mine))
+        key = bucket - first
+        key <<= _KIND_BITS
+        key |= kind
+        key <<= _NAME_BITS
+        key |= rows["name"]
+        keys, sums = by_key(key, dur_ns, nested.self_ns)
+        kinds = keys >> _NAME_BITS & ((1 << _KIND_BITS) - 1)
+        mine = np.flatnonzero(LAYERS[kinds] == _OF_OPERATORS)
+        if not len(mine):
+            return None
+        keys = keys[mine]
         codes = keys & ((1 << _CODE_BITS) - 1)
         row = _looked_up(codes, self._operator_of, self._operator)
-        return KeyedSums(first + (keys >> _CODE_BITS), row, sums[:, :3])
+        return KeyedSums(first + (keys >> _CODE_BITS), row, sums[mine, :3])
 
     def _operator(self, code: int) -> int:
         """The row of a kind and the number of a name."""
@@ -178,6 +182,11 @@ class LiveSpans:
         """The first line of a text of the process: what has more has a domain in its second."""
         names = self.source.events.names
         return names[number] if number < len(names) else _LOST
+
+
+def _column(rows: np.ndarray, name: str) -> np.ndarray:
+    """A field of rows, in one piece: many passes go through it."""
+    return np.ascontiguousarray(rows[name])
 
 
 def _looked_up(

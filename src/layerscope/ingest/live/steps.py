@@ -64,7 +64,8 @@ class StepEnds:
         loaders = np.flatnonzero(kind == _LOADER)
         if len(loaders):
             self._add("loader", track, self._of_first("loader", rows, loaders), end)
-        modules = np.flatnonzero((kind == MODULE) & (rows["seq"] == 0))
+        modules = np.flatnonzero(kind == MODULE)
+        modules = modules[rows["seq"][modules] == 0]
         if len(modules):
             self._add("request", track, self._of_first("request", rows, modules), end)
 
