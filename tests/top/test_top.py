@@ -137,6 +137,16 @@ def test_what_cannot_be_watched_is_said_in_a_sentence(
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_run_says_how_to_watch_it(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("")
+
+    words = ("run", "-v", "--without", "stacks", "-o", "a b", "--", sys.executable, "empty.py")
+    done = layerscope(*words, cwd=tmp_path)
+
+    assert done.returncode == 0
+    assert "layerscope: watch it: layerscope top 'a b.layerscope'\n" in done.stderr
+
+
 def test_the_command_is_listed_with_its_help() -> None:
     done = layerscope("top", "--help", cwd=ROOT)
 
