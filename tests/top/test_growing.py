@@ -196,6 +196,24 @@ def test_the_window_holds_the_last_seconds_alone(tmp_path: Path) -> None:
     assert functions["in_python"] == 0
 
 
+def test_what_is_read_piece_by_piece_is_the_same(tmp_path: Path) -> None:
+    """Of a long recording the screen comes before all is read."""
+    growing = Growing("train", tmp_path)
+    growing.grow(1.0)
+    with LiveRecording(growing.raw, WINDOW_NS) as recording:
+        program = LiveProgram(recording.known, 0, WINDOW_NS)
+        shares = []
+        while not shares or shares[-1] < 1:
+            increment = recording.advance(last=True, deadline=0.0)
+            program.add(increment)
+            shares.append(increment.read_share)
+
+    assert len(shares) > 1
+    (tmp_path / "whole").mkdir()
+    whole = watched("train", tmp_path / "whole", 0)
+    assert sums_of(program, "operators") == sums_of(whole, "operators")
+
+
 def test_counting_anew_forgets_what_was(tmp_path: Path) -> None:
     program = watched("train", tmp_path, 3)
     assert sums_of(program, "operators")

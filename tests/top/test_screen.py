@@ -122,6 +122,22 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(program: Running) -> None:
     assert program.process.poll() is None
 
 
+def test_ctrl_z_gives_the_terminal_back_until_it_is_continued(program: Running) -> None:
+    with Terminal("top", cwd=program.folder) as terminal:
+        terminal.wait_for(has_rows)
+        terminal.press("\x1a")
+        terminal.wait_for(lambda screen: not screen.is_alternate)
+        status = Path(f"/proc/{terminal.process.pid}/stat")
+        terminal.wait_for(lambda _: status.read_text().rpartition(")")[2].split()[0] == "T")
+        assert terminal.is_restored()
+
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wait_for(lambda screen: screen.is_alternate and has_rows(screen))
+        terminal.press("q")
+        assert terminal.end() == 0
+        assert terminal.is_restored()
+
+
 def test_a_killed_watcher_leaves_the_program_alone(program: Running) -> None:
     with Terminal("top", cwd=program.folder) as terminal:
         terminal.wait_for(has_rows)

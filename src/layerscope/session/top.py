@@ -157,7 +157,10 @@ class Watch:
         """Do what keys ask for until it is time to read again."""
         while not self._has_quit:
             keys = keyboard.wait(until)
-            if not keys and not keyboard.resized:
+            if keyboard.is_stopped and isinstance(output, LiveScreen):
+                with output.left():
+                    keyboard.stop()
+            elif not keys and not keyboard.is_resized:
                 return
             for key in keys:
                 self._press(key)

@@ -1,5 +1,5 @@
 """Keys of a terminal, one by one, while it stays usable: what is typed is not shown and needs no
-line end, Ctrl-C and Ctrl-Z work as ever.
+line end, Ctrl-C works as ever, and who asks for keys is told of Ctrl-Z.
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ import time
 import tty
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 _MOST_BYTES = 1024
 _ESCAPE = "\x1b"
+_SIGNALS = (signal.SIGWINCH, signal.SIGTSTP)
 
 
 class Keyboard:
     """The keys that are pressed at the terminal `descriptor`; -1: there is none.
 
-    `resized`: the window has another size since `wait` was called last.
+    Since `wait` was called last: `is_resized`, the window has another size; `is_stopped`, somebody
+    wants us to stop for a while.
     """
 
     def __init__(self, descriptor: int) -> None:
-        self.resized = False
+        self.is_resized = self.is_stopped = False
         self._descriptor = descriptor
+        self._before: list[Any] = []
         self._wake, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def wait(self, until: float) -> str:
         """The keys that are pressed until `until` (time.monotonic), as soon as there are any or
-        the window has another size.
+        a signal tells something.
         """
-        self.resized = False
+        self.is_resized = self.is_stopped = False
         listened = [self._wake] if self._descriptor < 0 else [self._wake, self._descriptor]
         while True:
             left = max(until - time.monotonic(), 0)
@@ -54,12 +58,13 @@ class Keyboard:
 
     def _note_signals(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._wake, _MOST_BYTES)
-        self.resized = True
+            told = os.read(self._wake, _MOST_BYTES)
+            self.is_resized = signal.SIGWINCH in told
+            self.is_stopped = signal.SIGTSTP in told
 
-    def _on_resize(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._waker, b"\0")
+            os.write(self._waker, bytes([number]))
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -67,14 +72,22 @@ class Keyboard:
         if self._descriptor < 0:
             yield
             return
-        before = termios.tcgetattr(self._descriptor)
-        old = signal.signal(signal.SIGWINCH, self._on_resize)
+        before = self._before = termios.tcgetattr(self._descriptor)
+        old = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
         try:
             tty.setcbreak(self._descriptor, termios.TCSADRAIN)
             yield
         finally:
-            signal.signal(signal.SIGWINCH, old)
+            for number, handler in old.items():
+                signal.signal(number, handler)
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, before)
+
+    def stop(self) -> None:
+        """Stop this process, with the terminal as the shell knows it, until it is continued."""
+        now = termios.tcgetattr(self._descriptor)
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, now)
 
     def close(self) -> None:
         """Let go of the pipe that wakes."""

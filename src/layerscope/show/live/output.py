@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from layerscope.model.live import SUMS
@@ -109,6 +110,15 @@ class LiveScreen:
         width, height = self._console.size
         make = help_lines if shows_help else lines
         self._live.update(self._drawn(make(view, width, height)[:height]), refresh=True)
+
+    @contextlib.contextmanager
+    def left(self) -> Iterator[None]:
+        """Meanwhile the terminal shows what was there before."""
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
 
     def leave(self, view: LiveView) -> None:
         """Write the last screen below what was there before."""
