@@ -38,6 +38,8 @@ void ls_operators_attend(int which) {
     ls_unlock_beginning();
 }
 
+int ls_operators_attended(void) { return atomic_load(&wanted); }
+
 /* Around a fork: nobody else is changing what frameworks call. */
 void ls_operators_fork(void) {
     ls_lock_beginning();

@@ -14,6 +14,9 @@ typedef struct {
 /* From now on this adapter is told; called with the lock of the beginning held. */
 void ls_operators_announce(const ls_announcer *announcer);
 
+/* Which operators are looked at now, for an adapter that starts in the middle. */
+int ls_operators_attended(void);
+
 /* Whether what operators ask of libraries is not recorded. */
 extern _Atomic int ls_primitives_stopped;
 

@@ -224,6 +224,8 @@ LS_EXPORT void ls_window_set(int64_t first, int64_t last, int64_t every, int by_
     strncpy(asked->mark, mark, sizeof asked->mark - 1);
     LS_STORE(ls.watching, 1u);
     ls_windows_begin(0);
+    if (by_time) /* else all are looked at until something has told steps apart */
+        ls_operators_attend(attention());
 }
 
 /* The program has our library: it may mark its steps later. */

@@ -371,3 +371,16 @@ def test_a_window_of_time_is_open_while_the_drainer_says_so(
     names = [span["name"] for span in driven.spans() if span["name"] != "listen"]
     assert names == expected
     assert {row["kind"] for row in driven.rows("SELECT kind FROM marks")} == {"opened", "closed"}
+
+
+def test_torch_does_not_call_us_for_operators_while_a_window_of_time_is_closed(
+    drive: Drive,
+) -> None:
+    lines = """
+        window(0, by_time=1)
+        print([torch.fake_always_called(scope) for scope in (FUNCTION, BACKWARD, RANGE)])
+        """
+    driven = drive(INSIDE + textwrap.dedent(lines))
+
+    assert (driven.status, driven.stderr) == (0, "")
+    assert driven.stdout == "[0, 0, 1]\n"

@@ -150,8 +150,10 @@ static int start(void) {
     if (ls_thread_is_current(ls_this_thread))
         ls_this_thread->announced = 0; /* it had no number of torch's yet, if a range came first */
     ls_operators_announce(&announcer);
-    add_functions();
+    if (ls_operators_attended() == LS_ATTEND_ALL)
+        add_functions();
     handles[RANGES] = add_for(ls_shapes_are_on ? begin_shaped_range : begin_range, SCOPE_USER, 1.0);
+    attend(ls_operators_attended());
     ls.page->callbacks = 3;
     return 0;
 }

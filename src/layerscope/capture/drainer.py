@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from layerscope.capture import counters
 from layerscope.capture.agent import clock_reading
 from layerscope.capture.drained_process import DrainedProcess
-from layerscope.capture.drainer_messages import END
+from layerscope.capture.drainer_messages import DONE, END, MARK, WINDOW
 from layerscope.model.layers import OPERATORS
 from layerscope.rawfile import layout, raw_file
 from layerscope.rawfile.json_files import SESSION, read_options
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 # At least this often everything is taken, counters are read and the clocks are compared.
 KNOT_S = 0.2
-# Where a window is asked for, it is looked at this often.
-WINDOW_POLL_S = 0.01
 # Before that a ring is emptied when it is a quarter full: fewer, larger chunks compress better.
 DRAIN_FROM_PART = 4
 # A worker gives its thread a name only after its first operators.
@@ -85,6 +83,8 @@ class Drainer:
         self.disk_full_ns: list[list[int]] = []  # [from, to] on CLOCK_MONOTONIC
         self.host = os.uname().nodename
         self.windows = WindowControl(raw)
+        self.orders: list[dict[str, Any]] = []  # of the session, that are not done yet
+        self.done: list[int] = []  # numbers of those that the session does not know to be done
         options = read_options(raw)
         self.most_bytes = LAST_RESORT_SHARE * raw_file.most_bytes(options)
         self.options = options
@@ -101,7 +101,9 @@ class Drainer:
         next_knot = 0.0
         while not self.is_over:
             self._listen(next_knot)
+            self._follow_orders()
             self.windows.advance(self.processes.values())
+            self._say_done()
             now = time.monotonic()
             at_knot = now >= next_knot or self.is_over
             if at_knot:
@@ -127,8 +129,7 @@ class Drainer:
     def _listen(self, next_knot: float) -> None:
         """Take what the session sends, until the next knot or until a ring fills up."""
         until = next_knot
-        if self.windows.window is not None:
-            until = min(until, time.monotonic() + WINDOW_POLL_S)
+        until = min(until, time.monotonic() + self.windows.look_again_s())
         if self._wait(-1 if self.is_orphan else self.control.fileno(), until):
             self.is_orphan = not self._receive() and not self.is_over
         elif self.is_orphan:
@@ -184,7 +185,9 @@ class Drainer:
 
     def _register(self, message: dict[str, Any], fd: int) -> None:
         self.is_over |= message["type"] == END
-        if message["type"] == END:
+        if message["type"] in (WINDOW, MARK):
+            self.orders.append(message)
+        if message["type"] in (END, WINDOW, MARK):
             return
         if message["type"] == "main":
             self.windows.start_ns = message["start_ns"]
@@ -207,6 +210,33 @@ class Drainer:
             from layerscope.capture.rings import NamesSegment
 
             process.segments.append(NamesSegment(fd))
+
+    def _follow_orders(self) -> None:
+        """Do what the session has asked for; what cannot be done stays."""
+        left = []
+        for order in self.orders:
+            if order["type"] == WINDOW:
+                self.windows.until_ns = order["until_ns"]
+            elif not self._mark(order):
+                left.append(order)
+                continue
+            self.done.append(order["number"])
+        self.orders = left
+
+    def _mark(self, order: dict[str, Any]) -> bool:
+        """Write a mark into the file of the program, else of another process."""
+        processes = list(self.processes.values())
+        process = self.main if self.main in processes else next(iter(processes), None)
+        about = {"at_ns": order["at_ns"], "name": order["name"]}
+        payload = json.dumps(about).encode()
+        return process is not None and self._write(process, raw_file.OUTSIDE, payload)
+
+    def _say_done(self) -> None:
+        """Tell the session what of its orders is done."""
+        for number in self.done:
+            with contextlib.suppress(OSError):
+                self.control.send(json.dumps({DONE: number}).encode())
+        self.done.clear()
 
     def _add_ring(self, process: DrainedProcess, fd: int) -> None:
         from layerscope.capture.rings import Columns, Ring, RingWatch, SpanSums

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from layerscope.capture.drainer_messages import END
+from layerscope.capture.drainer_messages import DONE, END, WINDOW
 from layerscope.capture.forked import fork, may_fork
 from layerscope.capture.restarts import Restarts
 from layerscope.model.events import Problem
@@ -32,6 +32,7 @@ _PATIENCE_S = 10.0
 # At the end so many more are tried before the session takes the rest by itself.
 _MORE_AT_THE_END = 1
 _FLUSH_POLL_S = 0.01
+_ORDER_POLL_S = 0.005
 # Of the header of a ring, as rawfile/layout.py has it: `published` to `consumed`.
 _COUNTS = struct.Struct("<Q56xQ")
 _COUNTS_OFFSET = 64
@@ -90,6 +91,9 @@ class DrainerLink:
         self._main: Message = {}
         self._resolved = ""
         self._kept: dict[tuple[int, int], list[tuple[Message, int]]] = {}
+        self._orders: dict[int, Message] = {}  # those that are not done yet, and the last window
+        self._window = 0  # the number of that
+        self._open_orders: set[int] = set()
         self._gone_records = 0  # of processes whose memory is not kept any more
         self._unsent: collections.deque[tuple[Message, int]] = collections.deque()
         # The program is waited for in one thread, its memory arrives in another.
@@ -152,6 +156,7 @@ class DrainerLink:
         messages: list[tuple[Message, int]] = []
         if self._main:
             messages.append((self._main, -1))
+        messages += [(order, -1) for order in self._orders.values()]
         for handed in self._kept.values():
             messages += handed
         return messages
@@ -192,13 +197,39 @@ class DrainerLink:
                     self._control.close()
                     self._control = None
                     break
-                self._let_go(json.loads(data))
+                self._hear(json.loads(data))
             while self._control is not None and self._unsent:
                 message, fd = self._unsent[0]
                 socket.send_fds(
                     self._control, [json.dumps(message).encode()], [fd] if fd >= 0 else []
                 )
                 self._unsent.popleft()
+
+    def order(self, order: Message, patience_s: float) -> bool:
+        """Have the drainer do something (`drainer_messages`); False: it has not in that time."""
+        with self._lock:
+            number = 1 + max(self._orders, default=self._window)
+            order = {**order, "number": number}
+            if order["type"] == WINDOW:
+                self._orders.pop(self._window, None)
+                self._window = number
+            self._orders[number] = order
+            self._open_orders.add(number)
+            self._unsent.append((order, -1))
+        give_up = time.monotonic() + patience_s
+        while number in self._open_orders and time.monotonic() < give_up:
+            self.pump()
+            time.sleep(_ORDER_POLL_S)
+        return number not in self._open_orders
+
+    def _hear(self, message: Message) -> None:
+        """The drainer is done with a process, or with an order."""
+        if DONE not in message:
+            self._let_go(message)
+            return
+        self._open_orders.discard(message[DONE])
+        if message[DONE] != self._window:  # which another drainer has to know
+            self._orders.pop(message[DONE], None)
 
     def _let_go(self, gone: Message) -> None:
         """The drainer is done with a process: its memory can go."""

@@ -25,6 +25,7 @@ from layerscope.capture.adapter import Shapes
 from layerscope.capture.frameworks import adapters
 from layerscope.capture.link import DrainerLink
 from layerscope.capture.sampler import Sampler
+from layerscope.host.ancestors import descends
 from layerscope.host.clock import tsc_is_usable
 from layerscope.model.events import Problem
 from layerscope.model.frameworks import titles
@@ -35,6 +36,7 @@ _PEER = struct.Struct("iII")
 # While somebody waits for an answer or for memory to be passed on, and else.
 _POLL_MS, _QUIET_POLL_MS = 100, 500
 _MESSAGE_BYTES = 65536
+_ROOT = 0
 EVERYTHING = "operators, ranges, optimizer steps and loader waits"
 
 Request = dict[str, Any]
@@ -227,10 +229,10 @@ class Recorder:
         return True
 
     def _lets_in(self, pid: int, uid: int) -> bool:
-        """Our own user, and a program of ours that has become another one; nobody else on this
-        machine.
+        """Our own user, root, and a program of ours that has become another one; nobody else on
+        this machine.
         """
-        if uid == os.getuid() or _descends(pid, self.pid):
+        if uid in (os.getuid(), _ROOT) or descends(pid, self.pid):
             return True
         self._refused.add(uid)
         return False
@@ -323,13 +325,3 @@ def _fault(error: Exception) -> Problem:
     return Problem(
         "operators", "internal_error", what, "report it, with this sentence", "not known"
     )
-
-
-def _descends(pid: int, ancestor: int) -> bool:
-    """Whether the living process `pid` is `ancestor` or a descendant of it."""
-    while pid > 1 and pid != ancestor:
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-        except (OSError, IndexError):
-            return False
-    return pid == ancestor and ancestor > 1

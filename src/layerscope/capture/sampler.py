@@ -30,7 +30,7 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
 from layerscope.rawfile.json_files import read_options
 from layerscope.rawfile.layout import MESSAGE, MESSAGE_MAGIC, SEND_END, SEND_RATE, SEND_USED
-from layerscope.rawfile.raw_file import stacks_bytes
+from layerscope.rawfile.raw_file import SAMPLER_FILE, stacks_bytes
 
 HZ = 99  # of CPU time; not a divisor of what programs do a hundred times a second
 MOST_HZ = 1000
@@ -39,6 +39,8 @@ _CHECK_S = 10.0
 # With fewer, what carries operators goes first: it needs a dozen, and one for each thread.
 _FEWEST_FILES = 64
 _MS_NS = 1_000_000
+# Of what the files of all samplers may take, each one has this part at least.
+_LEAST_PART = 32
 # At the end it reads all that is left; a stopped one must not keep the prompt.
 _PATIENCE_S = 10.0
 # The message that names the program; of the others, what layout.SEND_SAMPLES says.
@@ -86,6 +88,7 @@ class Sampler:
         self.cpu_ns = 0
         self.samplers = 0
         self.uses_timers = False
+        self.is_resting = False  # set before `start`: it begins with `resume`
         self._outside = 0 if outside is None else outside.value
         self._problems = problems
         self._restarts = Restarts()
@@ -145,7 +148,28 @@ class Sampler:
                 return False
         # Not by a link in the recording, whose file system may go away.
         self._resolved = os.path.realpath(self.raw)
-        return self._begin()
+        # Timers tick in the program, and somebody has to take what they leave.
+        self.is_resting &= not self.uses_timers
+        return self.is_resting or self._begin()
+
+    def rest(self) -> None:
+        """Take no samples until `resume`: the sampler comes to its end, and another one will go
+        on.
+        """
+        with self._lock:
+            if self._process is None or self.uses_timers:
+                return
+            self.is_resting = True
+            self._finish(self._process)
+
+    def resume(self) -> None:
+        """Take samples from now on."""
+        with self._lock:
+            if not self.is_resting:
+                return
+            self.is_resting = False
+            self._begin()
+        self.pump()
 
     def _begin(self) -> bool:
         """Start a sampler and queue all that is known for it: nothing for the first, everything for
@@ -157,7 +181,7 @@ class Sampler:
             theirs.fileno(),
             self._resolved,
             self._now_hz,
-            stacks_bytes(read_options(self.raw)),
+            self._left_bytes(),
             self.samplers,
         ]
         log = open_log(self.raw, "sampler")
@@ -190,10 +214,17 @@ class Sampler:
         self._unsent = collections.deque([*main, *rate, *self._kept.items()])
         return True
 
+    def _left_bytes(self) -> int:
+        """What its file may take, 0: as much as there is: less than the others have left."""
+        most_bytes = stacks_bytes(read_options(self.raw))
+        others = Path(self._resolved).glob(f"{SAMPLER_FILE}*")
+        used_bytes = sum(file.stat().st_size for file in others)
+        return max(most_bytes - used_bytes, most_bytes // _LEAST_PART)
+
     @property
     def has_unsent(self) -> bool:
         """Whether there is more for the sampler than it took so far."""
-        return bool(self._unsent)
+        return self._control is not None and bool(self._unsent)
 
     @property
     def pid(self) -> int:
@@ -295,18 +326,24 @@ class Sampler:
 
     def end(self) -> None:
         """Let it take the rest; one that does not answer is killed."""
-        if self._process is not None:
-            with self._lock, contextlib.suppress(OSError):
-                if self._control is not None:
-                    self._control.settimeout(_PATIENCE_S)
-                self._tell_rest()
-            self._wait(self._process)
-            self._hang_up()
-        self._process = None
+        with self._lock:
+            self.is_resting = False  # nobody may resume it
+            if self._process is not None:
+                self._finish(self._process)
         for fd in self._kept.values():
             os.close(fd)
         self._kept.clear()
         self._unsent.clear()
+
+    def _finish(self, process: subprocess.Popen[bytes]) -> None:
+        """Have it write what is left, and end."""
+        with contextlib.suppress(OSError):
+            if self._control is not None:
+                self._control.settimeout(_PATIENCE_S)
+            self._tell_rest()
+        self._wait(process)
+        self._hang_up()
+        self._process = None
 
     def _tell_rest(self) -> None:
         while self._control is not None and self._unsent:

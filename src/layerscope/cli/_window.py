@@ -1,5 +1,5 @@
-"""The options of `run` that say which window of the program is recorded: --steps, --after, --for
-and --every.
+"""The options of `run` that say which window of the program is recorded: --steps, --after, --for,
+--every and --paused.
 """
 
 from __future__ import annotations
@@ -34,29 +34,49 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="open the window again every N steps (with --steps) or N seconds (with --for)",
     )
 
+    parser.add_argument(
+        "--paused",
+        action="store_true",
+        help="record nothing until `layerscope start`, and no more after `layerscope stop`",
+    )
+
 
 def window_of(arguments: argparse.Namespace) -> RequestedWindow | None:
     """What the arguments ask for; None: everything. UsageError when it makes no sense."""
     steps, after, for_, every = arguments.steps, arguments.after, arguments.for_, arguments.every
+    if arguments.paused:
+        return _steered(arguments)
     if steps is None and after is None and for_ is None:
         if every is not None:
             raise UsageError("--every repeats a window. Say which: --steps A:B, or --for S")
         return None
-    after_s = None if after is None else _seconds("--after", after, 0.0)
-    for_s = None if for_ is None else _seconds("--for", for_)
+    after_s = None if after is None else seconds("--after", after, 0.0)
+    for_s = None if for_ is None else seconds("--for", for_)
     if steps is not None:
         return _of_steps(steps, after, for_s, every)
     if every is None:
         return RequestedWindow(after_s=after_s, for_s=for_s)
     if for_s is None:
         raise UsageError("--every repeats a window that ends. Say how long it is: --for S")
-    every_s = _seconds("--every", every)
+    every_s = seconds("--every", every)
     if every_s <= for_s:
         raise UsageError(
             f"--every {every} leaves nothing between windows of {for_s:g} s. Leave it out, or make "
             "it longer"
         )
     return RequestedWindow(after_s=after_s, for_s=for_s, every=every_s)
+
+
+def _steered(arguments: argparse.Namespace) -> RequestedWindow:
+    """A window that is opened from outside."""
+    others = ("steps", "after", "for_", "every")
+    named = [f"--{name.strip('_')}" for name in others if getattr(arguments, name) is not None]
+    if named:
+        raise UsageError(
+            f"--paused leaves it to `layerscope start` when a window opens. Leave {named[0]} out, "
+            "or --paused"
+        )
+    return RequestedWindow(steered=True)
 
 
 def _of_steps(
@@ -107,12 +127,12 @@ def _range(steps: str) -> tuple[int, int | None]:
     return first, last
 
 
-def _seconds(option: str, word: str, least: float | None = None) -> float:
+def seconds(option: str, word: str, least: float | None = None) -> float:
     """A number of seconds above 0, or from `least` on."""
     try:
-        seconds = float(word)
+        found = float(word)
     except ValueError:
-        seconds = math.nan
-    if not math.isfinite(seconds) or seconds < 0 or (least is None and not seconds):
+        found = math.nan
+    if not math.isfinite(found) or found < 0 or (least is None and not found):
         raise UsageError(f"{option} {word} is no number of seconds. For example: {option} 5")
-    return seconds
+    return found

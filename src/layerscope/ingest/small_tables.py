@@ -56,6 +56,9 @@ DOMAIN_OF_COUNTER = np.array(
     ],
     object,
 )
+# The kind of a mark that was made from outside.
+OUTSIDE = "outside"
+NO_ARGUMENTS = -1
 Row = dict[str, Any]
 
 
@@ -190,6 +193,37 @@ class SmallTables:
         is_mark = ~(is_counted | is_refused | is_named)
         self._add_marks(process, tracks[is_mark], records[is_mark], start_ns)
         self._name_threads(process, records[is_named])
+        self._add_outside(process, start_ns)
+
+    def _add_outside(self, process: IngestedProcess, start_ns: int) -> None:
+        """What somebody marked from outside, on the track of the first thread."""
+        if not process.events.outside:
+            return
+        at_ns, names = zip(*process.events.outside, strict=True)
+        count = len(names)
+        self._columns["marks"].append(
+            {
+                "track": np.full(count, self._first_thread(process, start_ns), np.int32),
+                "at_ns": np.array(at_ns, np.int64),
+                "kind": np.full(count, OUTSIDE, object),
+                "name": np.array(names, object),
+                "args": np.full(count, NO_ARGUMENTS, np.int64),
+            }
+        )
+
+    def _first_thread(self, process: IngestedProcess, start_ns: int) -> int:
+        """The key of its track, which is made where nothing else was recorded of it."""
+        pid = process.events.about.get("pid", 0)
+        for row in self.rows["tracks"]:
+            if row["process"] == process.number and row.get("tid") == pid:
+                return int(row["track"])
+        for _, _, sampled in process.keys.sampled.get((process.number, pid), []):
+            return sampled
+        key = self._next_track
+        self._next_track += 1
+        about = {"track": key, "process": process.number, "kind": "thread", "tid": pid}
+        self.rows["tracks"].append({**about, "name": "", "start_ns": start_ns})
+        return key
 
     def _name_threads(self, process: IngestedProcess, records: np.ndarray) -> None:
         """What the program calls its threads, by NVTX or ITT, instead of the names that the kernel

@@ -68,8 +68,7 @@ def windows_of(asked: RequestedWindow, records: np.ndarray) -> list[RecordedWind
     holds = by_time | (rule == strongest)
     marks, code, by_time = marks[holds], code[holds], by_time[holds]
     first = RecordedWindow(EARLIEST, first=0, rule=RULES.get(strongest, ""))
-    is_from_start = not asked.first if asked.is_of_steps else not asked.after_s
-    open_one = first if is_from_start else None
+    open_one = None if asked.is_closed_at_first else first
     if strongest != layout.RULE_REQUEST:
         return _between(marks, code, first.rule, open_one)
     # It may have seemed that requests begin with one module, and then that it is another one: the
@@ -128,7 +127,9 @@ def problems(
         return []
     rows = []
     is_open = has_spans or any(windows.known for _, windows, _ in found)
-    if not is_open and (asked.first or not asked.is_of_steps):
+    if not is_open and asked.steered:
+        rows.append(_never_started())
+    elif not is_open and (asked.first or not asked.is_of_steps):
         rows.append(_never_opened(asked, begun))
     elif asked.last is not None and not asked.every and 0 < begun < asked.last:
         rows.append(_ended_inside(asked, begun))
@@ -169,6 +170,17 @@ def _never_opened(asked: RequestedWindow, begun: int) -> Row:
         "code": "window_never_opened",
         "what": what,
         "remedy": f"{remedy}; `layerscope run` without a window shows what there is",
+        "lost": "everything",
+    }
+
+
+def _never_started() -> Row:
+    """The problem that nothing was recorded of a run that waits to be told."""
+    return {
+        "layer": OPERATORS,
+        "code": "window_never_opened",
+        "what": "nothing that could be recorded ran while `layerscope start` asked for it",
+        "remedy": "while the program runs: layerscope start, and layerscope stop",
         "lost": "everything",
     }
 

@@ -282,8 +282,9 @@ MARKS = Table(
         Column(
             "kind",
             "name",
-            "marker, step, paused, resumed, opened or closed (a window of --steps or --after), "
-            "raised, setting",
+            "marker, step, paused, resumed, opened or closed (a window of --steps, --after or "
+            "--paused), raised, setting; outside: by layerscope mark, on the track of the "
+            "program's first thread",
         ),
         Column(
             "name",

@@ -33,6 +33,7 @@ class WindowOptions(msgspec.Struct, forbid_unknown_fields=True):
     after_s: _Seconds | None = None
     for_s: _Seconds | None = None
     every: _Seconds | None = None
+    steered: bool = False
 
 
 class Options(TypedDict, total=False):

@@ -4,6 +4,7 @@ their meaning.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -174,12 +175,17 @@ def files(raw: Path) -> list[tuple[Path, str]]:
     """The files of samplers below `raw`, a raw folder or that of the recordings of ranks, each with
     its rank.
     """
-    found = [(path, "") for pattern in _FILES for path in sorted(raw.glob(pattern))]
+    found = [(path, "") for pattern in _FILES for path in _in_order(raw.glob(pattern))]
     found += [
         (path, path.parent.parent.name)
         for pattern in _FILES
-        for path in sorted(raw.glob(f"*/raw/{pattern}"))
+        for path in _in_order(raw.glob(f"*/raw/{pattern}"))
     ]
     return [
         (path, rank) for path, rank in found if "-" not in path.name
     ]  # segments are read with the first of them
+
+
+def _in_order(paths: Iterable[Path]) -> list[Path]:
+    """As they were written: stacks.9, then stacks.10."""
+    return sorted(paths, key=lambda path: (path.parent, len(path.name), path.name))

@@ -1,5 +1,5 @@
 """Windows: which steps or seconds of the program are recorded, and what the drainer has to say
-about them.
+about them. Steered ones are opened and closed from outside: `layerscope start` and `stop`.
 
 The agent counts the steps of its process by itself (native/agent/windows.c). It knows no time, and
 not what goes on in other processes: a worker of a loader makes no steps, and does as the process
@@ -8,6 +8,7 @@ that does. So the drainer writes into the process pages whether the window is op
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from layerscope.rawfile import layout
 from layerscope.rawfile.json_files import read_options
 from layerscope.rawfile.page import ProcessPage
 
+# Where a window is asked for, it is looked at this often.
+WINDOW_POLL_S = 0.01
 # In the file of options (`raw_json.Options`).
 KEY = "window"
 
@@ -27,7 +30,8 @@ class RequestedWindow:
     """What the user asked for: steps [first, last), or seconds from `after_s` on; None: without
     end, or not at all.
 
-    `every` repeats it: steps or seconds from one beginning to the next.
+    `every` repeats it: steps or seconds from one beginning to the next. `steered`: nothing of this,
+    but while somebody asks for it.
     """
 
     first: int | None = None
@@ -35,16 +39,22 @@ class RequestedWindow:
     after_s: float | None = None
     for_s: float | None = None
     every: float | None = None
+    steered: bool = False
 
     @property
     def is_of_steps(self) -> bool:
         """Whether it begins with a step."""
         return self.first is not None
 
+    @property
+    def is_closed_at_first(self) -> bool:
+        """Whether nothing is recorded when the program starts."""
+        return self.steered or bool(self.first or self.after_s)
+
     def for_agent(self, step_mark: str) -> list[Any]:
         """What the agent gets (`ls_window_set`)."""
         if not self.is_of_steps:
-            opens = 1 if self.after_s else 2
+            opens = 1 if self.is_closed_at_first else 2
             return [0, -1, 0, opens, step_mark]
         last = -1 if self.last is None else self.last
         every = int(self.every or 0)
@@ -52,6 +62,8 @@ class RequestedWindow:
 
     def says(self) -> str:
         """The window in words: what was recorded."""
+        if self.steered:
+            return "what `layerscope start` asked for"
         if self.first is not None:
             what = (
                 f"from step {self.first:,} on"
@@ -100,6 +112,18 @@ class WindowControl:
     def __init__(self, raw: Path) -> None:
         self.window = read(raw)
         self.start_ns = 0  # of the program, on CLOCK_MONOTONIC
+        # Of a steered one, as the session said it last: it is open until then; None: without end.
+        self.until_ns: int | None = 0
+
+    def look_again_s(self) -> float:
+        """How long what was said holds, at most."""
+        if self.window is None:
+            return math.inf
+        if not self.window.steered:
+            return WINDOW_POLL_S
+        now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        left_ns = 0 if self.until_ns is None else self.until_ns - now_ns
+        return left_ns / 1e9 if left_ns > 0 else math.inf
 
     def advance(self, processes: Iterable[WindowedProcess]) -> None:
         """Say what is to be said now."""
@@ -109,7 +133,10 @@ class WindowControl:
         by_pid = {one.pid: one.page for one in processes if one.page is not None}
         if not self.window.is_of_steps:
             said = layout.CAPTURE_NOTHING
-            if self.start_ns:
+            if self.window.steered:
+                is_open = self.until_ns is None or now_ns < self.until_ns
+                said = layout.CAPTURE_OPEN if is_open else layout.CAPTURE_CLOSED
+            elif self.start_ns:
                 said = state_at(self.window, (now_ns - self.start_ns) / 1e9)
             for page in by_pid.values():
                 _say(page, said)

@@ -1,5 +1,5 @@
 """What a recorded program asks for through `layerscope.profiler`: statistics, a trace file, that
-all is taken.
+all is taken. And what somebody asks for from outside (`steering.py`).
 
 Stands in whatever process records, so it only waits and forwards: every answer is made by a process
 of its own (the verb `_answer`), so that recording goes on.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Any
 from layerscope.capture.recorder import Recorder, Request, surviving
 from layerscope.recording.run import Run
 from layerscope.session.answering import Answering
+from layerscope.session.steering import VERBS, Steering
 
 FLUSH_PATIENCE_S = 5.0
 # The last traces are written after the program's end: they must not keep the prompt for ever.
@@ -54,19 +56,41 @@ class Requests:
         self._beginning = threading.Lock()
         self._writing = threading.Lock()
         self._answering = Answering(recording)
+        self._steering = Steering(recording, recorder)
         self._is_ended = False
         recorder.on_request = self.take
         recorder.on_watch.append(self.tick)
 
     def take(self, connection: socket.socket, request: Request) -> None:
         """Answer `request` on `connection` and close it; returns at once."""
+        if request["what"] in VERBS:
+            self._begin(self._steer, connection, request)
+            return
         if request["what"] in ("where", "trace"):
             if request["what"] == "trace":
                 self._name_trace(request)
-            with connection, contextlib.suppress(OSError):
-                connection.send(json.dumps({"path": str(self._recording.path)}).encode())
+            self._say(connection, self._where())
             return
         self._begin(self._answer, connection, request)
+
+    def _where(self) -> dict[str, Any]:
+        """Which recording this is, and of which program."""
+        recording = self._recording
+        raw, program = os.path.realpath(recording.raw), self._recorder.pid
+        where = {"path": str(recording.path), "raw": raw, "program": program}
+        return {**where, "window": self._steering.state()}
+
+    def _steer(self, connection: socket.socket, request: Request) -> None:
+        answer: dict[str, Any] = {"error": "could not do it: its summary says why"}
+        with surviving(self._recorder.problems):
+            answer = self._steering.answer(request)
+        self._say(connection, answer)
+
+    @staticmethod
+    def _say(connection: socket.socket, answer: dict[str, Any]) -> None:
+        data = json.dumps(answer).encode()
+        with connection, contextlib.suppress(OSError):
+            connection.send(data)
 
     def tick(self) -> None:
         """Every second or so: traces that are to be there while the program runs are written

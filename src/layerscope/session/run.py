@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import shlex
 import signal
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -61,6 +62,7 @@ class RunOptions:
     granularity: str = ""
     shapes: bool = False
     quiet: bool = False
+    verbose: bool = False
 
 
 def record(asked: RunOptions) -> int:
@@ -83,6 +85,8 @@ def record(asked: RunOptions) -> int:
     session.window = asked.window.for_agent(asked.step_mark) if asked.window else None
     session.problems += problems
     requested = Requested(asked.layers, session, asked.rate_hz, asked.granularity)
+    if asked.window and asked.window.steered and session.sampler is not None:
+        session.sampler.is_resting = True
     requests = Requests(recording, session)
     converter = Converter(recording, session)
     session.on_watch.append(converter.watch)
@@ -99,7 +103,14 @@ def record(asked: RunOptions) -> int:
         session.link.start()
         if not quiet:
             what = _beginning(command, python, recording, launch)
-            notify(f"layerscope: recording {what}\n")
+            is_paused = asked.window is not None and asked.window.steered
+            does = "nothing is recorded yet of" if is_paused else "recording"
+            notify(f"layerscope: {does} {what}\n")
+            if is_paused:
+                notify("layerscope: to record from now on: layerscope start\n")
+        if asked.verbose:
+            path = shlex.quote(shown(recording.path))
+            notify(f"layerscope: watch it: layerscope top {path}\n")
         ended = session.run(program)
     except RunError as error:
         converter.kill()

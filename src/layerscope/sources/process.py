@@ -151,7 +151,7 @@ class ProcessEvents:
     all spans, (kind, name, count, ticks); `unseen`: the same of spans that were taken out of the
     source, which are `stripped`. `records`: number of spans so far. `waiting`: number of spans that
     the next batches would look at. `ended`: no more will come. `unknown_kinds`: kinds of spans that
-    only a newer layerscope knows.
+    only a newer layerscope knows. `outside`: what was marked from outside, (ns of the run, name).
     """
 
     about: dict[str, Any] = field(default_factory=dict)
@@ -169,6 +169,7 @@ class ProcessEvents:
     stripped: int = 0
     waiting: int = 0
     unknown_kinds: list[str] = field(default_factory=list)
+    outside: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def read_until_ns(self) -> int:

@@ -26,7 +26,7 @@ from layerscope.sources.process import (
     SourceTrack,
     joined_rows,
 )
-from layerscope.sources.raw.marks import MarkList
+from layerscope.sources.raw.marks import MarkList, mark_outside
 from layerscope.sources.raw.memory import MemoryRecords
 from layerscope.sources.raw.record_spans import RecordSpans, spans_of
 from layerscope.sources.raw.ticks import Ticks, uneven
@@ -108,6 +108,8 @@ class Decoder(ProcessEvents):
             if self.stripped:
                 self.unseen = self._seen.missing_from(chunk.payload)
                 self._map_kinds(self.unseen[:, 0])
+        elif chunk.kind == raw_file.OUTSIDE:
+            mark_outside(self, self.shift_ns, json.loads(chunk.payload))
         elif chunk.kind == raw_file.END:
             self.ended = True
 
@@ -125,10 +127,9 @@ class Decoder(ProcessEvents):
             return
         parts, self._waiting, self.waiting = self._waiting, {}, 0
         self._is_complete = last
-        if last:
-            for spans in self._open.values():
-                parts.setdefault(int(spans["track"][0]), []).append(spans)
-            self._open = {}
+        for spans in self._open.values() if last else ():
+            parts.setdefault(int(spans["track"][0]), []).append(spans)
+        self._open = {} if last else self._open
         for track, pieces in parts.items():
             spans = joined_rows(pieces)
             late = spans["end"] > self.clock.last
@@ -173,9 +174,9 @@ class Decoder(ProcessEvents):
         track = np.concatenate(tracks)
         records = np.concatenate(parts)
         order = np.argsort(records["start"], kind="stable")
-        track, records = track[order], records[order]
+        records = records[order]
         records["start"] = self.clock.to_run(records["start"])
-        return track, records
+        return track[order], records
 
     def memory(self, last: bool = False) -> np.ndarray:
         """Allocations and releases up to the newest clock reading."""
@@ -375,13 +376,8 @@ class Decoder(ProcessEvents):
             if int(record["module"]) in self.tracks:
                 self.tracks[int(record["module"])].end = start
         else:
-            self._lost(
-                track,
-                start,
-                int(record["end"]),
-                int(record["name"]),
-                int(record["module"]),
-            )
+            full, deep = int(record["name"]), int(record["module"])
+            self._lost(track, start, int(record["end"]), full, deep)
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
         name = self._thread_names.get(str(tid), "")

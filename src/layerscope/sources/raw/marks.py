@@ -4,12 +4,21 @@ once.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from msgspec import Struct, field
 
 from layerscope.model.clocks import Conversion
 from layerscope.rawfile import dtypes
-from layerscope.sources.process import Marks
+from layerscope.sources.process import Marks, ProcessEvents
+
+
+def mark_outside(events: ProcessEvents, shift_ns: int, about: dict[str, Any]) -> None:
+    """Somebody outside of the program has marked a moment; of two drainers both may tell it."""
+    mark = int(about["at_ns"]) + shift_ns, str(about["name"])
+    if mark not in events.outside:
+        events.outside.append(mark)
 
 
 class MarkList(Struct):

@@ -7,6 +7,7 @@ Clock: CLOCK_MONOTONIC. The sampler (`native/sampler`) has unwound and interned 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.rawfile import raw_file, sampler_file
+from layerscope.rawfile import raw_file, sampler_file, windows
 
 _ROWS = {
     sampler_file.PROCESSES: sampler_file.PROCESS,
@@ -28,6 +29,7 @@ _ROWS = {
     sampler_file.QUALITY: sampler_file.QUALITY_OF,
 }
 _PAD_BYTES = 8
+_KEPT_FILES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class SampledFile:
     ended: bool = False
     _reader: raw_file.SpoolReader | None = None
     _before: _Predecessor | None = None
+    _steered: bool | None = None
     _known_as: dict[tuple[int, int], int] = field(
         default_factory=dict
     )  # (process, what it calls a code) -> the code
@@ -101,7 +104,7 @@ class SampledFile:
         the first.
         """
         before = self._predecessor()
-        if before is None or "began_ns" not in self.settings:
+        if before is None or "began_ns" not in self.settings or self._is_steered():
             return None
         began_ns = int(self.settings["began_ns"])
         return min(max(before.until_ns, before.last_ns), began_ns), began_ns
@@ -213,6 +216,13 @@ class SampledFile:
             )
             self.codes.append(code if any(lengths) else self._earlier_code(code, known_as))
 
+    def _is_steered(self) -> bool:
+        """Whether there was a sampler only while somebody asked for a recording."""
+        if self._steered is None:
+            asked = windows.read(self.path.parent)
+            self._steered = asked is not None and asked.steered
+        return self._steered
+
     # -- the file of the sampler before ------------------------------------------------------------
 
     def _neighbour(self, by: int) -> Path:
@@ -225,8 +235,9 @@ class SampledFile:
     def _predecessor(self) -> _Predecessor | None:
         """What the sampler before wrote; None: there was none."""
         if self._before is None and "." in self.path.name:
-            self._before = _Predecessor(self._neighbour(-1))
-            self._before.advance()
+            file = self._neighbour(-1)
+            changed_ns = file.stat().st_mtime_ns if file.is_file() else 0
+            self._before = _ended_file(file, changed_ns)
         return self._before
 
     def _earlier_code(self, code: Code, known_as: int) -> Code:
@@ -246,6 +257,8 @@ class SampledFile:
         threads.
         """
         whole = np.flatnonzero(rows["flags"] & sampler_file.BEFORE)
+        if len(whole) and self._is_steered():  # nobody asked for what was before
+            return rows.compress(rows["flags"] & sampler_file.BEFORE == 0)
         before = self._predecessor() if len(whole) else None
         if before is None:
             return rows
@@ -307,6 +320,17 @@ class _Predecessor(SampledFile):
             if row["pid"] == pid and not row["end_ns"] and code is not None:
                 return self.codes[code]
         return None
+
+
+@functools.lru_cache(maxsize=_KEPT_FILES)
+def _ended_file(path: Path, changed_ns: int) -> _Predecessor:
+    """What is in the file of a sampler that writes no more, `changed_ns` at last. It may need the
+    one before it, and so on: where they are read in their order, that is here already.
+    """
+    del changed_ns
+    found = _Predecessor(path)
+    found.advance()
+    return found
 
 
 def _padded(length: int) -> int:
