@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
+
+import pytest
 
 from tests.live.steered import PLAIN, TRAINS, standing_by
 from tests.live.test_run_paused import ranges
@@ -115,4 +118,34 @@ def test_a_stopped_program_is_said_not_to_answer(program_python: str, tmp_path: 
         os.kill(program.pid, signal.SIGCONT)
         assert done.returncode == 125
         assert done.stderr.startswith(f"layerscope: process {program.pid} does not answer: ")
+        assert program.tell("clock")
+
+
+LISTENER = """
+import socket, sys
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind("\\0layerscope-standby-" + sys.argv[1])
+listener.listen(1)
+print("listens", flush=True)
+connection, _ = listener.accept()
+print(connection.recv(1000), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_another_user_opens_no_door(program_python: str, tmp_path: Path) -> None:
+    with (
+        standing_by(program_python, PLAIN, tmp_path) as program,
+        subprocess.Popen(
+            ["/usr/bin/env", "python3", "-I", "-c", LISTENER, str(program.pid)],
+            user=65534,
+            cwd="/",
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as other,
+    ):
+        assert other.stdout is not None
+        assert other.stdout.readline() == "listens\n"
+        os.kill(program.pid, signal.SIGURG)
+        assert other.stdout.readline() == "b''\n"
         assert program.tell("clock")
