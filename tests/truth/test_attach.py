@@ -20,6 +20,9 @@ import pytest
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import RunError
 from layerscope.session.attach import target
+from tests.live.steered import TRAINS, standing_by
+from tests.live.test_run_paused import ranges
+from tests.live.test_standby import complete
 from tests.recorded import Recorded, layerscope
 
 pytestmark = [
@@ -267,8 +270,31 @@ def test_the_program_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with running("-c", "print(1, flush=True); input()") as program:
         started(program)
-        with pytest.raises(RunError, match="cannot be recorded: it belongs to .*as its user"):
+        with pytest.raises(RunError, match=r"cannot be recorded: it belongs to .*as its user"):
             target(program.pid)
+
+
+def test_a_program_on_standby_is_recorded_with_its_operators(
+    program_python: str, tmp_path: Path
+) -> None:
+    with standing_by(program_python, TRAINS, tmp_path) as program:
+        words = [sys.executable, "-m", "layerscope", "attach", str(program.pid), "-o", "recording"]
+        recorder = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        assert recorder.stderr is not None
+        assert "recording process" in recorder.stderr.readline()
+        program.tell("steps", 3)
+        again = layerscope("attach", str(program.pid), cwd=tmp_path)
+        recorder.send_signal(signal.SIGINT)
+        _, told = recorder.communicate(timeout=PATIENCE_S)
+        program.tell("steps", 2)
+        program.end()
+        complete(program.path)
+        recorded = program.end()
+
+    assert recorder.returncode == 0
+    assert "has the operators of process" in told
+    assert "is being recorded already, into recording.layerscope" in again.stderr
+    assert ranges(recorded, "step") == ["step 0", "step 1", "step 2"]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -60,4 +60,5 @@ def _record(settings: dict[str, Any]) -> bool:
 
 
 def _say(connection: socket.socket, answer: dict[str, Any]) -> None:
-    connection.send(json.dumps(answer).encode(), socket.MSG_NOSIGNAL)
+    told = json.dumps(answer)
+    connection.send(told.encode(), socket.MSG_NOSIGNAL)

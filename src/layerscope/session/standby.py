@@ -41,9 +41,9 @@ def is_prepared(pid: int) -> bool:
     return bool(int(caught, 16) >> (signal.SIGURG - 1) & 1)
 
 
-def open_door(pid: int, folder: Path) -> Living:
-    """Have the process recorded, in `folder`; its window is closed as yet. RunError when it does
-    not answer or cannot be.
+def open_door(pid: int, folder: Path, name: str = "") -> Living:
+    """Have the process recorded, in `folder`, as `name` or else by the program's; its window is
+    closed as yet. RunError when it does not answer or cannot be.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
@@ -52,7 +52,7 @@ def open_door(pid: int, folder: Path) -> Living:
             listener.settimeout(_PATIENCE_S)
             os.kill(pid, signal.SIGURG)
             with _accepted(listener, pid) as connection:
-                _hand_over(connection, pid, folder)
+                _hand_over(connection, pid, folder, name)
         except TimeoutError as error:
             raise RunError(
                 f"process {pid} does not answer: its main thread is in one long call of native "
@@ -76,22 +76,22 @@ def _accepted(listener: socket.socket, pid: int) -> socket.socket:
     raise TimeoutError
 
 
-def _hand_over(connection: socket.socket, pid: int, folder: Path) -> None:
+def _hand_over(connection: socket.socket, pid: int, folder: Path, name: str) -> None:
     """Start a recorder and tell the process how to reach it."""
     if json.loads(connection.recv(_PACKET_BYTES))["records"]:
         raise RunError(
             f"process {pid} is recorded already, by layerscope.profiler: it starts and stops that "
             "itself"
         )
-    started = _recorder(pid, folder)
+    started = _recorder(pid, folder, name)
     connection.send(json.dumps(started["settings"]).encode(), socket.MSG_NOSIGNAL)
     if not json.loads(connection.recv(_PACKET_BYTES))["records"]:
         raise RunError(f"process {pid} could not load the recorder's library")
 
 
-def _recorder(pid: int, folder: Path) -> dict[str, Any]:
+def _recorder(pid: int, folder: Path, name: str) -> dict[str, Any]:
     """A recorder beside the process, which stays when we have ended: what it says of itself."""
-    about = {"pid": pid, "folder": str(folder), "stem": "", "steered": True}
+    about = {"pid": pid, "folder": str(folder), "stem": name, "steered": True}
     command = own_command("layerscope", "_record", json.dumps(about))
     with subprocess.Popen(
         command,
