@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -138,6 +140,55 @@ def test_ctrl_z_gives_the_terminal_back_until_it_is_continued(program: Running) 
         assert terminal.is_restored()
 
 
+def test_ended_from_outside_it_leaves_nothing(bare_program: Running) -> None:
+    temporary = temporary_of(bare_program)
+    with Terminal(
+        "top", str(bare_program.pid), cwd=bare_program.folder, TMPDIR=str(temporary)
+    ) as terminal:
+        terminal.wait_for(has_rows)
+        terminal.process.send_signal(signal.SIGTERM)
+
+        assert terminal.end() == 128 + signal.SIGTERM
+        assert terminal.is_restored()
+    assert list(temporary.glob("layerscope-top-*")) == []
+    assert bare_program.process.poll() is None
+
+
+def test_a_killed_watcher_takes_what_it_has_started_with_it(bare_program: Running) -> None:
+    temporary = temporary_of(bare_program)
+    with Terminal(
+        "top", str(bare_program.pid), cwd=bare_program.folder, TMPDIR=str(temporary)
+    ) as terminal:
+        terminal.wait_for(has_rows)
+        (folder,) = temporary.glob("layerscope-top-*")
+        assert beside(folder)
+        terminal.process.send_signal(signal.SIGKILL)
+        terminal.process.wait()
+
+    until = time.monotonic() + 30
+    while folder.exists() or beside(folder):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert bare_program.process.poll() is None
+
+
+def temporary_of(running: Running) -> Path:
+    """A folder for temporary files of this test alone."""
+    folder = running.folder / "temporary"
+    folder.mkdir()
+    return folder
+
+
+def beside(folder: Path) -> list[Path]:
+    """The processes that were told of this folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(folder) in (process / "cmdline").read_text():
+                found.append(process)
+    return found
+
+
 def test_a_killed_watcher_leaves_the_program_alone(program: Running) -> None:
     with Terminal("top", cwd=program.folder) as terminal:
         terminal.wait_for(has_rows)
@@ -176,8 +227,10 @@ def test_when_the_program_ends_its_last_table_stays(short_program: Running) -> N
 
 
 def test_a_program_that_nobody_records_is_watched_from_outside(bare_program: Running) -> None:
-    before = set(Path("/tmp").glob("layerscope-top-*"))
-    with Terminal("top", str(bare_program.pid), cwd=bare_program.folder) as terminal:
+    temporary = temporary_of(bare_program)
+    with Terminal(
+        "top", str(bare_program.pid), cwd=bare_program.folder, TMPDIR=str(temporary)
+    ) as terminal:
         screen = terminal.wait_for(has_rows)
         assert f"pid {bare_program.pid}" in screen.lines[0]
         assert "while watched" in screen.text
@@ -185,5 +238,5 @@ def test_a_program_that_nobody_records_is_watched_from_outside(bare_program: Run
         assert terminal.end() == 0
         assert terminal.is_restored()
     assert bare_program.process.poll() is None
-    assert set(Path("/tmp").glob("layerscope-top-*")) <= before
-    assert list(bare_program.folder.iterdir()) == [bare_program.folder / "program.py"]
+    assert list(temporary.glob("layerscope-top-*")) == []
+    assert list(bare_program.folder.glob("*.layerscope")) == []

@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
-from typing import Protocol, TextIO
+from types import FrameType
+from typing import NoReturn, Protocol, TextIO
 
 from msgspec import Struct
 
@@ -37,6 +39,9 @@ from layerscope.show.screen import tell
 _NS_PER_S = 1_000_000_000
 # We are in nobody's way: the program's own threads come first.
 _NICE = 10
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+# What a shell reports for a program that a signal ended, less the signal.
+_BY_SIGNAL = 128
 # How long a reading may take before the screen is drawn again.
 _READING_S = 0.5
 # How often it is asked whether the recording still grows.
@@ -88,6 +93,8 @@ def top(asked: TopOptions) -> int:
     of = watched(asked.target)
     with contextlib.suppress(OSError):
         os.nice(_NICE)
+    for number in _ENDING:
+        signal.signal(number, _end)
     window_ns = round(asked.window_s * _NS_PER_S)
     with contextlib.closing(of), LiveRecording(of.raw, window_ns) as recording:
         program = LiveProgram(recording.known, of.start_ns, window_ns)
@@ -101,6 +108,11 @@ def top(asked: TopOptions) -> int:
         if watch.is_over and not asked.quiet:
             tell(f"layerscope: {of.title} has ended. Next: {of.next_command}")
     return 0
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    """Leave the terminal and the program as they were first."""
+    raise SystemExit(_BY_SIGNAL + number)
 
 
 def _on_screen(watch: Watch, stream: TextIO) -> None:

@@ -17,6 +17,7 @@ from layerscope.ingest.open import is_growing, session_lives
 from layerscope.model.errors import LayerscopeError, UsageError
 from layerscope.recording.run import SUFFIX, Run, find_run
 from layerscope.session.create import shown
+from layerscope.session.guard import Guard
 from layerscope.session.living import living_at, living_of
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class WatchedProcess(WatchedRecording):
         self.next_command = "layerscope run, to have it recorded from its start"
         self._attached = attached
         self._folder = folder
+        self._guard = Guard(folder)
         self._pidfd = os.pidfd_open(attached.pid)
 
     def is_over(self) -> bool:
@@ -92,6 +94,7 @@ class WatchedProcess(WatchedRecording):
             self._attached.end()
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._guard.release()
 
 
 def watched(target: str | None) -> WatchedRecording:
