@@ -60,4 +60,5 @@ def _record(settings: dict[str, Any]) -> bool:
 
 
 def _say(connection: socket.socket, answer: dict[str, Any]) -> None:
-    connection.send(json.dumps(answer).encode(), socket.MSG_NOSIGNAL)
+    data = json.dumps(answer).encode()
+    connection.send(data, socket.MSG_NOSIGNAL)
