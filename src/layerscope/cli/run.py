@@ -55,6 +55,9 @@ def _configure_options(parser: argparse.ArgumentParser) -> None:
         "-q", "--quiet", action="store_true", help="print nothing, not even the summary"
     )
     parser.add_argument(
+        "-v", "--verbose", action="store_true", help="say how to watch the program while it runs"
+    )
+    parser.add_argument(
         "--ranks",
         metavar="LIST",
         help="record only these ranks, such as 0,3-5; the others run bare",
@@ -105,5 +108,6 @@ def run(arguments: argparse.Namespace) -> int:
         granularity=arguments.granularity or "",
         shapes=arguments.shapes,
         quiet=arguments.quiet,
+        verbose=arguments.verbose,
     )
     return record(asked)

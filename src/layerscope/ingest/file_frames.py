@@ -187,6 +187,12 @@ class FileFrames(Struct):
 
         codes, which = np.unique(of, return_inverse=True)
         mine = [self.file.codes[code] for code in codes.tolist()]
+        if self.frames.names_only:
+            keys = [
+                self.frames.once(PYTHON, code.name, code.file, code.file, code.first_line)
+                for code in mine
+            ]
+            return [keys[at] for at in which.tolist()]
         tables = [LineTable(code.python, code.first_line, code.lines) for code in mine]
         lines = lines_in_codes(tables, which, addresses.astype(np.int64))
         return [

@@ -83,7 +83,10 @@ class Meaning(NamedTuple):
 
 
 class FrameNames(Struct):
-    """The frames of one conversion: of what samplers saw, as `FileFrames` name it, and of spans."""
+    """The frames of one conversion: of what samplers saw, as `FileFrames` name it, and of spans.
+
+    `names_only`: functions alone are asked for, often and soon: no lines (`Symbols`).
+    """
 
     texts: StringTable
     anchors: dict[int, int] = field(default_factory=dict)  # as `stack_tree.Fusion` wants them
@@ -101,6 +104,7 @@ class FrameNames(Struct):
         default_factory=dict
     )  # lines of Python, functions of objects
     _meanings: dict[tuple[int, str, str | None], Meaning] = field(default_factory=dict)
+    names_only: bool = False
     _symbols: Symbols | None = None
 
     @property
@@ -146,6 +150,13 @@ class FrameNames(Struct):
         """The same of a frame that there is."""
         rows = self._rows
         return self.meaning(rows["layer"][key], rows["name"][key], rows["signature"][key])
+
+    def about(self, key: int) -> tuple[int, str, str | None, str | None]:
+        """Layer (index into FRAME_LAYERS), name, source file and object of a frame that there
+        is.
+        """
+        rows = self._rows
+        return rows["layer"][key], rows["name"][key], rows["file"][key], rows["object"][key]
 
     def add_named(self, columns: dict[str, Any]) -> list[int]:
         """The keys of the frames of another program's file: columns of the table `frames` but
@@ -215,7 +226,8 @@ class FrameNames(Struct):
             from layerscope.model import cache
             from layerscope.symbols import Symbols
 
-            self._symbols = Symbols(next(iter(cache.caches(cache.SYMBOLS)), None))
+            folder = next(iter(cache.caches(cache.SYMBOLS)), None)
+            self._symbols = Symbols(folder, self.names_only)
         return self._symbols
 
     def span(self, layer: int, name_code: int) -> int:
@@ -252,8 +264,7 @@ class FrameNames(Struct):
     def columns(self) -> dict[str, Any]:
         """The table `frames`; now code that was made while the program ran gets its names."""
         self._name_jit()
-        if self._symbols is not None:
-            self._symbols.close()
+        self.close()
         rows = self._rows
         for key, address in enumerate(rows["address"]):
             if address is not None and address > _LAST_ADDRESS:
@@ -261,6 +272,11 @@ class FrameNames(Struct):
         layers = np.array(FRAME_LAYERS, object)[np.array(rows["layer"], np.int64)]
         columns: dict[str, Any] = {name: values for name, values in rows.items() if name != "layer"}
         return {"frame": np.arange(len(layers), dtype=np.int32), "layer": layers, **columns}
+
+    def close(self) -> None:
+        """Keep no file open that names were looked up in."""
+        if self._symbols is not None:
+            self._symbols.close()
 
     def jit(self, perf_map: Path, addresses: list[int]) -> list[int]:
         """Keys for code of a process that was made while it ran; `perf_map` tells its names at the

@@ -15,10 +15,10 @@ import struct
 import sys
 import zlib
 from collections.abc import Container, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from layerscope.rawfile import layout
 from layerscope.rawfile.log_files import has_windows
@@ -351,7 +351,7 @@ class SpoolReader:
         """Every complete chunk of one segment from `offset` on; none of one that is not there."""
         if not path.exists():
             return
-        with path.open("rb") as file:
+        with self.opened(path) as file:
             file.seek(self.offset)
             while True:
                 head = file.read(_HEADER.size)
@@ -375,6 +375,10 @@ class SpoolReader:
                 if flags & _TRANSPOSED:
                     payload = _transposed(payload, _RECORD_BYTES, -1)
                 yield Chunk(kind, key, count, first, payload)
+
+    def opened(self, path: Path) -> AbstractContextManager[BinaryIO]:
+        """The file of a segment, open for one reading."""
+        return path.open("rb")
 
     @property
     def left_bytes(self) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import shlex
 import signal
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -61,6 +62,7 @@ class RunOptions:
     granularity: str = ""
     shapes: bool = False
     quiet: bool = False
+    verbose: bool = False
 
 
 def record(asked: RunOptions) -> int:
@@ -106,6 +108,9 @@ def record(asked: RunOptions) -> int:
             notify(f"layerscope: {does} {what}\n")
             if is_paused:
                 notify("layerscope: to record from now on: layerscope start\n")
+        if asked.verbose:
+            path = shlex.quote(shown(recording.path))
+            notify(f"layerscope: watch it: layerscope top {path}\n")
         ended = session.run(program)
     except RunError as error:
         converter.kill()

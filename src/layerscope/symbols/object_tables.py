@@ -46,6 +46,7 @@ class ObjectTables:
     path: Path
     build_id: bytes
     key: str
+    _lasting: Elf | None = None
     _of_lines: Lines | None = None
     _debug: Path | None = None
     _has_looked: bool = False
@@ -61,6 +62,12 @@ class ObjectTables:
         lines, inlined = self._lines(elf, kept, addresses)
         beside = separate.places(self.path, elf, self.build_id)
         return FoundInObject(names, lines.files, lines.lines, lines.is_limited, inlined, beside)
+
+    def names(self, descriptor: int, kept: Kept, addresses: NDArray[np.uint64]) -> list[str]:
+        """The names alone, as `find` gives them; `descriptor` stays open."""
+        if self._lasting is None:
+            self._lasting = Elf(Content(descriptor))
+        return self._names(self._lasting, kept, addresses)
 
     @property
     def has_left_out(self) -> bool:

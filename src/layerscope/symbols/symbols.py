@@ -39,11 +39,15 @@ class Symbols:
     """Looks addresses up, and remembers tables in the folder `cache` and in memory. Nothing in a
     file raises.
 
+    `names_only`: for one who asks often and for little: no lines, nothing of debugging information
+    (an inlined function counts for the one that it is in), and addresses are not remembered.
     `problems`: what could not be known and why, each once.
     """
 
-    def __init__(self, cache: Path | None) -> None:
+    def __init__(self, cache: Path | None, names_only: bool = False) -> None:
         self.problems: list[Problem] = []
+        self._names_only = names_only
+        self._readable: dict[str, tuple[str, str]] = {}  # by name as the linker has it
         self._kept = Kept(cache)
         self._open: dict[str, int] = {}  # by path its descriptor
         self._let_go = weakref.finalize(self, _close, self._open)
@@ -101,6 +105,8 @@ class Symbols:
         result = _nothing(len(addresses))
         if not path.startswith("/") and path != VDSO:
             return result
+        if self._names_only:
+            self.keep_open(path)
         try:
             with self._opened(path) as descriptor:
                 known = self._object(path, identity_asked, descriptor, mtime_ns)
@@ -134,6 +140,12 @@ class Symbols:
 
     def _of_object(self, known: ElfObject, descriptor: int, addresses: NDArray[np.uint64]) -> Named:
         """The names of addresses in an open file, each once; what is new is remembered."""
+        if self._names_only:
+            if str(known.path) in self._open:
+                linked = known.tables.names(descriptor, self._kept, addresses)
+            else:
+                linked = known.tables.find(descriptor, self._kept, addresses).names
+            return self._only_names(linked)
         remembered = known.known(self._kept)
         rows = remembered.rows_of(addresses)
         is_new = rows < 0
@@ -153,6 +165,17 @@ class Symbols:
             whole = np.flatnonzero(~found.is_limited)
             remembered.learn(addresses[is_new][whole], _taken(new, whole), found.beside)
         return result
+
+    def _only_names(self, linked: list[str]) -> Named:
+        """These names, as people read them."""
+        known = self._readable
+        new = [name for name in dict.fromkeys(linked) if name not in known]
+        for name, whole in zip(new, self._demangled(new), strict=True):
+            known[name] = whole, short(whole)
+        found = _nothing(len(linked))
+        names = [known[name][0] for name in linked]
+        shorter = [known[name][1] for name in linked]
+        return found._replace(name=names, short=shorter)
 
     def _object(self, path: str, asked: bytes, descriptor: int, mtime_ns: int) -> ElfObject | None:
         """What is known of the open file; None if it is another one than `asked`."""

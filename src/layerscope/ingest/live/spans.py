@@ -1,0 +1,212 @@
+"""The spans of one process of a recording that grows, summed up by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from layerscope.ingest.live.rows import RowNumbers
+from layerscope.ingest.live.steps import StepEnds
+from layerscope.ingest.parents import Keys, Nested, TrackNesting
+from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE
+from layerscope.ingest.submissions import asked_ns
+from layerscope.ingest.totals import by_key
+from layerscope.ingest.windows import ProcessWindows
+from layerscope.model.layers import KINDS, OPERATORS, PRIMITIVES, SPAN_LAYERS
+from layerscope.model.live import BUCKET_BITS, BUCKET_NS, KeyedSums
+from layerscope.rawfile.windows import RequestedWindow
+from layerscope.sources.onednn_problem import parse
+from layerscope.sources.raw.process import RawProcess
+
+# So many spans are looked at in one go.
+_BATCH = 100_000
+# Of a code of an operator: the number of its name, then the kind. Behind both comes the bucket.
+_NAME_BITS, _KIND_BITS = 32, 4
+_CODE_BITS = _NAME_BITS + _KIND_BITS
+_OF_OPERATORS = SPAN_LAYERS.index(OPERATORS)
+_OF_PRIMITIVES = SPAN_LAYERS.index(PRIMITIVES)
+_LOST = "(name lost)"
+_NOT_KNOWN = "not known"
+_JSON_BEGINS = '{"library":'
+
+
+class TrackSums(Struct):
+    """Sums of some spans of a track, by table; None: there are none."""
+
+    operators: KeyedSums | None = None
+    primitives: KeyedSums | None = None
+
+
+class LiveSpans:
+    """Decodes what is new of a process and adds it up. `steps`: where its steps end."""
+
+    def __init__(
+        self,
+        source: RawProcess,
+        operators: RowNumbers,
+        primitives: RowNumbers,
+        asked: RequestedWindow | None,
+        step_mark: str = "",
+    ) -> None:
+        self.source = source
+        self.steps = StepEnds(step_mark)
+        self._operator_rows, self._primitive_rows = operators, primitives
+        self._keys = Keys()
+        self._nesting: dict[int, TrackNesting] = {}
+        self._windows = ProcessWindows(asked)
+        self._operator_of: dict[int, int] = {}  # by code the row
+        self._primitive_of: dict[tuple[int, int, int], int] = {}  # by kind, name and arguments
+        self._asks_within = False  # an operator has asked for a primitive
+
+    def advance(self, keep_ns: int) -> Iterator[TrackSums]:
+        """The sums of what is new, some spans at a time; who stops asking goes on there the next
+        time. What ended `keep_ns` before the newest is in one bucket.
+        """
+        for _ in self.source.pieces():
+            if self.source.events.waiting >= _BATCH:
+                yield from self._take(keep_ns)
+        yield from self._take(keep_ns)
+
+    def finish(self, keep_ns: int) -> Iterator[TrackSums]:
+        """The sums of what is left when nothing more will come, and of what never ended."""
+        yield from self._take(keep_ns, last=True)
+
+    def _take(self, keep_ns: int, last: bool = False) -> Iterator[TrackSums]:
+        events = self.source.events
+        events.memory(last)  # nobody adds it up here, and it would be kept
+        oldest = max(events.read_until_ns - keep_ns, 0) // BUCKET_NS
+        for track, rows in events.batches(last):
+            window = self._windows.known(events.window_marks)
+            if window.known:
+                rows = rows.compress(window.holds(asked_ns(rows)))
+            if len(rows):
+                yield self._of_track(track, rows, oldest)
+        self.steps.add_marks(*events.step_marks())
+
+    def _of_track(self, track: int, rows: np.ndarray, oldest: int) -> TrackSums:
+        start, kind = _column(rows, "start"), _column(rows, "kind")
+        end = np.maximum(rows["end"], start)
+        nesting = self._nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
+        layer = LAYERS.take(kind)
+        nested = nesting.add(start, end, _column(rows, "depth"), layer)
+        nesting.never_came.clear()
+        self.steps.add_spans(track, rows, kind, end, self.source.events.names)
+        bucket = np.maximum(end >> BUCKET_BITS, oldest)
+        dur_ns = end - start
+        found = TrackSums(self._operators(rows, kind, bucket, dur_ns, nested))
+        mine = np.flatnonzero(layer == _OF_PRIMITIVES)
+        if len(mine):
+            mine = self._without_shares(track, kind, nested, mine)
+            found.primitives = self._primitives(rows, bucket, dur_ns, nested, mine)
+        return found
+
+    def _operators(
+        self,
+        rows: np.ndarray,
+        kind: np.ndarray,
+        bucket: np.ndarray,
+        dur_ns: np.ndarray,
+        nested: Nested,
+    ) -> KeyedSums | None:
+        """The sums of operators; those of all spans are summed, which is quicker than to choose."""
+        first = int(bucket.min())
+        key = bucket - first
+        key <<= _KIND_BITS
+        key |= kind
+        key <<= _NAME_BITS
+        key |= rows["name"]
+        keys, sums = by_key(key, dur_ns, nested.self_ns)
+        kinds = keys >> _NAME_BITS & ((1 << _KIND_BITS) - 1)
+        mine = np.flatnonzero(LAYERS[kinds] == _OF_OPERATORS)
+        if not len(mine):
+            return None
+        keys = keys[mine]
+        codes = keys & ((1 << _CODE_BITS) - 1)
+        row = _looked_up(codes, self._operator_of, self._operator)
+        return KeyedSums(first + (keys >> _CODE_BITS), row, sums[mine, :3])
+
+    def _operator(self, code: int) -> int:
+        """The row of a kind and the number of a name."""
+        kind = code >> _NAME_BITS
+        name = self._text(code & ((1 << _NAME_BITS) - 1))
+        return self._operator_rows.of(name, KINDS[kind])
+
+    def _without_shares(
+        self, track: int, kind: np.ndarray, nested: Nested, mine: np.ndarray
+    ) -> np.ndarray:
+        """What was asked for: without the parts that other threads have of an execution. Where
+        operators ask for executions, one outside of everything on another thread is such a part.
+        """
+        is_bare = nested.parent[mine] < 0
+        self._asks_within |= not is_bare.all()
+        tracks, pid = self.source.events.tracks, self.source.events.about.get("pid")
+        is_main = track not in tracks or tracks[track].tid == pid
+        is_share = is_bare & (kind[mine] == EXECUTE) & (self._asks_within and not is_main)
+        asked: np.ndarray = mine[~is_share & (kind[mine] != SHARE)]
+        return asked
+
+    def _primitives(
+        self,
+        rows: np.ndarray,
+        bucket: np.ndarray,
+        dur_ns: np.ndarray,
+        nested: Nested,
+        mine: np.ndarray,
+    ) -> KeyedSums | None:
+        if not len(mine):
+            return None
+        spans = rows.take(mine)
+        whole = zip(*(spans[name].tolist() for name in ("kind", "name", "args")), strict=True)
+        row = [self._primitive(*one) for one in whole]
+        first = int(bucket.min())
+        pair = (bucket.take(mine) - first) << 32 | np.array(row, np.int64)
+        keys, sums = by_key(pair, dur_ns.take(mine), nested.self_ns.take(mine))
+        return KeyedSums(first + (keys >> 32), keys & 0xFFFFFFFF, sums[:, :3])
+
+    def _primitive(self, kind: int, name: int, args: int) -> int:
+        """The row of a kind and the numbers of a name and of arguments."""
+        key = (kind, name, args)
+        row = self._primitive_of.get(key)
+        if row is not None:
+            return row
+        text = self._text(args) if args else ""
+        called, implementation = _described(text)
+        called = called or self._text(name)
+        row = self._primitive_rows.of(called, implementation, KINDS[kind])
+        self._primitive_of[key] = row
+        return row
+
+    def _text(self, number: int) -> str:
+        """The first line of a text of the process: what has more has a domain in its second."""
+        names = self.source.events.names
+        return names[number] if number < len(names) else _LOST
+
+
+def _column(rows: np.ndarray, name: str) -> np.ndarray:
+    """A field of rows, in one piece: many passes go through it."""
+    return np.ascontiguousarray(rows[name])
+
+
+def _looked_up(
+    codes: np.ndarray, known: dict[int, int], row_of: Callable[[int], int]
+) -> np.ndarray:
+    """The row of each code; `row_of` gives that of one which is not known."""
+    found = []
+    for code in codes.tolist():
+        row = known.get(code)
+        if row is None:
+            row = known[code] = row_of(code)
+        found.append(row)
+    return np.array(found, np.int64)
+
+
+def _described(text: str) -> tuple[str, str]:
+    """The primitive and its implementation, by what a library says of a call."""
+    if text.startswith(_JSON_BEGINS):
+        return "", _NOT_KNOWN  # of a log, which is merged when the recording is read
+    problem = parse(text)
+    if problem.library == "MKL":
+        return problem.primitive_kind or "", problem.library
+    return problem.primitive_kind or "", problem.implementation or _NOT_KNOWN
