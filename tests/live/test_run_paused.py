@@ -79,11 +79,11 @@ def test_stacks_are_sampled_while_a_window_is_open(program_python: str, tmp_path
         pytest.skip("the kernel gives no events, and timers of the program tick all the time")
     with steered(program_python, PLAIN, tmp_path, ["--paused"]) as program:
         program.tell("while_closed", 300)
-        for _ in range(3):
+        for _ in range(12):  # so many samplers: what is called stacks.10 comes behind stacks.9
             program.command("start")
-            program.tell("while_open", 300)
+            program.tell("while_open", 80)
             program.command("stop")
-            program.tell("while_closed", 300)
+            program.tell("while_closed", 80)
         recorded = program.end()
 
     found = recorded.rows(
@@ -93,7 +93,7 @@ def test_stacks_are_sampled_while_a_window_is_open(program_python: str, tmp_path
     assert [row["name"] for row in found] == ["while_open"]
     used_ns = recorded.value("SELECT sum(weight_ns) FROM samples WHERE kind = 'cpu'")
     # Without what the program used before the first window and between the others.
-    assert 800e6 < used_ns < 1100e6
+    assert 860e6 < used_ns < 1300e6
     assert recorded.rows("SELECT * FROM gaps") == []
 
 
@@ -116,6 +116,33 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
     assert "does not answer: it has ended" in refused.stderr
     kept = (0, 1) if for_ else (0, 1, 2, 3)
     assert ranges(recorded, "step") == [f"step {number}" for number in kept]
+
+
+def drainer_of(session: int) -> int:
+    """The process that writes the raw files."""
+    for child in Path(f"/proc/{session}/task/{session}/children").read_text().split():
+        files = [os.readlink(file) for file in Path(f"/proc/{child}/fd").iterdir()]
+        if any(file.endswith("/spool") for file in files):
+            return int(child)
+    raise AssertionError("there is no drainer")
+
+
+def test_another_drainer_goes_on_with_the_window(program_python: str, tmp_path: Path) -> None:
+    with steered(program_python, TRAINS, tmp_path) as program:
+        program.command("start")
+        program.tell("steps", 2)
+        os.kill(drainer_of(program.session.pid), signal.SIGKILL)
+        program.command("mark", "it is gone")
+        program.tell("steps", 2)
+        program.tell("in_program", 1)
+        program.command("stop")
+        program.tell("steps", 2)
+        recorded = program.end()
+
+    assert ranges(recorded, "step") == ["step 0", "step 1", "step 2", "step 3"]
+    assert ranges(recorded, "program") == ["program 1"]
+    marks = "SELECT name FROM marks WHERE kind = 'outside'"
+    assert recorded.rows(marks) == [{"name": "it is gone"}]
 
 
 def test_a_program_that_is_killed_in_a_window_leaves_its_steps(

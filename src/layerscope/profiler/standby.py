@@ -60,5 +60,5 @@ def _record(settings: dict[str, Any]) -> bool:
 
 
 def _say(connection: socket.socket, answer: dict[str, Any]) -> None:
-    told = json.dumps(answer)
-    connection.send(told.encode(), socket.MSG_NOSIGNAL)
+    data = json.dumps(answer).encode()
+    connection.send(data, socket.MSG_NOSIGNAL)

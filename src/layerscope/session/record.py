@@ -84,6 +84,8 @@ class Beside:
             _say({"problem": f"{problem.what}: {problem.remedy}"})
             return
         raise_descriptor_limit()
+        if self._window is not None:
+            self._sample(recorder)
         converter = Converter(recording, recorder)
         recorder.on_watch.append(converter.watch)
         recorder.link.start()
@@ -102,6 +104,21 @@ class Beside:
         converter.close()
         with surviving(recorder.problems):
             requests.finish()
+
+    def _sample(self, recorder: Recorder) -> None:
+        """Stacks, from outside and while the window is open: handlers of signals in a program that
+        runs already are no business of ours.
+        """
+        from layerscope.capture.sampler import HZ, Outside, Sampler
+
+        sampler = Sampler(recorder.raw, recorder.problems, HZ, Outside.TREE)
+        unable = sampler.check()
+        if unable is not None:
+            recorder.problems.append(unable)
+            return
+        sampler.is_resting = True
+        sampler.start()
+        recorder.sampler = sampler
 
     def _create(self, command: list[str]) -> Run:
         """The recording, named after what the program asked for or after the program."""

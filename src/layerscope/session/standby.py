@@ -69,7 +69,8 @@ def _accepted(listener: socket.socket, pid: int) -> socket.socket:
     while time.monotonic() < give_up:
         connection, _ = listener.accept()
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        if _PEER.unpack(peer)[0] == pid:
+        came, _, _ = _PEER.unpack(peer)
+        if came == pid:
             connection.settimeout(_READY_S)
             return connection
         connection.close()
@@ -78,14 +79,17 @@ def _accepted(listener: socket.socket, pid: int) -> socket.socket:
 
 def _hand_over(connection: socket.socket, pid: int, folder: Path, name: str) -> None:
     """Start a recorder and tell the process how to reach it."""
-    if json.loads(connection.recv(_PACKET_BYTES))["records"]:
+    state = json.loads(connection.recv(_PACKET_BYTES))
+    if state["records"]:
         raise RunError(
             f"process {pid} is recorded already, by layerscope.profiler: it starts and stops that "
             "itself"
         )
     started = _recorder(pid, folder, name)
-    connection.send(json.dumps(started["settings"]).encode(), socket.MSG_NOSIGNAL)
-    if not json.loads(connection.recv(_PACKET_BYTES))["records"]:
+    settings = json.dumps(started["settings"])
+    connection.send(settings.encode(), socket.MSG_NOSIGNAL)
+    state = json.loads(connection.recv(_PACKET_BYTES))
+    if not state["records"]:
         raise RunError(f"process {pid} could not load the recorder's library")
 
 

@@ -121,7 +121,8 @@ class Steering:
         if self._closing is not None:
             self._closing.cancel()
         self._until_ns = until_ns
-        return self._recorder.link.order({"type": WINDOW, "until_ns": until_ns}, _PATIENCE_S)
+        order = {"type": WINDOW, "until_ns": until_ns}
+        return self._recorder.link.order(order, _PATIENCE_S)
 
     def _is_over(self, until_ns: int) -> None:
         """The time of the window is over, which the drainer has seen by itself."""
