@@ -66,6 +66,7 @@ VISIBLE = "liblayerscope.map"
 TABLES = "liblayerscope-tables.so"
 DRAINING = "liblayerscope-draining.so"
 PYTHON_FRAMES = "stacks/python_frames.c"
+LOCATION_TABLE = "agent/location_table.c"
 # A function that a signal handler is the first to call would be looked up there, which may take a
 # lock.
 AT_ONCE = ["-Wl,-z,now"]
@@ -101,7 +102,12 @@ def parts(sources: Path) -> list[Part]:
             interface,
             ["-ldl", "-lpthread"],
         ),
-        Part(["sampler", "stacks", "chunks"], "layerscope-sampler", [], ["-lpthread"]),
+        Part(
+            ["sampler", "stacks", "chunks", LOCATION_TABLE],
+            "layerscope-sampler",
+            [],
+            ["-lpthread"],
+        ),
         Part(["draining", "chunks"], DRAINING, ["-shared"], []),
         Part(["tables"], TABLES, ["-shared"], []),
         Part(["unwinding", "stacks"], "liblayerscope-unwinding.so", ["-shared", *AT_ONCE], []),

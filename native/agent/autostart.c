@@ -1,7 +1,8 @@
 /* The door into a process without Python, or with a Python that came to nothing of ours: the first library that uses
  * ITT or NVTX loads us, and LAYERSCOPE_AGENT (capture/agent.py writes it) says how the recorder is reached.
  *
- *     socket=NAME;tsc=0|1;ranks=0,3;window=first:last:every:by_time:mark;stacks=hz:timers;api=0;refusals=FOLDER
+ *     socket=NAME;tsc=0|1;ranks=0,3;window=first:last:every:by_time:mark;stacks=hz:timers;memory=1;api=0;
+ *     refusals=FOLDER
  *
  * All but the socket may be missing, and what has another meaning there is percent-encoded. Whoever comes first
  * prepares, this door or that of Python; the other one finds it done. Where stacks are recorded Python itself comes in
@@ -20,6 +21,7 @@
 LS_EXPORT void ls_window_set(int64_t first, int64_t last, int64_t every, int by_time, const char *mark);
 LS_EXPORT const char *ls_refusal(int *error);
 LS_EXPORT void ls_note_cost(uint64_t cpu_ns);
+LS_EXPORT void ls_python_memory_start(void);
 
 static void decode(char *text) {
     char *to = text;
@@ -71,6 +73,15 @@ static void start_sampling(const char *stacks) {
     int hz, uses_timers;
     if (sscanf(stacks, "%d:%d", &hz, &uses_timers) == 2)
         ls_sampling_start(hz, uses_timers);
+}
+
+/* Of Python's objects, from its beginning on. */
+static void start_counting_memory(void) {
+    const char *settings = secure_getenv("LAYERSCOPE_AGENT");
+    char text[8];
+    value_of(settings ? settings : "", "memory", text, sizeof text);
+    if (*text == '1')
+        ls_python_memory_start();
 }
 
 /* Nobody else hears of a process that can hand nothing over. By a link: it takes no descriptor and no space. */
@@ -171,7 +182,8 @@ LS_EXPORT void *PyInit_layerscope_agent(void) {
     *(void **)&set_error = dlsym(RTLD_DEFAULT, "PyErr_SetString");
     void **import_error = dlsym(RTLD_DEFAULT, "PyExc_ImportError");
     if (set_error && import_error) {
-        ls_door_open();
+        if (!ls_door_open())
+            start_counting_memory();
         set_error(*import_error, "there is no such module");
     }
     return NULL;

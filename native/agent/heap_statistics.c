@@ -1,15 +1,16 @@
-/* What the C library's allocator has in use, and free. Counters of a domain that no program has, about once a second,
- * told by a thread that has just allocated. */
+/* What the C library's allocator has in use, and free, and what Python has for its objects. Counters of a domain that no
+ * program has, a few times a second, told by a thread that has just allocated. */
 #define _GNU_SOURCE
 #include "heap_statistics.h"
 
 #include "agent.h"
 #include "loaded_file.h"
+#include "python_memory.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
 
-#define EVERY_NS 1000000000u
+#define EVERY_NS 250000000u
 /* Going through the free blocks of a heap takes time, more where they are many: so it is done that much more rarely. */
 #define MOST_SHARE 200u
 
@@ -31,8 +32,11 @@ void ls_heap_tell(void) {
     if (now < due || !atomic_compare_exchange_strong(&next_ns, &due, now + EVERY_NS))
         return;
     struct mallinfo2 (*of_heap)(void) = statistics();
+    int64_t of_python = ls_python_memory_bytes();
+    if (of_python >= 0)
+        ls_counter("python_bytes\nlayerscope: malloc", of_python);
     if (!of_heap) {
-        atomic_store(&next_ns, UINT64_MAX);
+        atomic_store(&next_ns, of_python < 0 ? UINT64_MAX : now + EVERY_NS);
         return;
     }
     struct mallinfo2 found = of_heap();

@@ -66,27 +66,15 @@ typedef struct {
     int count, at; /* at: the outermost that is not placed yet, counted from the innermost */
 } python_stack;
 
-/* The stack as far as it is put together, from the outside in. */
-typedef struct {
-    uint32_t stack;
-    int is_cut; /* there was no room for more of it */
-} growing;
-
-static void push(growing *g, uint32_t frame) {
-    uint32_t stack = g->is_cut || frame == LT_NONE ? LT_NONE : sm_stack(g->stack, frame);
-    g->is_cut |= stack == LT_NONE;
-    g->stack = g->is_cut ? g->stack : stack;
-}
-
-static void place_group(growing *g, python_stack *python) {
+static void place_group(const sm_taker *to, python_stack *python) {
     for (int is_first = 1; python->at > 0; is_first = 0) {
         const sm_python_frame *frame = &python->frames[python->at - 1];
         if (!is_first && frame->place & LF_ENTRY)
             break;
         if (frame->code == LF_BETWEEN)
-            push(g, sm_frame(LT_CUT, LT_CUT_BETWEEN, 0, 0));
+            to->cut(to->of, LT_CUT_BETWEEN);
         else if (frame->code != LT_NONE)
-            push(g, sm_frame(LT_PYTHON, frame->code, frame->place & ~LF_ENTRY, 0));
+            to->python(to->of, frame->code, frame->place & ~LF_ENTRY);
         python->at--;
     }
 }
@@ -131,29 +119,60 @@ static int match(const sm_process *p, const lu_native_frame *native, int count, 
     return 0;
 }
 
-uint32_t sm_join(sm_process *p, const lu_native_frame *native, int count, uint32_t how, const sm_python_frame *python,
-                 int frames, uint32_t *flags) {
+void sm_place(sm_process *p, const lu_native_frame *native, int count, uint32_t how, const sm_python_frame *python,
+              int frames, uint32_t *flags, const sm_taker *to) {
     static uint8_t replaced[SM_FRAMES_MOST];
     python_stack rest = {python, frames, frames};
     int is_cut = frames && !(python[frames - 1].place & LF_ENTRY), groups = groups_of(python, frames), outside = 0;
-    growing g = {LT_NONE, 0};
-    if (sm_is_full())
-        return LT_NONE;
     if (frames)
         outside = match(p, native, count, how, groups, is_cut || has_left_out(python, frames), replaced);
     if (frames && outside < 0)
         *flags |= LT_NO_SPLICE;
     if (!(how & LU_UNWOUND_ROOT) || is_cut)
-        push(&g, sm_frame(LT_CUT, 0, 0, 0));
+        to->cut(to->of, LT_CUT_OUTER);
     for (int i = 0; i < outside; i++)
-        place_group(&g, &rest);
+        place_group(to, &rest);
     for (int i = count - 1; i >= 0; i--)
         if (frames && outside >= 0 && replaced[i])
-            place_group(&g, &rest);
+            place_group(to, &rest);
         else
-            push(&g, native_frame(p, native[i].address, i > 0));
+            to->native(to->of, native[i].address, i > 0);
     while (rest.at > 0)
-        place_group(&g, &rest);
+        place_group(to, &rest);
+}
+
+/* The stack as far as it is put together, from the outside in. */
+typedef struct {
+    sm_process *process;
+    uint32_t stack;
+    int is_cut; /* there was no room for more of it */
+} growing;
+
+static void push(growing *g, uint32_t frame) {
+    uint32_t stack = g->is_cut || frame == LT_NONE ? LT_NONE : sm_stack(g->stack, frame);
+    g->is_cut |= stack == LT_NONE;
+    g->stack = g->is_cut ? g->stack : stack;
+}
+
+static void push_native(void *of, uint64_t address, int is_caller) {
+    push(of, native_frame(((growing *)of)->process, address, is_caller));
+}
+
+static void push_python(void *of, uint32_t code, uint32_t place) {
+    push(of, sm_frame(LT_PYTHON, code, place, 0));
+}
+
+static void push_cut(void *of, uint32_t kind) {
+    push(of, sm_frame(LT_CUT, kind, 0, 0));
+}
+
+uint32_t sm_join(sm_process *p, const lu_native_frame *native, int count, uint32_t how, const sm_python_frame *python,
+                 int frames, uint32_t *flags) {
+    growing g = {p, LT_NONE, 0};
+    sm_taker to = {push_native, push_python, push_cut, &g};
+    if (sm_is_full())
+        return LT_NONE;
+    sm_place(p, native, count, how, python, frames, flags, &to);
     cut_stacks += (uint64_t)g.is_cut;
     return g.stack;
 }

@@ -18,6 +18,16 @@ typedef struct {
 
 lu_space *sm_space(sm_process *process, int is_urgent);
 void sm_space_forget(sm_process *process);
+/* What takes the frames of a stack, from the outside in. */
+typedef struct {
+    void (*native)(void *of, uint64_t address, int is_caller);
+    void (*python)(void *of, uint32_t code, uint32_t place);
+    void (*cut)(void *of, uint32_t kind); /* LT_CUT_OUTER, LT_CUT_BETWEEN */
+    void *of;
+} sm_taker;
+/* Gives a stack of native frames (the leaf first) with these of Python in it to `to`. */
+void sm_place(sm_process *process, const lu_native_frame *native, int count, uint32_t how,
+              const sm_python_frame *python, int frames, uint32_t *flags, const sm_taker *to);
 /* Interns a stack of native frames (the leaf first) with these of Python in it, or LT_NONE. */
 uint32_t sm_join(sm_process *process, const lu_native_frame *native, int count, uint32_t how,
                  const sm_python_frame *python, int frames, uint32_t *flags);

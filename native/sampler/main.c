@@ -3,6 +3,7 @@
  *
  * usage: layerscope-sampler SOCKET RAW_FOLDER HZ [MOST_BYTES [GENERATION]]
  *        layerscope-sampler --check
+ *        layerscope-sampler --dump|--dump-native PID...
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
  * SOCKET is a descriptor, SOCK_SEQPACKET, of lf_message with a memfd each; type 0, without one, names the program, and its
@@ -15,6 +16,7 @@
 #include "areas.h"
 #include "copied_stacks.h"
 #include "cpu_time.h"
+#include "dump.h"
 #include "events.h"
 #include "first_ticks.h"
 #include "handover.h"
@@ -269,7 +271,8 @@ static void prepare(void) {
 
 static int usage(void) {
     fprintf(stderr, "usage: layerscope-sampler SOCKET RAW_FOLDER HZ [MOST_BYTES [GENERATION]]\n"
-                    "       layerscope-sampler --check\n");
+                    "       layerscope-sampler --check\n"
+                    "       layerscope-sampler --dump|--dump-native PID...\n");
     return 2;
 }
 
@@ -288,6 +291,12 @@ int main(int count, char **words) {
     prepare();
     if (count == 2 && !strcmp(words[1], "--check"))
         return check();
+    int is_native = count > 2 && !strcmp(words[1], "--dump-native");
+    if (is_native || (count > 2 && !strcmp(words[1], "--dump"))) {
+        for (int i = 2; i < count; i++)
+            sm_dump(atoi(words[i]), is_native);
+        return 0;
+    }
     long hz = count >= 4 && count <= 6 ? strtol(words[3], NULL, 10) : 0;
     if (hz < LEAST_HZ || hz > MOST_HZ)
         return usage();

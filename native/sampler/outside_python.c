@@ -61,6 +61,7 @@ void sm_python_find(sm_process *p) {
     const char *why = refusal(p, version, runtime);
     p->python = why ? LF_PYTHON_UNKNOWN : (uint32_t)(version >> 16 & 0xff);
     p->is_told = 0;
+    p->outside.refused = why;
     if (why) {
         say_unread(p, why);
         return;

@@ -98,6 +98,36 @@ int sm_read_snapshot(void *pid, uint64_t address, void *into, size_t bytes) {
     return 0;
 }
 
+#define PAGE_BYTES 4096u
+#define PAGES 256u
+static struct {
+    uint64_t address; /* 0: free */
+    int32_t pid;
+    uint8_t content[PAGE_BYTES];
+} pages[PAGES];
+
+void sm_pages_forget(void) {
+    for (size_t i = 0; i < PAGES; i++)
+        pages[i].address = 0;
+}
+
+int sm_read_pages(void *of, uint64_t address, void *into, size_t bytes) {
+    int32_t pid = *(const int32_t *)of;
+    uint64_t page = address & ~(uint64_t)(PAGE_BYTES - 1);
+    size_t slot = (size_t)(page / PAGE_BYTES) % PAGES;
+    if (!page || bytes > PAGE_BYTES - (address - page))
+        return sm_read_memory(of, address, into, bytes);
+    if (pages[slot].address != page || pages[slot].pid != pid) {
+        pages[slot].address = 0;
+        if (sm_read_memory(of, page, pages[slot].content, PAGE_BYTES))
+            return -1;
+        pages[slot].address = page;
+        pages[slot].pid = pid;
+    }
+    memcpy(into, pages[slot].content + (address - page), bytes);
+    return 0;
+}
+
 /* CPU time of the thread so far, what it waited for a CPU, and how often it came onto one; 0: it is gone. */
 uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches) {
     char text[96];

@@ -16,6 +16,9 @@ int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an
 /* The same of memory that is read for one sample: at once, so that it does not change in between. */
 void sm_snapshot_begin(void);
 int sm_read_snapshot(void *pid, uint64_t address, void *into, size_t bytes);
+/* The same of memory whose pages are kept until they are forgotten: for many small parts that lie side by side. */
+int sm_read_pages(void *pid, uint64_t address, void *into, size_t bytes);
+void sm_pages_forget(void);
 int sm_is_of_our_user(int32_t pid);
 int sm_is_python(int32_t pid);
 

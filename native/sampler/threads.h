@@ -160,6 +160,7 @@ struct sm_process {
     uint32_t c_frame_distance; /* interpreter_frames.c; 0: not known */
     struct {
         int is_read; /* frames of Python are read from outside */
+        const char *refused; /* why not; NULL: they are, or there is no Python */
         uint64_t next_ns, waits_ns;
     } outside; /* outside_python.c */
     struct {

@@ -21,13 +21,8 @@
 
 #define COPY_BYTES (32u << 10)
 
-typedef struct {
-    int64_t number;
-    uint64_t arguments[6], stack_pointer, instruction;
-} call;
-
 /* -1: it runs, or has ended, and errno is not EACCES or EPERM. */
-static int read_call(sm_thread *t, call *into) {
+int sm_read_call(sm_thread *t, sm_call *into) {
     char text[256], path[64];
     memset(into, 0, sizeof *into);
     if (t->wait_fd < 0) {
@@ -76,7 +71,7 @@ static uint32_t kind_of_file(int32_t pid, int fd) {
     return LT_NO_FILE;
 }
 
-static uint32_t file_of(int32_t pid, const call *c) {
+static uint32_t file_of(int32_t pid, const sm_call *c) {
     static const int with_descriptor[] = {
         SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_readv, SYS_writev, SYS_preadv, SYS_pwritev, SYS_recvfrom,
         SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_accept, SYS_accept4, SYS_connect,
@@ -97,7 +92,7 @@ static uint32_t file_of(int32_t pid, const call *c) {
 
 /* --- Its stack --- */
 
-static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *flags) {
+static uint32_t stack_of(sm_thread *t, const sm_call *c, uint32_t *how, uint32_t *flags) {
     static uint8_t copied[COPY_BYTES] __attribute__((aligned(16)));
     static lu_native_frame native[SM_FRAMES_MOST];
     static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
@@ -118,13 +113,13 @@ static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *f
 
 /* SM_LOOKED: it waited all the time. SM_UNREADABLE: it may not be looked at. SM_NOT_LOOKED: it ran meanwhile. */
 int sm_look_at(sm_thread *t, sm_look *look) {
-    call before, after;
+    sm_call before, after;
     uint32_t how = 0, flags = 0;
-    if (read_call(t, &before))
+    if (sm_read_call(t, &before))
         return errno == EACCES || errno == EPERM ? SM_UNREADABLE : SM_NOT_LOOKED;
     uint32_t stack = before.stack_pointer ? stack_of(t, &before, &how, &flags) : LT_NONE;
     uint32_t file = file_of(t->process->pid, &before);
-    if (read_call(t, &after) || memcmp(&before, &after, sizeof before))
+    if (sm_read_call(t, &after) || memcmp(&before, &after, sizeof before))
         return SM_NOT_LOOKED;
     look->stack = stack;
     look->system_call = (int32_t)before.number;

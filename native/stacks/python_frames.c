@@ -310,6 +310,37 @@ uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_rea
     return 0;
 }
 
+int lu_python_threads(uint32_t python, uint64_t runtime, lu_read read, void *of, lu_python_thread_facts *into, int most) {
+    const layout *l = layout_of(python);
+    int count = 0;
+    uint32_t steps = 0;
+    uint64_t interpreter = l && runtime ? follow(read, of, runtime + l->interpreters) : 0;
+    for (; interpreter && steps < THREADS_MOST; interpreter = follow(read, of, interpreter + l->interpreter_next)) {
+        uint64_t thread = follow(read, of, interpreter + l->interpreter_threads);
+        for (; thread && count < most && ++steps < THREADS_MOST; thread = follow(read, of, thread + l->thread_next)) {
+            uint64_t numbers[2]; /* thread_id lies before native_thread_id */
+            if (read(of, thread + l->thread_native_id - 8, numbers, sizeof numbers))
+                return count;
+            into[count++] = (lu_python_thread_facts){thread, numbers[0], (int32_t)numbers[1]};
+        }
+        steps++;
+    }
+    return count;
+}
+
+uint64_t lu_python_outwards(uint32_t python, uint64_t frame, lu_read read, void *of, lu_python_frame *into) {
+    const layout *l = layout_of(python);
+    uint8_t bytes[FRAME_BYTES];
+    into->code = 0;
+    if (!l || !frame || frame % 8 || read(of, frame, bytes, sizeof bytes))
+        return 0;
+    if (!is_shim(l, bytes)) {
+        into->code = word_at(bytes, l->code);
+        into->place = place_of(l, bytes, into->code);
+    }
+    return word_at(bytes, l->previous);
+}
+
 int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of) {
     const layout *l = layout_of(python);
     return l && follow(read, of, thread_state + l->thread_native_id) == (uint64_t)tid;

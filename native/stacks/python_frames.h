@@ -48,6 +48,16 @@ void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *i
 uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first);
 /* The PyThreadState of the thread `tid` of any interpreter, by `_PyRuntime`; 0: none. */
 uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_read read, void *of);
+/* All threads of all interpreters; how many, at most `most`. */
+typedef struct {
+    uint64_t state; /* its PyThreadState */
+    uint64_t identification; /* as `threading.get_ident` gives it */
+    int32_t tid;
+} lu_python_thread_facts;
+int lu_python_threads(uint32_t python, uint64_t runtime, lu_read read, void *of, lu_python_thread_facts *into, int most);
+/* `code` and `place` of the frame at this address; `code` is 0 where it is of no function. The frame outside of it; 0:
+ * there is none. */
+uint64_t lu_python_outwards(uint32_t python, uint64_t frame, lu_read read, void *of, lu_python_frame *into);
 /* Whether this is the PyThreadState of that thread. */
 int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of);
 /* A str object as UTF-8; its length, cut at `most`, or -1. */

@@ -30,7 +30,7 @@ def test_blocks_that_are_live_then_are_told_apart_from_what_else_malloc_has() ->
     recording.add_block(35 * MB, S, None, device="cuda:0")
     recording.add_block(36 * MB, S, None, is_lost=True)
     recording.add_block(40 * MB, S, None, allocator="numpy")
-    recording.add_counter(0, "in_use_bytes", [(S, 1), (2 * S + S // 3, 190 * MB)], domain="malloc")
+    recording.add_counter(0, "in_use_bytes", [(S, 1), (2 * S - S // 3, 190 * MB)], domain="malloc")
     recording.add_counter(0, "free_bytes", [(2 * S - S // 3, 60 * MB)], domain="malloc")
 
     found = parts(recording)
@@ -75,3 +75,21 @@ def test_each_process_is_looked_at_when_it_has_most() -> None:
 
 def test_without_readings_there_is_no_row() -> None:
     assert rows(Recording(), "resident") == []
+
+
+def test_what_tensors_gave_back_since_malloc_was_read_is_free() -> None:
+    recording = recording_with(300 * MB)
+    recording.add_block(100 * MB, S, None)
+    recording.add_block(20 * MB, S, S - S // 4)  # live when malloc was read
+    when = 2 * S - S // 3
+    recording.add_counter(0, "in_use_bytes", [(when, 150 * MB)], domain="malloc")
+    recording.add_counter(0, "free_bytes", [(when, 10 * MB)], domain="malloc")
+    recording.add_counter(0, "python_bytes", [(when, 90 * MB)], domain="malloc")
+
+    found = parts(recording)
+
+    assert found["tensors"] == 100 * MB
+    assert found["other blocks"] == 30 * MB
+    assert found["free blocks"] == 30 * MB
+    assert found["Python objects"] == 90 * MB
+    assert found["other anonymous"] == 50 * MB

@@ -5,6 +5,7 @@ commands that steer its recording: no test of these has to hit a moment.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 from layerscope.ingest.open import open_run
 from tests.quick_torch import WITHOUT_COMPILER
-from tests.recorded import NO_STACKS, Recorded, layerscope
+from tests.recorded import NO_STACKS, ROOT, Recorded, layerscope
 
 PATIENCE_S = 120
 # A line is the name of a function and a number; the answer is what it returns, or the time.
@@ -133,6 +134,24 @@ class Steered:
         self.session.stdin.close()
         status = self.session.wait(PATIENCE_S)
         return Recorded(open_run(self.path), status, "", "")
+
+
+@contextmanager
+def standing_by(python: str, program: str, folder: Path) -> Iterator[Steered]:
+    """The program by itself, with LAYERSCOPE_AUTOSTART=standby as where layerscope is installed."""
+    line = (ROOT / "src" / "layerscope_autostart.pth").read_text()
+    file = folder / "recording.py"
+    file.write_text(f"exec({line!r})\n" + program)
+    with subprocess.Popen(
+        [python, str(file)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "LAYERSCOPE_AUTOSTART": "standby"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield Steered(folder, process, int(process.stdout.readline()))
 
 
 @contextmanager

@@ -214,6 +214,7 @@ def without_python(
     door: Path | None = None,
     stacks: Mapping[str, int] | None = None,
     api: bool = True,
+    memory: bool = False,
 ) -> tuple[dict[str, str], list[Problem]]:
     """The variables by which oneDNN, ITT and NVTX load the agent into any program, and what keeps
     them from it.
@@ -221,7 +222,8 @@ def without_python(
     A collector that `environment` has already stays. `ranks`, `window`, `door`: as `make_door` has
     them. `stacks`: samples are taken `hz` times in each second that a thread runs, and by timers of
     the program's own, not by events from outside, if `timers` is 1; `make_door` takes the same as
-    one of `layers`. `api`: calls of a framework's C interface are recorded.
+    one of `layers`. `api`: calls of a framework's C interface are recorded. `memory`:
+    allocations are.
     """
     told = [
         f"socket={quote(socket_name)}",
@@ -239,6 +241,8 @@ def without_python(
         told.append(f"stacks={stacks['hz']}:{stacks['timers']}")
     if not api:
         told.append("api=0")
+    if memory:
+        told.append("memory=1")
     if door is not None:
         told.append(f"refusals={quote(os.fsencode(door))}")
     added, problems = {SETTINGS: ";".join(told)}, []

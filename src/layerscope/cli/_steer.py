@@ -30,6 +30,18 @@ def configure_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
+def open_standby(word: str | None) -> None:
+    """Where `word` is the pid of a program with a door that nobody has opened yet: open it, for a
+    recording in this folder.
+    """
+    from layerscope.session import standby
+    from layerscope.session.living import living_of
+
+    pid = int(word) if word is not None and word.isascii() and word.isdigit() else 0
+    if pid and standby.is_prepared(pid) and living_of(pid) is None:
+        standby.open_door(pid, Path.cwd())
+
+
 def ask(word: str | None, request: dict[str, Any]) -> Answers:
     """The answers of the recordings that `word` means, each with the folder that is named.
 

@@ -4,6 +4,9 @@ Opens a window of its recording: all processes of the program are recorded until
 or for as long as --for says. A window that is open already stays open, and closes when this command
 says. Any number of windows make one recording; its steps keep the numbers of the whole run.
 
+A program that was started with LAYERSCOPE_AUTOSTART=standby, where layerscope is installed, is
+named by its pid: the first `start` makes a recording of it in this folder.
+
     layerscope run --paused train.py &
     layerscope start                    # the only recording that is being made here
     layerscope start --for 60           # a minute; it closes by itself
@@ -31,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from layerscope.session.create import shown
 
     for_s = None if arguments.for_ is None else _window.seconds("--for", arguments.for_)
+    _steer.open_standby(arguments.recording)
     answers = _steer.ask(arguments.recording, {"what": "start", "for_s": for_s})
     path, first = answers[0]
     is_again = all(answer["was_open"] for _, answer in answers)

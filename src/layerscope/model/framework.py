@@ -81,6 +81,8 @@ class Framework:
     `sampler_operators`: what samplers and loaders run that makes no batch.
     `module_calls`: the functions through which every module is called, as how their name and their
     file end.
+    `collectives`: functions in which a rank waits for the others, as the layer of the frame, a
+    pattern of its name, how its file ends, and what to call it, where that is not its name.
     `environment`: how the environment variables begin that are about it and hold no secret.
     `bulks`: patterns of the names of several operators that are executed as one, and what to call
     them.
@@ -106,6 +108,7 @@ class Framework:
     sampler_operators: frozenset[str] = frozenset()
     anchors: tuple[Anchor, ...] = ()
     module_calls: tuple[tuple[str, str], ...] = ()
+    collectives: tuple[tuple[str, str, str, str], ...] = ()
     environment: tuple[str, ...] = ()
     bulks: tuple[tuple[str, str], ...] = ()
     library: str = ""

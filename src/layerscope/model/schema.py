@@ -381,7 +381,7 @@ COUNTERS = Table(
             "group throttled, throttled_ns, group_memory_bytes, group_memory_limit_bytes; of the "
             "machine machine_cpu_ns, machine_stolen_ns, machine_cpu_pressure_ns, "
             "machine_io_pressure_ns, machine_memory_pressure_ns; of the heap, with memory, "
-            "in_use_bytes, free_bytes; or a counter of the program",
+            "in_use_bytes, free_bytes, python_bytes; or a counter of the program",
         ),
         Column("value", "int64", "its value"),
         Column("unit", "name", "ns, bytes or count"),

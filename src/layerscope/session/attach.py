@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,12 @@ from layerscope.model.layers import OPERATORS
 from layerscope.model.secrets import kept_environment, mask
 from layerscope.rawfile.counters import read
 from layerscope.recording.run import Run
+from layerscope.session import standby
 from layerscope.session.command import program_name
 from layerscope.session.converter import Converter
 from layerscope.session.create import create, discard, shown, text
 from layerscope.session.finish import finish, summarise
+from layerscope.session.living import ask, living_of
 from layerscope.session.outside import environment_of, raise_descriptor_limit, words_of
 from layerscope.session.run import reserve_streams, write_options
 from layerscope.session.session import Ended
@@ -65,6 +67,14 @@ def attach(asked: AttachOptions) -> int:
     """Record the process until it ends, the time is over, or somebody ends us: 0."""
     reserve_streams()
     program = target(asked.pid)
+    living = living_of(asked.pid)
+    if living is not None:
+        raise RunError(
+            f"process {asked.pid} is being recorded already, into {shown(living.path)}. "
+            f"`layerscope top {asked.pid}` shows it"
+        )
+    if standby.is_prepared(asked.pid):
+        return attach_through_door(asked)
     recording = create_for(program, asked.output, asked.quiet)
     divert(recording, asked.spool or None)
     write_options(recording, asked.size)
@@ -75,7 +85,7 @@ def attach(asked: AttachOptions) -> int:
         discard(recording)
         raise
     if not asked.quiet:
-        _say_beginning(program, recording, asked.for_s)
+        _say_beginning(asked.pid, recording.path, asked.for_s)
     attached.wait(asked.for_s)
     attached.end()
     with surviving(attached.recorder.problems):
@@ -83,6 +93,33 @@ def attach(asked: AttachOptions) -> int:
     with surviving(attached.recorder.problems):
         summarise(recording, attached.recorder, attached.converter, asked.quiet)
     attached.converter.close()
+    return 0
+
+
+def attach_through_door(asked: AttachOptions) -> int:
+    """Have the program record itself, with its operators: it was started with
+    LAYERSCOPE_AUTOSTART=standby. Its recorder stays until it ends.
+    """
+    output = Path(asked.output).absolute() if asked.output else Path.cwd() / ""
+    folder = output.parent if asked.output else Path.cwd()
+    pidfd = os.pidfd_open(asked.pid)
+    living = standby.open_door(asked.pid, folder, output.name if asked.output else "")
+    request = {"what": "start", "for_s": asked.for_s}
+    error = ask(living, request).get("error")
+    if error:
+        raise RunError(f"the recording {shown(living.path)} {error}")
+    if not asked.quiet:
+        _say_beginning(asked.pid, living.path, asked.for_s)
+    has_ended = wait_for(pidfd, asked.for_s)
+    os.close(pidfd)
+    with contextlib.suppress(OSError, ValueError):
+        ask(living, {"what": "stop"})
+    if not asked.quiet:
+        look = "report" if has_ended else "top"
+        notify(
+            f"layerscope: {shown(living.path)} has the operators of process {asked.pid} too; it is "
+            f"complete when the program has ended. Next: layerscope {look} {shown(living.path)}\n"
+        )
     return 0
 
 
@@ -155,18 +192,7 @@ class Attached:
 
     def wait(self, for_s: float | None) -> None:
         """Until the program has ended, `for_s` seconds are over, or we are asked to end."""
-        until = None if for_s is None else time.monotonic() + for_s
-        with _asked_to_end() as asked:
-            poll = select.poll()
-            poll.register(self._pidfd, select.POLLIN)
-            poll.register(asked, select.POLLIN)
-            while until is None or time.monotonic() < until:
-                left_s = WATCH_S if until is None else min(WATCH_S, until - time.monotonic())
-                came = [descriptor for descriptor, _ in poll.poll(max(left_s, 0) * 1000)]
-                self.watch()
-                self.has_ended = self._pidfd in came
-                if came:
-                    return
+        self.has_ended = wait_for(self._pidfd, for_s, self.watch)
 
     def watch(self) -> None:
         """Call it every second or so."""
@@ -206,6 +232,25 @@ class Attached:
         )
 
 
+def wait_for(pidfd: int, for_s: float | None, watch: Callable[[], None] | None = None) -> bool:
+    """Wait until the program has ended, `for_s` seconds are over, or somebody asks us to end; call
+    `watch` meanwhile. Whether the program has ended.
+    """
+    until = None if for_s is None else time.monotonic() + for_s
+    with _asked_to_end() as asked:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.register(asked, select.POLLIN)
+        while until is None or time.monotonic() < until:
+            left_s = WATCH_S if until is None else min(WATCH_S, until - time.monotonic())
+            came = [descriptor for descriptor, _ in poll.poll(max(left_s, 0) * 1000)]
+            if watch is not None:
+                watch()
+            if came:
+                return pidfd in came
+    return False
+
+
 def _from_outside(pid: int) -> Problem:
     what = f"process {pid} was recorded from outside, where nothing tells what a framework does"
     return Problem(
@@ -217,12 +262,12 @@ def _from_outside(pid: int) -> Problem:
     )
 
 
-def _say_beginning(program: ProcessFacts, recording: Run, for_s: float | None) -> None:
-    name = program_name(words_of(program.pid, "cmdline"))
+def _say_beginning(pid: int, path: Path, for_s: float | None) -> None:
+    name = program_name(words_of(pid, "cmdline"))
     end = "Ctrl-C ends the recording" if for_s is None else f"it takes {for_s:g} s"
     notify(
-        f"layerscope: recording process {program.pid} ({name}) into {shown(recording.path)}; "
-        f"{end}, and the program goes on\n"
+        f"layerscope: recording process {pid} ({name}) into {shown(path)}; {end}, and the program "
+        "goes on\n"
     )
 
 

@@ -13,9 +13,11 @@ import select
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerscope.rawfile import windows
 from layerscope.session.outside import environment_of, raise_descriptor_limit, words_of
 
 if TYPE_CHECKING:
@@ -27,9 +29,11 @@ WATCH_MS = 1000
 
 
 def record_beside(about: dict[str, Any]) -> int:
-    """Record the program that `about` names (pid, folder, stem) until it has ended."""
+    """Record the program that `about` names (pid, folder, stem) until it has ended. `steered`: it
+    was not the program that started us, and nothing is recorded before `layerscope start`.
+    """
     pid = about["pid"]
-    if os.getppid() != pid:
+    if not about.get("steered") and os.getppid() != pid:
         return 0  # it has ended before we began
     pidfd = os.pidfd_open(pid)
     if os.fork():
@@ -47,6 +51,7 @@ class Beside:
         self.pid: int = about["pid"]
         self._about = about
         self._pidfd = pidfd
+        self._window = windows.RequestedWindow(steered=True) if about.get("steered") else None
         self._usage: dict[str, int] = {}
         self._most_rss_bytes = 0
 
@@ -58,6 +63,7 @@ class Beside:
         from layerscope.session.create import discard
         from layerscope.session.finish import finish, summarise
         from layerscope.session.requests import Requests
+        from layerscope.session.run import write_options
         from layerscope.session.spooling import divert
 
         command = words_of(self.pid, "cmdline")
@@ -67,6 +73,8 @@ class Beside:
             _say({"problem": str(error)})
             return
         divert(recording, None)
+        if self._window is not None:
+            write_options(recording, {"window": asdict(self._window)})
         recorder = Recorder(recording.raw)
         requests = Requests(recording, recorder)
         settings = recorder.listen()
@@ -81,7 +89,8 @@ class Beside:
         recorder.link.start()
         start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         recorder.begin(self.pid, start_ns)
-        _say({"path": str(recording.path), "settings": settings})
+        window = {"window": self._window.for_agent("")} if self._window else {}
+        _say({"path": str(recording.path), "settings": {**settings, **window}})
         os.chdir("/")  # whoever wants to unmount where the program was started must be able to
         self._wait(recorder)
         recorder.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
@@ -107,9 +116,9 @@ class Beside:
         )
         try:
             path = free_name(Path(self._about["folder"]), stem)
-            recording = create(str(path), command, quiet=True)
+            recording = create(str(path), command, quiet=True, window=self._window)
         except (LayerscopeError, OSError):
-            recording = create(None, [stem], quiet=True)
+            recording = create(None, [stem], quiet=True, window=self._window)
         recording.info.command = mask(
             [word.encode("utf-8", "replace").decode() for word in command]
         )

@@ -110,6 +110,7 @@ class Session(Recorder):
                 door,
                 stacks,
                 bool(self.layers.get("api", True)),
+                bool(self.layers.get("memory", False)),
             )
             environment |= added
             self.problems += taken

@@ -8,8 +8,10 @@ part       what it is:
            other blocks      what else the C library has handed out (malloc): buffers of libraries,
                              workspaces
            free blocks       what it keeps for later
-           other anonymous   the rest that is of no file: Python's objects, stacks of threads, what
-                             libraries map themselves
+           Python objects    what Python has taken for objects of up to 512 bytes; larger ones are
+                             other blocks
+           other anonymous   the rest that is of no file: data of libraries that has been written
+                             to, stacks of threads, what libraries map themselves
            files             libraries, their code and data, and files that the program maps
            shared            shared memory, such as of loader workers, and the rings of the
                              recording
@@ -20,8 +22,8 @@ share      of the resident memory
 Tensors and arrays are exact, but: blocks from before the recording, or from outside of its windows
 (--steps, --after), are other blocks; so are those that a forked process has from its parent; what
 lost its release, or was left out of a large table, is not among them. `problems` says which of this
-is true. What malloc has is read about once a second, so with blocks that come and go quickly the
-other blocks are off by what changed in between. Without glibc's malloc
+is true. What malloc has is read a few times a second: of that reading come the other blocks, and
+the free ones less what tensors and arrays have taken since, or given back. Without glibc's malloc
 (jemalloc, tcmalloc) other and free blocks are part of other anonymous.
 """
 
@@ -54,12 +56,20 @@ PARTS = (
     "arrays",
     "other blocks",
     "free blocks",
+    "Python objects",
     "other anonymous",
     "files",
     "shared",
     "not resident",
 )
 _ORDER = " ".join(f"WHEN '{part}' THEN {place}" for place, part in enumerate(PARTS))
+
+FOREVER = 2**63 - 1
+
+
+def _live(at_ns: str) -> str:
+    return f"blocks.at_ns <= {at_ns} AND end_ns > {at_ns}"
+
 
 _QUERY = f"""
     WITH resident AS (
@@ -77,40 +87,57 @@ _QUERY = f"""
         GROUP BY process
     ),
     moment AS (SELECT DISTINCT process, at_ns, anonymous, files, shared FROM largest),
-    live AS (
-        SELECT moment.process,
-            coalesce(sum(bytes) FILTER (allocator = '{TENSOR}'), 0) AS tensors,
-            coalesce(sum(bytes) FILTER (allocator = '{NUMPY}'), 0) AS arrays
-        FROM moment JOIN tracks ON tracks.process = moment.process
-            JOIN allocations ON allocations.track = tracks.track
-        WHERE device = '{CPU}' AND allocations.at_ns <= moment.at_ns AND NOT is_lost
-            AND (dur_ns IS NULL OR allocations.at_ns + dur_ns > moment.at_ns)
-        GROUP BY moment.process
-    ),
-    heap AS (
-        SELECT moment.process,
-            arg_min(value, abs(counters.at_ns - moment.at_ns))
-                FILTER (counters.name = 'in_use_bytes') AS in_use,
-            arg_min(value, abs(counters.at_ns - moment.at_ns))
-                FILTER (counters.name = 'free_bytes') AS free
+    heap_readings AS (
+        SELECT moment.process, counters.at_ns AS heap_ns,
+            max(value) FILTER (counters.name = 'in_use_bytes') AS in_use,
+            max(value) FILTER (counters.name = 'free_bytes') AS free,
+            max(value) FILTER (counters.name = 'python_bytes') AS python
         FROM moment JOIN tracks ON tracks.process = moment.process
             JOIN counters ON counters.track = tracks.track
-        WHERE tracks.name = '{HEAP_COUNTERS}' AND tracks.kind = 'counter' GROUP BY moment.process
+        WHERE tracks.name = '{HEAP_COUNTERS}' AND tracks.kind = 'counter' GROUP BY ALL
+    ),
+    heap AS (
+        SELECT process, arg_min(heap_ns, far) AS heap_ns, arg_min(in_use, far) AS in_use,
+            arg_min(free, far) AS free, arg_min(python, far) AS python
+        FROM (
+            SELECT heap_readings.*, abs(heap_ns - moment.at_ns) AS far
+            FROM heap_readings JOIN moment USING (process)
+        )
+        GROUP BY process
+    ),
+    blocks AS (
+        SELECT tracks.process, bytes, allocator, allocations.at_ns,
+            coalesce(allocations.at_ns + dur_ns, {FOREVER}) AS end_ns
+        FROM allocations JOIN tracks USING (track) WHERE device = '{CPU}' AND NOT is_lost
+    ),
+    live AS (
+        SELECT moment.process,
+            sum(bytes) FILTER (allocator = '{TENSOR}' AND {_live("moment.at_ns")}) AS tensors,
+            sum(bytes) FILTER (allocator = '{NUMPY}' AND {_live("moment.at_ns")}) AS arrays,
+            sum(bytes) FILTER ({_live("heap_ns")}) AS of_heap
+        FROM moment LEFT JOIN heap USING (process) JOIN blocks ON blocks.process = moment.process
+        GROUP BY moment.process
+    ),
+    told AS (
+        SELECT process, at_ns, anonymous, files, shared, coalesce(tensors, 0) AS tensors,
+            coalesce(arrays, 0) AS arrays, coalesce(of_heap, 0) AS of_heap,
+            coalesce(in_use, 0) AS in_use, coalesce(free, 0) AS free, coalesce(python, 0) AS python
+        FROM moment LEFT JOIN live USING (process) LEFT JOIN heap USING (process)
     ),
     known AS (
-        SELECT process, at_ns, anonymous, files, shared,
-            coalesce(tensors, 0) AS tensors, coalesce(arrays, 0) AS arrays,
-            greatest(coalesce(in_use, 0) - coalesce(tensors, 0) - coalesce(arrays, 0), 0) AS other,
-            coalesce(free, 0) AS free
-        FROM moment LEFT JOIN live USING (process) LEFT JOIN heap USING (process)
+        SELECT *, greatest(in_use - of_heap, 0) AS other,
+            greatest(free - (tensors + arrays - of_heap), 0) AS free_now
+        FROM told
     ),
     parts AS (
         UNPIVOT (
             SELECT process, at_ns, tensors, arrays, other AS "other blocks",
-                free AS "free blocks", files, shared,
-                greatest(anonymous - tensors - arrays - other - free, 0) AS "other anonymous",
-                least(anonymous - tensors - arrays - other - free, 0) AS "not resident"
-            FROM known
+                free_now AS "free blocks", python AS "Python objects", files, shared,
+                greatest(rest, 0) AS "other anonymous", least(rest, 0) AS "not resident"
+            FROM (
+                SELECT *, anonymous - tensors - arrays - other - free_now - python AS rest
+                FROM known
+            )
         ) ON COLUMNS(* EXCLUDE (process, at_ns)) INTO NAME part VALUE bytes
     )
     SELECT process, at_ns, part, bytes::BIGINT AS bytes,

@@ -109,6 +109,18 @@ def module_calls() -> tuple[tuple[str, str], ...]:
     return tuple(calls)
 
 
+@functools.cache
+def collective_functions() -> tuple[tuple[str, re.Pattern[str], str, str], ...]:
+    """The functions of all frameworks in which a rank waits for the others: layer, name, file, and
+    what to call it.
+    """
+    found: list[tuple[str, re.Pattern[str], str, str]] = []
+    for framework in frameworks():
+        for layer, name, file, title in framework.collectives:
+            found.append((layer, re.compile(name), file, title))
+    return tuple(found)
+
+
 def routines() -> tuple[tuple[str, tuple[str, ...]], ...]:
     """By pattern of a BLAS routine, the operators that call it once."""
     found: list[tuple[str, tuple[str, ...]]] = []

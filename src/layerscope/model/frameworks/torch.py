@@ -186,6 +186,15 @@ FRAMEWORK = Framework(
     ),
     # `Module._wrapped_call_impl` and `Module._call_impl`.
     module_calls=(("_call_impl", "torch/nn/modules/module.py"),),
+    collectives=(
+        (
+            "python",
+            r"^(?!_|destroy|get_|is_|new_)\w+$",
+            "torch/distributed/distributed_c10d.py",
+            "",
+        ),
+        ("native", r"^c10d::Reducer::", "", "gradient reduction"),
+    ),
     environment=("PYTORCH_", "TORCHELASTIC_", "TORCHINDUCTOR_", "TORCH_"),
     library=r"libtorch(_cpu|_cuda|_hip)?\.so",
     custom_operators=_CUSTOM,

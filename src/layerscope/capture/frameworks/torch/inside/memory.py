@@ -12,6 +12,7 @@ MARK_PROBLEM = 4  # native/layout.h
 
 def watch(agent, torch):
     """Record tensors from now on, and the arrays of a NumPy that has been imported."""
+    agent.ls_python_memory_start()
     tell(agent, b"tensors", agent.ls_torch_memory_start, folder_of(torch))
     watch_numpy(agent)
 
@@ -31,6 +32,7 @@ def stop(agent):
     """Record neither."""
     agent.ls_torch_memory_stop()
     agent.ls_numpy_memory_stop()
+    agent.ls_python_memory_stop()
 
 
 def folder_of(package):

@@ -1,0 +1,56 @@
+"""What $LAYERSCOPE_AUTOSTART asks for, in every Python where layerscope is installed: the line that
+`site` executes (`layerscope_autostart.pth`) comes here if the variable is set.
+
+`standby` prepares a door and records nothing: SIGURG, which a process ignores by default, has a
+handler, and whoever may send it opens the door (profiler/standby.py). No thread, no descriptor, no
+module of a framework, nothing that is called while the program runs. Never fails.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` would import `enum`
+import _thread
+import os
+
+VARIABLE = "LAYERSCOPE_AUTOSTART"
+STANDBY = "standby"
+
+
+def begin() -> None:
+    """Do what the variable says."""
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted == STANDBY:
+        _stand_by()
+    elif wanted not in ("", "0"):
+        from layerscope import profiler
+
+        profiler.autostart()
+
+
+def _stand_by() -> None:
+    """Have SIGURG open the door, unless it means something to the program."""
+    if "LAYERSCOPE_AGENT" in os.environ:
+        return  # under `layerscope run`
+    try:
+        if _signal.getsignal(_signal.SIGURG) == _signal.SIG_DFL:
+            _signal.signal(_signal.SIGURG, _came)
+    except (ValueError, OSError):
+        pass  # not the main thread
+
+
+def _came(number: int, frame: object) -> None:
+    # Between two instructions of the program, which may be importing what we need, or hold locks:
+    # a thread of its own waits for those. It is none of `threading`, and soon over.
+    try:  # contextlib would have to be imported
+        _thread.start_new_thread(_open, ())
+    except RuntimeError:
+        return
+
+
+def _open() -> None:
+    try:
+        from layerscope.profiler import standby
+
+        standby.open_recording()
+    except Exception:
+        pass
