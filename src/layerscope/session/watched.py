@@ -17,8 +17,8 @@ from layerscope.ingest.open import is_growing, session_lives
 from layerscope.model.errors import LayerscopeError, UsageError
 from layerscope.recording.run import SUFFIX, Run, find_run
 from layerscope.session.create import shown
-from layerscope.session.guard import Guard
 from layerscope.session.living import living_at, living_of
+from layerscope.session.watcher_guard import WatcherGuard
 
 if TYPE_CHECKING:
     from layerscope.session.attach import Attached
@@ -76,7 +76,7 @@ class WatchedProcess(WatchedRecording):
         self.next_command = "layerscope run, to have it recorded from its start"
         self._attached = attached
         self._folder = folder
-        self._guard = Guard(folder)
+        self._guard = WatcherGuard(folder)
         self._pidfd = os.pidfd_open(attached.pid)
 
     def is_over(self) -> bool:

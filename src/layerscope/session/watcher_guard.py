@@ -13,7 +13,7 @@ from pathlib import Path
 _NOT_OURS_TO_HEAR = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-class Guard:
+class WatcherGuard:
     """Waits beside this process. If that ends before `release`, it ends the processes whose command
     lines name `folder`, a temporary folder that only they know, and removes that.
     """
