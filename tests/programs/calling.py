@@ -13,10 +13,11 @@ import threading
 CALLS = {
     ("<module>", "work"),
     ("work", "Event.is_set"),
-    ("work", "left"),
-    ("work", "right"),
-    ("work", "deep"),
-    ("work", "sorted_by"),
+    ("work", "work_once"),
+    ("work_once", "left"),
+    ("work_once", "right"),
+    ("work_once", "deep"),
+    ("work_once", "sorted_by"),
     ("left", "spin"),
     ("right", "spin"),
     ("left", "middle"),
@@ -77,12 +78,16 @@ def sorted_by() -> None:
     functools.reduce(reduced, range(10))
 
 
+def work_once() -> None:
+    left()
+    right()
+    deep(40)
+    sorted_by()
+
+
 def work() -> None:
     while not has_ended.is_set():
-        left()
-        right()
-        deep(40)
-        sorted_by()
+        work_once()
 
 
 def watch() -> None:
