@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROUNDS = {"torch": 60, "python": 12_000}
+ROUNDS = {"torch": 110, "python": 50_000}
 
 
 def training() -> Callable[[], object]:

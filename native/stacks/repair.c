@@ -9,6 +9,9 @@
 
 #define WORDS_MOST 1024u
 #define NESTED_MOST 6
+/* A walk through so many frames up to where the copy of the stack ends is not tried again elsewhere: where the root is
+ * not in the copy no walk comes to it. */
+#define CERTAIN_FRAMES 12
 
 /* Where the registers of the caller are: pushed in an order that is known, kept, or nobody knows. The orders are those
  * of oneDNN's kernels (jit_generator's abi_save_gpr_regs): rbp, rbx, r12 to r15; before oneDNN 2.7 rbx came first. */
@@ -142,6 +145,8 @@ static bool try_slot(const repair *r, uint64_t slot, attempt *best) {
         if (better(&a.walked, &best->walked))
             *best = a;
         if (a.walked.outcome == LU_FULL)
+            return true;
+        if (a.walked.outcome == LU_BEYOND && a.walked.count - r->at >= CERTAIN_FRAMES)
             return true;
         if (a.walked.outcome == LU_ROOT)
             return lu_space_is_root(r->walk->space, a.walked.reached);
