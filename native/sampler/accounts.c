@@ -64,14 +64,17 @@ void sm_account_base(sm_thread *t) {
     t->time.has_base = 1;
 }
 
+/* One that ended before it was read again has used nothing since, as far as is known. */
+static uint64_t since(uint64_t now, uint64_t base) { return now > base ? now - base : 0; }
+
 static void leave_out(lt_account *row, const lt_account *base) {
-    row->delay_ns -= base->delay_ns < row->delay_ns ? base->delay_ns : row->delay_ns;
-    row->user_ns -= base->user_ns < row->user_ns ? base->user_ns : row->user_ns;
-    row->system_ns -= base->system_ns < row->system_ns ? base->system_ns : row->system_ns;
-    row->switches_voluntary -= base->switches_voluntary;
-    row->switches_forced -= base->switches_forced;
-    row->faults_minor -= base->faults_minor;
-    row->faults_major -= base->faults_major;
+    row->delay_ns = since(row->delay_ns, base->delay_ns);
+    row->user_ns = since(row->user_ns, base->user_ns);
+    row->system_ns = since(row->system_ns, base->system_ns);
+    row->switches_voluntary = since(row->switches_voluntary, base->switches_voluntary);
+    row->switches_forced = since(row->switches_forced, base->switches_forced);
+    row->faults_minor = since(row->faults_minor, base->faults_minor);
+    row->faults_major = since(row->faults_major, base->faults_major);
 }
 
 void sm_account(sm_thread *t, int is_last) {
