@@ -79,15 +79,16 @@ def attach(asked: AttachOptions) -> int:
     divert(recording, asked.spool or None)
     write_options(recording, asked.size)
     attached = Attached(program, recording, asked.rate_hz, asked.tree)
-    try:
-        attached.begin()
-    except RunError:
-        discard(recording)
-        raise
-    if not asked.quiet:
-        _say_beginning(asked.pid, recording.path, asked.for_s)
-    attached.wait(asked.for_s)
-    attached.end()
+    with asked_to_end() as ending:
+        try:
+            attached.begin()
+        except RunError:
+            discard(recording)
+            raise
+        if not asked.quiet:
+            _say_beginning(asked.pid, recording.path, asked.for_s)
+        attached.wait(asked.for_s, ending)
+        attached.end()
     with surviving(attached.recorder.problems):
         attached.finish()
     with surviving(attached.recorder.problems):
@@ -105,12 +106,13 @@ def attach_through_door(asked: AttachOptions) -> int:
     pidfd = os.pidfd_open(asked.pid)
     living = standby.open_door(asked.pid, folder, output.name if asked.output else "")
     request = {"what": "start", "for_s": asked.for_s}
-    error = ask(living, request).get("error")
-    if error:
-        raise RunError(f"the recording {shown(living.path)} {error}")
-    if not asked.quiet:
-        _say_beginning(asked.pid, living.path, asked.for_s)
-    has_ended = wait_for(pidfd, asked.for_s)
+    with asked_to_end() as ending:
+        error = ask(living, request).get("error")
+        if error:
+            raise RunError(f"the recording {shown(living.path)} {error}")
+        if not asked.quiet:
+            _say_beginning(asked.pid, living.path, asked.for_s)
+        has_ended = wait_for(pidfd, asked.for_s, ending)
     os.close(pidfd)
     with contextlib.suppress(OSError, ValueError):
         ask(living, {"what": "stop"})
@@ -190,9 +192,9 @@ class Attached:
         self._began = dict(self._newest)
         self.recorder.begin(self.pid, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
-    def wait(self, for_s: float | None) -> None:
+    def wait(self, for_s: float | None, ending: int) -> None:
         """Until the program has ended, `for_s` seconds are over, or we are asked to end."""
-        self.has_ended = wait_for(self._pidfd, for_s, self.watch)
+        self.has_ended = wait_for(self._pidfd, for_s, ending, self.watch)
 
     def watch(self) -> None:
         """Call it every second or so."""
@@ -232,22 +234,23 @@ class Attached:
         )
 
 
-def wait_for(pidfd: int, for_s: float | None, watch: Callable[[], None] | None = None) -> bool:
-    """Wait until the program has ended, `for_s` seconds are over, or somebody asks us to end; call
-    `watch` meanwhile. Whether the program has ended.
+def wait_for(
+    pidfd: int, for_s: float | None, ending: int, watch: Callable[[], None] | None = None
+) -> bool:
+    """Wait until the program has ended, `for_s` seconds are over, or somebody asks us to end
+    (`ending`, of `asked_to_end`); call `watch` meanwhile. Whether the program has ended.
     """
     until = None if for_s is None else time.monotonic() + for_s
-    with _asked_to_end() as asked:
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        poll.register(asked, select.POLLIN)
-        while until is None or time.monotonic() < until:
-            left_s = WATCH_S if until is None else min(WATCH_S, until - time.monotonic())
-            came = [descriptor for descriptor, _ in poll.poll(max(left_s, 0) * 1000)]
-            if watch is not None:
-                watch()
-            if came:
-                return pidfd in came
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.register(ending, select.POLLIN)
+    while until is None or time.monotonic() < until:
+        left_s = WATCH_S if until is None else min(WATCH_S, until - time.monotonic())
+        came = [descriptor for descriptor, _ in poll.poll(max(left_s, 0) * 1000)]
+        if watch is not None:
+            watch()
+        if came:
+            return pidfd in came
     return False
 
 
@@ -272,7 +275,7 @@ def _say_beginning(pid: int, path: Path, for_s: float | None) -> None:
 
 
 @contextlib.contextmanager
-def _asked_to_end() -> Iterator[int]:
+def asked_to_end() -> Iterator[int]:
     """A descriptor that can be read when a signal asks us to end."""
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     before = {number: signal.getsignal(number) for number in _ENDING}
