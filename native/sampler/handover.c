@@ -24,6 +24,7 @@ void sm_inherit(sm_process *p, const sm_process *parent) {
     p->python_eval = parent->python_eval;
     p->python_runtime = parent->python_runtime;
     p->outside = parent->outside;
+    p->outside.told = NULL;
     p->copied.is_read_later = parent->outside.is_read;
 }
 

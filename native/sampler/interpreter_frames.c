@@ -16,13 +16,15 @@
 
 /* What a C frame of the interpreter may have its next instruction in: registers that calls preserve, and what lies in
  * the frame up to where it has kept those of its caller. */
+static const int preserved[] = {LF_RBX, LF_RBP, LF_R12, LF_R13, LF_R14, LF_R15};
+enum { PRESERVED = sizeof preserved / sizeof *preserved };
+
 static void words_of(const lu_frame_registers *had, const lu_stack_copy *stack, uint64_t frame_end,
                      sm_interpreter_words *into) {
-    static const int preserved[] = {LF_RBX, LF_RBP, LF_R12, LF_R13, LF_R14, LF_R15};
-    enum { SAVED_BYTES = 8 * (1 + sizeof preserved / sizeof *preserved) };
+    enum { SAVED_BYTES = 8 * (1 + PRESERVED) };
     size_t count = 0;
     into->kept = into->count = 0;
-    for (size_t i = 0; i < sizeof preserved / sizeof *preserved; i++)
+    for (size_t i = 0; i < PRESERVED; i++)
         if (had->known >> preserved[i] & 1)
             into->words[count++] = had->registers[preserved[i]];
     into->kept = into->count = count;
@@ -41,6 +43,14 @@ static uint64_t word_of(const lu_stack_copy *stack, uint64_t address) {
     if (address >= stack->base && stack->bytes >= 8 && address - stack->base <= stack->bytes - 8)
         memcpy(&word, stack->copy + (address - stack->base), 8);
     return word;
+}
+
+uint64_t sm_interpreter_word(const lu_native_frame *native, const lu_frame_registers *had, const lu_stack_copy *stack,
+                             uint32_t where) {
+    if (where < PRESERVED)
+        return had->known >> preserved[where] & 1 ? had->registers[preserved[where]] : 0;
+    uint64_t at = native->frame - 8 * (uint64_t)(where - PRESERVED + 1);
+    return at >= had->registers[LF_RSP] ? word_of(stack, at) : 0;
 }
 
 /* How far before its end a C frame of the interpreter has its _PyCFrame, if one that ends at `frame_end` is among those

@@ -13,5 +13,10 @@ int sm_interpreted(sm_thread *thread, const lu_native_frame *native, const lu_fr
 /* The frame of Python that one of them ran, of this code, as far as its C frame tells; 0: it does not. */
 uint64_t sm_interpreted_frame(sm_thread *thread, const lu_native_frame *native, const lu_frame_registers *had,
                               const lu_stack_copy *stack, uint32_t code);
+/* What one of them has in the place `where`: the registers that calls preserve come first, then its words from its end
+ * down. 0: it is not known. */
+#define SM_PLACES_MOST 128u
+uint64_t sm_interpreter_word(const lu_native_frame *native, const lu_frame_registers *had, const lu_stack_copy *stack,
+                             uint32_t where);
 
 #endif

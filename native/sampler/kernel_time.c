@@ -32,7 +32,6 @@
 /* Who runs a function that nobody has seen yet is mostly seen soon. */
 #define UNKNOWN_WAITS_NS 300000000ull
 #define KERNEL_MOST 128u
-#define NOT_KNOWN "(function not known)"
 
 typedef struct sm_kernel_tick kernel_tick;
 struct sm_kernel_tick {
@@ -306,11 +305,8 @@ static void gather_group(gathered *g, const sm_python_group *group, uint32_t pla
 
 /* A function of which nobody has seen who called it. The sample's C frame may be the same: it began with one function. */
 static void gather_alone(sm_process *p, gathered *g, sm_python_frame inner, const sm_python_group *sample) {
-    const sm_code_text unknown = {.process = p->number, .python = p->python, .name = NOT_KNOWN, .file = "",
-                                  .lines = (const uint8_t *)"", .name_bytes = sizeof NOT_KNOWN - 1,
-                                  .known_as = LT_NONE};
     if (inner.code == LT_NONE && !g->count)
-        inner = (sm_python_frame){sm_code(&unknown), 0};
+        inner = sm_python_unknown(p);
     if (!sample || inner.code == sample->frames[sample->count - 1].code) {
         gather(g, (sm_python_frame){inner.code, inner.place | LF_ENTRY});
         return;

@@ -10,6 +10,7 @@
 #include "first_ticks.h"
 #include "jit_code.h"
 #include "joined_stacks.h"
+#include "outside_frames.h"
 #include "process_accounts.h"
 #include "procfs.h"
 #include "python_function.h"
@@ -91,6 +92,7 @@ static void free_process(sm_process *p) {
     sm_codes_forget(p);
     sm_made_forget(p);
     sm_python_forget(p);
+    sm_outside_forget(p);
     sm_process_free(p);
 }
 

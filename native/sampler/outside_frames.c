@@ -12,6 +12,7 @@
 #include "interpreter_frames.h"
 #include "python_stacks.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -75,40 +76,102 @@ static int beginning(int evals, int is_root) {
     return -1;
 }
 
-/* What the copy alone tells: of each C frame its function. */
-static int functions_alone(int evals, sm_python_frame *into) {
+/* What the copy alone tells: of each C frame its function, if it is sure where that stands. */
+static int functions_alone(const sm_process *p, int evals, int is_sure, sm_python_frame *into) {
     int count = 0;
     for (int i = 0; i < evals && count + 2 <= (int)LF_SAMPLES_FRAMES_MOST; i++) {
-        if (then[i].code != LT_NONE)
-            into[count++] = (sm_python_frame){then[i].code, then[i].place & ~LF_ENTRY};
+        sm_python_frame one = is_sure && then[i].code != LT_NONE ? then[i] : sm_python_unknown(p);
+        into[count++] = (sm_python_frame){one.code, one.place & ~LF_ENTRY};
         into[count++] = (sm_python_frame){LF_BETWEEN, 1 | LF_ENTRY};
     }
     return count;
 }
 
+/* --- Where C frames of the interpreter have the next instruction --- */
+
+/* One register or word of them has it, always the same: what an earlier call has left lies in others. It is learned from
+ * frames that are known. */
+#define LEARNED 16u
+#define MOST_LEARNED 400u
+#define SURE_SHARE 50u /* of so many, one may be otherwise: a frame that was just made */
+typedef struct sm_told {
+    uint32_t seen, hits[SM_PLACES_MOST];
+} told;
+
+static void learn_places(sm_process *p, const lu_native_frame *native, const lu_frame_registers *had,
+                         const lu_stack_copy *stack, uint32_t code) {
+    if (!p->outside.told)
+        p->outside.told = calloc(1, sizeof *p->outside.told);
+    told *to = p->outside.told;
+    if (!to || code == LT_NONE || to->seen == MOST_LEARNED)
+        return;
+    to->seen++;
+    for (uint32_t where = 0; where < SM_PLACES_MOST; where++)
+        to->hits[where] += sm_python_of_word(p, sm_interpreter_word(native, had, stack, where)).code == code;
+}
+
+/* -1: not known (yet). */
+static int place_of_instruction(const sm_process *p) {
+    const told *of = p->outside.told;
+    int best = 0;
+    if (!of || of->seen < LEARNED)
+        return -1;
+    for (int where = 1; where < (int)SM_PLACES_MOST; where++)
+        if (of->hits[where] > of->hits[best])
+            best = where;
+    return (of->seen - of->hits[best]) * SURE_SHARE <= of->seen ? best : -1;
+}
+
+void sm_outside_forget(sm_process *p) {
+    free(p->outside.told);
+    p->outside.told = NULL;
+}
+
+/* --- A stack --- */
+
+static int is_interpreter(const sm_process *p, const lu_native_frame *native) {
+    return lu_space_in_function(p->space, native->address, SM_INTERPRETER);
+}
+
 /* What each C frame of the interpreter ran; how many there are. */
 static int interpreted(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,
-                       const lu_stack_copy *stack) {
+                       const lu_stack_copy *stack, int where) {
     static sm_interpreter_words words;
     int evals = sm_interpreted(t, native, had, natives, stack, then, &words);
-    for (int i = 0, eval = 0; i < natives && eval < evals; i++)
-        if (lu_space_in_function(t->process->space, native[i].address, SM_INTERPRETER)) {
-            then_at[eval] = sm_interpreted_frame(t, &native[i], &had[i], stack, then[eval].code);
-            eval++;
-        }
+    for (int i = 0, eval = 0; i < natives && eval < evals; i++) {
+        if (!is_interpreter(t->process, &native[i]))
+            continue;
+        uint64_t word = where < 0 ? 0 : sm_interpreter_word(&native[i], &had[i], stack, (uint32_t)where);
+        if (where >= 0)
+            then[eval] = sm_python_of_word(t->process, word);
+        then_at[eval] = sm_interpreted_frame(t, &native[i], &had[i], stack, then[eval].code);
+        eval++;
+    }
     return evals;
+}
+
+/* The innermost C frame has this code, which has been read. */
+static void learn_from(sm_process *p, const lu_native_frame *native, const lu_frame_registers *had, int natives,
+                       const lu_stack_copy *stack, uint32_t code) {
+    for (int i = 0; i < natives; i++)
+        if (is_interpreter(p, &native[i])) {
+            learn_places(p, &native[i], &had[i], stack, code);
+            return;
+        }
 }
 
 int sm_outside_frames(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                       uint32_t how, const lu_stack_copy *stack, sm_python_frame *into, int *is_torn) {
-    int evals = interpreted(t, native, had, natives, stack);
+    sm_process *p = t->process;
+    int where = place_of_instruction(p), evals = interpreted(t, native, had, natives, stack, where);
     *is_torn = 0;
     if (!evals || again.thread != t || !sm_python_state(t))
         return 0;
     int from = beginning(evals, !!(how & LU_UNWOUND_ROOT)), count = again.count - from;
     *is_torn = from < 0;
     if (*is_torn)
-        return functions_alone(evals, into);
+        return functions_alone(p, evals, where >= 0, into);
+    learn_from(p, native, had, natives, stack, again.frames[from].code);
     memcpy(into, &again.frames[from], (size_t)count * sizeof *into);
     into[0].place = then[0].place | (into[0].place & LF_ENTRY); /* where it was, not where it is by now */
     return count;

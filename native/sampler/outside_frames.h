@@ -9,5 +9,6 @@ void sm_outside_look(sm_thread *thread);
 /* Room for LF_SAMPLES_FRAMES_MOST frames. `*is_torn`: not all that the thread had are there. */
 int sm_outside_frames(sm_thread *thread, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                       uint32_t how, const lu_stack_copy *stack, sm_python_frame *into, int *is_torn);
+void sm_outside_forget(sm_process *process);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NOT_KNOWN "(function not known)"
 #define MOST_CODES 65536u
 #define CALL_BYTES 20u /* of the longest instruction that calls, with its caches */
 
@@ -93,6 +94,23 @@ uint32_t sm_python_code_known(const sm_process *p, uint64_t code) {
     return LT_NONE;
 }
 
+static uint32_t place_of(const instructions *one, uint64_t word) { return (uint32_t)(word - one->first - 2) & ~1u; }
+
+sm_python_frame sm_python_unknown(const sm_process *p) {
+    const sm_code_text unknown = {.process = p->number, .python = p->python, .name = NOT_KNOWN, .file = "",
+                                  .lines = (const uint8_t *)"", .name_bytes = sizeof NOT_KNOWN - 1,
+                                  .known_as = LT_NONE};
+    return (sm_python_frame){sm_code(&unknown), 0};
+}
+
+sm_python_frame sm_python_of_word(const sm_process *p, uint64_t word) {
+    int64_t at = last_before(p, word);
+    const instructions *one = at < 0 ? NULL : &p->instructions.all[at];
+    if (!one || word - one->first > one->bytes)
+        return (sm_python_frame){LT_NONE, 0};
+    return (sm_python_frame){one->number, word == one->first ? 0 : place_of(one, word)};
+}
+
 static uint32_t votes_for(const sm_python_frame *seen, size_t count, uint32_t code) {
     uint32_t votes = 0;
     for (size_t i = 0; i < count; i++)
@@ -138,7 +156,7 @@ sm_python_frame sm_python_at(const sm_process *p, const sm_interpreter_words *fr
         const instructions *one = at_word(p, from->words[i]);
         if (!one)
             continue;
-        seen[hits++] = (sm_python_frame){one->number, (uint32_t)(from->words[i] - one->first - 2) & ~1u};
+        seen[hits++] = (sm_python_frame){one->number, place_of(one, from->words[i])};
         kept += i < from->kept;
         if (one->code == running)
             code = one->number;

@@ -17,6 +17,10 @@ typedef struct {
 /* The function that it ran. Its code is LT_NONE if none, or more than one, can be meant, unless one of these has the code
  * object `running`. */
 sm_python_frame sm_python_at(const sm_process *process, const sm_interpreter_words *words, uint64_t running);
+/* The frame that stands for one whose function is not known. */
+sm_python_frame sm_python_unknown(const sm_process *process);
+/* The function whose next instruction this is; the code LT_NONE: none that is known. */
+sm_python_frame sm_python_of_word(const sm_process *process, uint64_t word);
 /* The number of the code object at this address, if it has been seen; LT_NONE: it has not. */
 uint32_t sm_python_code_known(const sm_process *process, uint64_t code);
 void sm_python_forget(sm_process *process);

@@ -162,6 +162,7 @@ struct sm_process {
         int is_read; /* frames of Python are read from outside */
         const char *refused; /* why not; NULL: they are, or there is no Python */
         uint64_t next_ns, waits_ns;
+        struct sm_told *told; /* outside_frames.c */
     } outside; /* outside_python.c */
     struct {
         int end_fd; /* tells how it ended, -1: does not */
