@@ -187,7 +187,7 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
             continue;
         }
         tick = sm.now_ns + SM_TICK_NS;
-        sm.is_over |= is_orphan && !program_lives();
+        sm.is_over |= is_orphan && (sm.is_outside || !program_lives());
         round_of(0, epoll_fd);
         if (sm_follow_tick()) {
             sm_rings_poll(epoll_fd);
@@ -227,7 +227,7 @@ static void finish(int epoll_fd) {
                    (unsigned long long)sm_cut_stacks());
     if (sm.torn)
         sm_problem("python_torn", 0, "who called the innermost functions of Python in these samples", "",
-                   "%llu of %llu samples have frames of Python that had changed before they were read",
+                   "%llu of %llu samples of running threads have frames of Python that had changed before they were read",
                    (unsigned long long)sm.torn, (unsigned long long)sm.quality.samples);
     if (sm.lost_records)
         sm_problem("switches_lost", 0, "waits, and threads that began or ended, at some moments",

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* How long one that is refused is tried again, and when that is said. */
 #define PATIENCE_NS 10000000000ull
@@ -54,7 +55,7 @@ static void scan_children(int32_t pid, int32_t tid, void *of) {
         long child = strtol(at, &end, 10);
         if (end == at)
             break;
-        if (child > 0 && !sm_process_at((int32_t)child))
+        if (child > 0 && child != getppid() && !sm_process_at((int32_t)child)) /* not who started us */
             sm_scan((int32_t)child, pid, sm.now_ns);
     }
 }

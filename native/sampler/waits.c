@@ -28,6 +28,7 @@
 #define LOOK_SHARE 100u
 #define LOOK_MOST_NS 20000000ull
 /* How often, where no switches are told. */
+#define LONG_NS 100000000ull
 #define ROUND_NS 100000000ull
 
 static uint64_t look_budget_ns;
@@ -219,10 +220,11 @@ static void look_again(sm_thread *t) {
         t->wait.look.at_ns = t->wait.out_ns = sm.now_ns;
 }
 
-static void look_round(sm_process *p) {
+/* Of those that have waited since `before_ns` or longer. */
+static void look_round(sm_process *p, uint64_t before_ns) {
     for (sm_thread *t = p->threads; t && look_budget_ns; t = t->next) {
         int is_waiting = t->wait.out_ns && !t->wait.is_preempted && t->wait.looked == SM_NOT_LOOKED;
-        if (t->end_ns || (sm.has_switches && !is_waiting))
+        if (t->end_ns || (sm.has_switches && (!is_waiting || t->wait.out_ns > before_ns)))
             continue;
         uint64_t before = sm_clock(CLOCK_THREAD_CPUTIME_ID);
         if (sm.has_switches)
@@ -244,9 +246,11 @@ void sm_waits_tick(void) {
     if (!sm.has_switches && sm.now_ns < next_ns)
         return;
     next_ns = sm.now_ns + ROUND_NS;
-    for (sm_process *p = sm_processes(); p; p = p->next)
-        if (p->is_sampled && !p->end_ns)
-            look_round(p);
+    /* Long waits first: where there are many short ones, these use up what looks may cost. */
+    for (int is_second = !sm.has_switches; is_second < 2; is_second++)
+        for (sm_process *p = sm_processes(); p; p = p->next)
+            if (p->is_sampled && !p->end_ns)
+                look_round(p, is_second ? UINT64_MAX : sm.now_ns - LONG_NS);
 }
 
 /* --- Once a second, and at the end --- */

@@ -207,6 +207,58 @@ def test_a_killed_recorder_leaves_the_program_and_what_it_had(tmp_path: Path) ->
     assert recorded.value("SELECT count(*) FROM samples WHERE kind = 'cpu'") > 10
 
 
+ENDING_THREADS = """
+import sys, threading, time
+for seconds in (0.3, 0.6, 0.9, 1.2):
+    threading.Thread(target=time.sleep, args=[seconds]).start()
+held = bytearray(50_000_000)
+burnt = sum(range(10_000_000))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_threads_that_end_soon_and_what_was_before(tmp_path: Path) -> None:
+    path = tmp_path / "ending.py"
+    path.write_text(ENDING_THREADS)
+    with running(str(path)) as program:
+        started(program)
+        recorded = attach(program.pid, tmp_path, "--for", "1.5")
+        program.communicate("", timeout=PATIENCE_S)
+
+    assert "still running" in recorded.stderr
+    (row,) = recorded.rows("SELECT sum(cpu_ns) AS cpu_ns, sum(faults_minor) AS faults FROM tracks")
+    assert row["cpu_ns"] < 100_000_000  # what it computed was before
+    assert (row["faults"] or 0) < 1000
+    counters = recorded.rows("SELECT name, min(value) AS least FROM counters GROUP BY name")
+    least = {row["name"]: row["least"] for row in counters}
+    assert (least["cpu_ns"], least["faults_minor"]) == (0, 0) or least["cpu_ns"] < 50_000_000
+
+
+def test_nothing_of_ours_outlives_the_recorder(tmp_path: Path) -> None:
+    with running(str(PROGRAMS / "calling.py")) as program:
+        started(program)
+        words = [sys.executable, "-m", "layerscope", "attach", str(program.pid), "-o", "attached"]
+        recorder = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        assert recorder.stderr is not None
+        assert "recording process" in recorder.stderr.readline()
+        children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split()
+        assert len(children) >= 2
+        recorder.kill()
+        recorder.communicate()
+        wait_until(lambda: not any(is_ours(int(child), tmp_path) for child in children))
+        program.communicate("", timeout=PATIENCE_S)
+
+
+def is_ours(pid: int, folder: Path) -> bool:
+    """Whether this process still works for a recording in the folder."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
+    return str(folder) in words
+
+
 def test_an_interrupt_ends_the_recording_and_not_the_program(tmp_path: Path) -> None:
     with running(str(PROGRAMS / "calling.py")) as program:
         started(program)
@@ -255,6 +307,7 @@ def test_a_stopped_program_and_two_recorders(tmp_path: Path) -> None:
         (["1", "--for", "soon"], "--for soon: give seconds"),
         (["1", "--rate", "0"], "--rate 0: give a whole number"),
         ([], "PID"),
+        ([str(os.getpid()), "--max-size", "1K"], "is too small"),
     ],
 )
 def test_what_cannot_be_meant_is_said(tmp_path: Path, words: list[str], sentence: str) -> None:

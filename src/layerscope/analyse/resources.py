@@ -25,6 +25,8 @@ GROWTH = 0.05
 FEWEST_READINGS = 3
 # What an allocator may take between two thirds without being a leak.
 GROWTH_BYTES = 16_000_000
+# A process that was not read for so long before the last reading of any had ended by then.
+READINGS_APART_NS = 2_500_000_000
 
 
 @dataclass(slots=True)
@@ -269,9 +271,13 @@ def memory_of(counters: Counters, steps: MeasuredSteps, info: RunInfo) -> Memory
     if not rss:
         return MemoryUse(None, info.program.max_rss_bytes) if info.program.max_rss_bytes else None
     # The last reading of a process may fall into its end, when its memory is already given back.
-    end_bytes = (
-        sum(int(values[values > 0][-1]) for _, values in rss.values() if (values > 0).any()) or None
-    )
+    until_ns = max(int(at_ns[-1]) for at_ns, _ in rss.values() if len(at_ns))
+    living = [
+        values
+        for at_ns, values in rss.values()
+        if len(at_ns) and at_ns[-1] >= until_ns - READINGS_APART_NS
+    ]
+    end_bytes = sum(int(values[values > 0][-1]) for values in living if (values > 0).any()) or None
     peaks = [readings for p in rss if (readings := counters.readings.get((p, "rss_peak_bytes")))]
     most_bytes = max(int(values.max(initial=0)) for _, values in (*rss.values(), *peaks))
     memory = MemoryUse(end_bytes, max(info.program.max_rss_bytes, most_bytes, end_bytes or 0))

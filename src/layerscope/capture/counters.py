@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from layerscope.host.cgroup import Group, group_of
-from layerscope.rawfile.counters import OF_GROUP, packed
+from layerscope.rawfile.counters import OF_GROUP, packed, read
 
 _GROWING = {"throttled", "throttled_ns"}
 
@@ -48,10 +49,12 @@ def process_clock(pid: int) -> int:
 class CounterSource:
     """A process whose counters are read; memory's peak and I/O every `slow_ns`.
 
-    `unread`: files of /proc/PID that it could not be read from, and why.
+    `unread`: files of /proc/PID that it could not be read from, and why. `base`: what it had used
+    before the recording began, by name: that is left out.
     """
 
     pid: int
+    base: Mapping[str, int] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     slow_ns: int = SLOW_NS
     _next_ns: int = 0
@@ -88,6 +91,8 @@ class CounterSource:
         if at_ns >= self._next_ns:
             self._next_ns = at_ns + self.slow_ns
             values |= self._memory() | self._io()
+        for name in values.keys() & self.base.keys():
+            values[name] = max(values[name] - self.base[name], 0)
         return packed(at_ns, values)
 
     def _memory(self) -> dict[str, int]:
@@ -119,6 +124,13 @@ class CounterSource:
         except OSError as error:
             self.unread[name] = str(error.strerror)
         return []
+
+
+def used_so_far(pid: int) -> dict[str, int]:
+    """What the process has used so far, by the names of the counters that only grow."""
+    readings = read(sample(pid))
+    grow = {"cpu_ns", "user_ns", "system_ns", "faults_minor", "faults_major", *_IO.values()}
+    return {name: value for _, name, value, _ in readings if name in grow}
 
 
 def sample(pid: int) -> bytes:

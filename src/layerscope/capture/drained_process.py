@@ -7,6 +7,7 @@ import json
 import os
 import select
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ LINGER_S = 0.5
 class DrainedProcess:
     """One recorded process: its page, rings, names and raw file."""
 
-    def __init__(self, pid: int, start_ns: int, folder: Path) -> None:
+    def __init__(
+        self, pid: int, start_ns: int, folder: Path, base: Mapping[str, int] | None = None
+    ) -> None:
         self.pid = pid
         self.start_ns = start_ns
         self.page: ProcessPage | None = None
@@ -39,7 +42,7 @@ class DrainedProcess:
         self.dead_since: float | None = None
         self.ahead_ns = 0  # as long as it is not known
         self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
-        self.counters = counters.CounterSource(pid)
+        self.counters = counters.CounterSource(pid, base or {})
         self.group = counters.GroupSource(pid)
         self.reported: dict[str, Any] = {}
         self._pidfd = -1

@@ -73,6 +73,7 @@ class Drainer:
         control.setblocking(False)
         self.is_over = False
         self.is_orphan = False  # the session was killed
+        self.is_outside = False  # the program runs already, and longer than it is recorded
         self.raw = raw
         self.processes: dict[tuple[int, int], DrainedProcess] = {}
         self.main: DrainedProcess | None = None
@@ -133,7 +134,7 @@ class Drainer:
         if self._wait(-1 if self.is_orphan else self.control.fileno(), until):
             self.is_orphan = not self._receive() and not self.is_over
         elif self.is_orphan:
-            self.is_over = self.main is None or self.main.is_gone()
+            self.is_over = self.is_outside or self.main is None or self.main.is_gone()
 
     def _wait(self, descriptor: int, until: float) -> bool:
         if self.watch is not None:
@@ -191,7 +192,10 @@ class Drainer:
             return
         if message["type"] == "main":
             self.windows.start_ns = message["start_ns"]
-            self.main = self._begin((message["pid"], 0), message["pid"], message["start_ns"])
+            base = message["base"]
+            self.is_outside = base is not None
+            pid, start_ns = message["pid"], message["start_ns"]
+            self.main = self._begin((pid, 0), pid, start_ns, base)
             return
         key = (message["pid"], message["process_start"])
         process = self.processes.get(key)
@@ -264,9 +268,11 @@ class Drainer:
         self.processes[key] = main
         return main
 
-    def _begin(self, key: tuple[int, int], pid: int, start_ns: int) -> DrainedProcess:
+    def _begin(
+        self, key: tuple[int, int], pid: int, start_ns: int, base: dict[str, int] | None = None
+    ) -> DrainedProcess:
         folder = self.raw / f"{self.host}-{pid}-{start_ns}"
-        process = DrainedProcess(pid, start_ns, folder)
+        process = DrainedProcess(pid, start_ns, folder, base)
         if not process.file.is_new:  # a drainer before us began it
             from layerscope.capture.rings import sums_of
 

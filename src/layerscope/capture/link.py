@@ -168,10 +168,10 @@ class DrainerLink:
         self._resolved = self._resolved or os.path.realpath(self.raw)
         return self._resolved
 
-    def begin(self, pid: int, start_ns: int) -> None:
-        """The program has started."""
+    def begin(self, pid: int, start_ns: int, base: dict[str, int] | None = None) -> None:
+        """The program has started. `base`: of one that runs already, what it had used by then."""
         with self._lock:
-            main = {"type": "main", "pid": pid, "start_ns": start_ns}
+            main = {"type": "main", "pid": pid, "start_ns": start_ns, "base": base}
             self._main = main
             self._unsent.appendleft((main, -1))
         self.pump()

@@ -52,6 +52,7 @@ class Recorder:
         self.problems: list[Problem] = []
         self.seen_processes = 0
         self.pid = 0
+        self.base: dict[str, int] | None = None  # what a program that runs already had used
         self.start_ns = self.end_ns = 0
         self.shapes: Shapes | None = None  # what reads the shapes of inputs, where they are wanted
         self.window: list[object] | None = (
@@ -111,7 +112,7 @@ class Recorder:
         with surviving(self.problems):
             if self.sampler is not None:
                 self.sampler.begin(pid, start_ns)
-            self.link.begin(pid, start_ns)
+            self.link.begin(pid, start_ns, self.base)
             self._stop_receiver = os.eventfd(0)
             receiver = threading.Thread(target=self._receive, daemon=True)
             receiver.start()

@@ -28,10 +28,13 @@ RANKS = "ranks"
 
 
 class ExitState(msgspec.Struct):
-    """How the program ended: an exit `code`, or the `signal` that ended it."""
+    """How the program ended: an exit `code`, or the `signal` that ended it. `goes_on`: it runs
+    longer than it was recorded.
+    """
 
     code: Int64 | None = None
     signal: Int64 | None = None
+    goes_on: bool = False
 
 
 class LayerState(msgspec.Struct):

@@ -20,13 +20,14 @@ from typing import Any
 from layerscope.capture import counters
 from layerscope.capture.recorder import Recorder, surviving
 from layerscope.capture.sampler import HZ, Outside, Sampler
-from layerscope.host import process
+from layerscope.host import files, process
 from layerscope.host.process import ProcessFacts
 from layerscope.model.errors import RunError, UsageError
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.model.secrets import kept_environment, mask
 from layerscope.rawfile.counters import read
+from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 from layerscope.session import standby
 from layerscope.session.command import program_name
@@ -128,6 +129,9 @@ def attach_through_door(asked: AttachOptions) -> int:
 def target(pid: int) -> ProcessFacts:
     """The process, if it can be recorded. ReadError where there is none, UsageError where not."""
     found = process.facts(Path("/"), pid)
+    leader = files.whole(files.fields(Path(f"/proc/{pid}/status")).get("Tgid", "")) or pid
+    if leader != pid:
+        raise UsageError(f"{pid} is a thread of process {leader}. Name the process")
     if pid == os.getpid():
         raise UsageError(f"process {pid} is this command itself. Name a program that runs")
     if not found.argv and not found.libraries and "maps" not in " ".join(found.unread):
@@ -135,10 +139,10 @@ def target(pid: int) -> ProcessFacts:
     whose = [word for word in found.unread if word.startswith("maps")]
     if whose or (os.geteuid() and found.uid != os.geteuid()):
         why = whose[0].partition(": ")[2] if whose else "it belongs to another user"
-        raise RunError(
-            f"process {pid} ({found.name}) cannot be recorded: {why}. Run this as root, or as its "
-            "user"
-        )
+        remedy = "Run this as root, or as its user"
+        if not os.geteuid():
+            why, remedy = "not even root may read it here", "Give this container CAP_SYS_PTRACE"
+        raise RunError(f"process {pid} ({found.name}) cannot be recorded: {why}. {remedy}")
     return found
 
 
@@ -188,8 +192,8 @@ class Attached:
             )
         problems.append(_from_outside(self.pid))
         self.recorder.link.start()
+        self.recorder.base = self._began = counters.used_so_far(self.pid)
         self._look()
-        self._began = dict(self._newest)
         self.recorder.begin(self.pid, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
     def wait(self, for_s: float | None, ending: int) -> None:
@@ -211,6 +215,19 @@ class Attached:
     def finish(self) -> None:
         """Complete the recording."""
         finish(self.recording, self.recorder, self._ended(), self.converter, self._command)
+        self._take_cpu_of_threads()
+
+    def _take_cpu_of_threads(self) -> None:
+        """The sampler knows what each thread has used to its end, those of children among them,
+        where we only look twice a second.
+        """
+        program = self.recording.info.program
+        with Reader(self.recording) as reader:
+            (row,) = reader.query("SELECT sum(cpu_ns)::BIGINT AS cpu_ns FROM tracks").to_pylist()
+        if row["cpu_ns"]:
+            program.system_ns = min(program.system_ns, row["cpu_ns"])
+            program.user_ns = row["cpu_ns"] - program.system_ns
+            self.recording.save()
 
     def _look(self) -> None:
         """What the program has used so far; a zombie still tells."""
@@ -231,6 +248,7 @@ class Attached:
             self._newest.get("rss_peak_bytes", self._newest.get("rss_bytes", 0)),
             used("faults_minor"),
             used("faults_major"),
+            goes_on=not self.has_ended,
         )
 
 

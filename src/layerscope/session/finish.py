@@ -62,7 +62,7 @@ def finish(
         notify(f"layerscope: {stays}\n")
     info.state = "finished"
     info.finished_utc = now()
-    info.exit = ExitState(ended.code, ended.signal)
+    info.exit = ExitState(ended.code, ended.signal, ended.goes_on)
     info.program = ProgramState(
         ended.wall_ns,
         ended.user_ns,

@@ -43,6 +43,7 @@ class Ended:
     switches_forced: int | None = None
     storage_read_bytes: int | None = None
     storage_written_bytes: int | None = None
+    goes_on: bool = False  # it has not ended
 
     @property
     def signal(self) -> int | None:

@@ -212,6 +212,8 @@ def _ending(info: RunInfo) -> str:
             return f"ended by signal {info.exit.signal}"
     if info.exit.code is not None:
         return f"exit {info.exit.code}"
+    if info.exit.goes_on:
+        return "still running"
     if info.state == "finished":
         return "ended"  # how, is told to its parent alone, which was not us
     return (
