@@ -192,7 +192,7 @@ class Drainer:
             return
         if message["type"] == "main":
             self.windows.start_ns = message["start_ns"]
-            base = message["base"]
+            base = message.get("base")  # of one that ran before
             self.is_outside = base is not None
             pid, start_ns = message["pid"], message["start_ns"]
             self.main = self._begin((pid, 0), pid, start_ns, base)
