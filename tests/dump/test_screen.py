@@ -51,13 +51,13 @@ def test_a_deadlock_on_a_screen(tmp_path: Path) -> None:
         piped = layerscope("dump", str(process.pid), cwd=tmp_path)
     first, second = (found.threads[name]["tid"] for name in ("first", "second"))
     assert piped.stdout.startswith(
-        f'Deadlock: thread {first} "first" waits for a Lock, which is held by thread {second} '
-        f'"second"; thread {second} "second" waits for a Lock, which is held by thread {first} '
-        '"first".\n'
+        f'Deadlock, unless a `with` block has released its Lock: thread {first} "first" waits for '
+        f'a Lock, in whose `with` block thread {second} "second" is; thread {second} "second" '
+        f'waits for a Lock, in whose `with` block thread {first} "first" is.\n'
     )
     assert (
-        f'Thread {first} "first" waits for a Lock: thread {second} "second" holds it, at <string>:'
-        in piped.stdout
+        f'Thread {first} "first" waits for a Lock: thread {second} "second" is in a `with` block '
+        "of it, at <string>:" in piped.stdout
     )
     assert f"Next: layerscope attach {process.pid}" in piped.stderr
     assert "\x1b[1;31mDeadlock" in screen

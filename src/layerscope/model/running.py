@@ -36,13 +36,14 @@ class Waited(msgspec.Struct, frozen=True):
 class Wait(msgspec.Struct, frozen=True):
     """What a thread waits for. `kind`: one word for programs; `what`: for people, as it continues
     "waits for ". `on`: who has to do something; empty where nobody is known, and then `note` may
-    say why.
+    say why. `is_sure`: false where it may be another one that is waited for.
     """
 
     kind: str
     what: str
     on: tuple[Waited, ...] = ()
     note: str = ""
+    is_sure: bool = True
 
 
 class OpenSpan(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ def circles(waits: dict[Thread, Wait]) -> list[Deadlock]:
     """Each circle once, from its first thread on."""
     leads: dict[Thread, list[Thread]] = {}
     for thread, wait in waits.items():
-        if wait.kind in _KINDS:
+        if wait.kind in _KINDS and len(wait.on) == 1:
             leads[thread] = [(one.pid, one.tid) for one in wait.on if one.tid]
     found: dict[frozenset[Thread], tuple[Thread, ...]] = {}
     for first in leads:

@@ -17,7 +17,6 @@ from layerscope.running.waits import gil, wait_of
 _STATES = {"R": "running", "S": "waiting", "D": "blocked", "T": "stopped", "t": "stopped"}
 _ENDED = "ended"
 _OLDEST = 11  # minor version of Python
-_MAIN = "MainThread"  # as Python calls it
 
 
 def take(sampler: Path, pids: Sequence[int], with_native: bool = False) -> Snapshot:
@@ -106,11 +105,10 @@ class _Snapshot:
         stack = self._seen.names.stack(told)
         if has_python(told) and not self._with_native:
             stack = tuple(frame for frame in stack if frame.layer in (PYTHON, CUT))
-        is_main = told.thread == told.pid and told.identification
         return ThreadNow(
             pid=told.pid,
             tid=told.thread,
-            name=_MAIN if is_main else told.python_name or told.name,
+            name=self._seen.name(told),
             state=_STATES.get(told.state, _ENDED),
             stack=stack,
             wait=self._waits.get((told.pid, told.thread)),

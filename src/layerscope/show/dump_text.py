@@ -113,13 +113,16 @@ class _Writer:
         whose turn it is.
         """
         threads = [self._threads[one] for one in circle.threads]
+        waits = [one.wait for one in threads if one.wait is not None]
+        is_sure = all(wait.is_sure for wait in waits)
+        begin = "Deadlock" if is_sure else "Deadlock, unless a `with` block has released its Lock"
         if len(threads) == 1:
-            return f"Deadlock: {_name(threads[0])} waits for itself."
+            return f"{begin}: {_name(threads[0])} waits for itself."
         parts = []
         for one, following in zip(threads, [*threads[1:], threads[0]], strict=True):
-            what = one.wait.what if one.wait else ""
-            parts.append(f"{_name(one)} waits for {what}, {_verb(what)} {_name(following)}")
-        return f"Deadlock: {'; '.join(parts)}."
+            on = _led(one.wait, _name(following)) if one.wait else ""
+            parts.append(f"{_name(one)} waits for {on}")
+        return f"{begin}: {'; '.join(parts)}."
 
     def _missing(self) -> Iterator[str]:
         """Of each collective the ranks that are not in it."""
@@ -186,9 +189,12 @@ def _title(process: ProcessNow) -> str:
     return f"Process {process.pid}{rank}, {python}{threads}: {command}"
 
 
-def _verb(what: str) -> str:
-    """How to go on behind what one thread waits for, with the other one."""
-    return "which is" if what.endswith("to end") else "which is held by"
+def _led(wait: Wait, other: str) -> str:
+    """What one thread waits for, and what the other one has to do with it."""
+    if not wait.is_sure:
+        return f"{wait.what}, in whose `with` block {other} is"
+    verb = "which is" if wait.what.endswith("to end") else "which is held by"
+    return f"{wait.what}, {verb} {other}"
 
 
 def _name(thread: ThreadNow) -> str:
