@@ -99,6 +99,20 @@ def test_a_queue_of_multiprocessing_waits_for_the_other_process(tmp_path: Path) 
     )
 
 
+def test_a_loop_of_asyncio_does_not_wait_for_itself(tmp_path: Path) -> None:
+    text = (
+        "import asyncio\n"
+        "async def waits():\n"
+        "    print('ready', flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(waits())\n"
+    )
+    with running([sys.executable], text) as process:
+        found = settled(process.pid, tmp_path, ["MainThread"])
+    assert (found.wait("MainThread"), found.on("MainThread")) == ("event", [])
+    assert "asyncio's event loop" in found.threads["MainThread"]["waits_for"]
+
+
 def test_a_stopped_program_is_read(tmp_path: Path) -> None:
     text = (
         "def spins():\n"

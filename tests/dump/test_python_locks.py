@@ -243,7 +243,12 @@ def test_of_two_threads_in_with_blocks_of_a_lock_neither_is_said_to_hold_it(tmp_
 QUEUES = (
     BEGIN
     + """
-import concurrent.futures, queue
+import concurrent.futures, multiprocessing, queue
+begin("simple queue", queue.SimpleQueue().get)
+shared = multiprocessing.Lock()
+shared.acquire()
+begin("shared", shared.acquire)
+begin("shared semaphore", multiprocessing.Semaphore(0).acquire)
 items = queue.Queue()
 def gets(): items.get()
 def joins():
@@ -293,11 +298,29 @@ def test_what_has_no_owner_is_called_by_what_it_is(python: str, tmp_path: Path) 
         "semaphore": "semaphore",
         "future": "future",
         "barrier": "barrier",
+        "simple queue": "queue",
+        "shared": "shared_lock",
+        "shared semaphore": "semaphore",
     }
     with running([python], QUEUES) as process:
         found = settled(process.pid, tmp_path, [*kinds])
     assert {name: found.wait(name) for name in kinds} == kinds
     assert found.on("joins") == ["gets"]
+
+
+def test_the_end_of_a_program_waits_for_its_threads(python: str, tmp_path: Path) -> None:
+    text = BEGIN + (
+        "lock = threading.Lock()\n"
+        "def lasts():\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(600)\n"
+        "threading.Thread(target=lasts, name='lasts').start()\n"
+    )
+    with running([python], text) as process:
+        found = settled(process.pid, tmp_path, ["MainThread", "lasts"])
+    assert (found.wait("MainThread"), found.on("MainThread")) == ("join", ["lasts"])
+    (last,) = found.threads["MainThread"]["on"]
+    assert last["how"].startswith("is at <string>:")
 
 
 def test_the_holder_of_the_gil_is_named(python: str, tmp_path: Path) -> None:

@@ -86,3 +86,19 @@ def test_equal_stacks_are_one_block(tmp_path: Path) -> None:
     assert block.endswith(", 3 more) wait for time to pass (it sleeps)")
     assert done.stdout.index("MainThread") < done.stdout.index("9 threads")
     assert done.stderr == ""
+
+
+def test_a_deep_recursion_is_one_line(tmp_path: Path) -> None:
+    text = (
+        "import time\n"
+        "def calls(depth):\n"
+        "    if depth: return calls(depth - 1)\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(600)\n"
+        "calls(500)\n"
+    )
+    with running([sys.executable], text) as process:
+        settled(process.pid, tmp_path, ["MainThread"])
+        done = layerscope("dump", str(process.pid), cwd=tmp_path)
+    frames = [line for line in done.stdout.splitlines() if line.startswith("    ")]
+    assert frames[1:-1] == ["    calls (<string>:3)"] * 2 + ["    ... 498 more times"]

@@ -78,6 +78,7 @@ class ThreadNow(msgspec.Struct):
 class ProcessNow(msgspec.Struct):
     """A process. `python`: its version, "" where it has none or none that is read; `note`: what
     could not be read and why. `rank`: in a distributed job, None where it is none of its ranks.
+    `is_read`: whether anything of its threads could be read but their names.
     """
 
     pid: int
@@ -86,6 +87,7 @@ class ProcessNow(msgspec.Struct):
     python: str = ""
     note: str = ""
     rank: int | None = None
+    is_read: bool = True
 
 
 class Deadlock(msgspec.Struct, frozen=True):

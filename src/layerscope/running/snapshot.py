@@ -81,7 +81,8 @@ class _Snapshot:
     def process(self, told: ToldProcess) -> ProcessNow:
         """A process with its threads."""
         pid = told.process
-        note = processes.refused(pid, told.errno) if told.errno else ""
+        is_refused = told.errno or not told.threads
+        note = processes.refused(pid, told.errno) if is_refused else ""
         holder = self._seen.holder_of_gil(pid)
         spans = open_spans(pid)
         threads = []
@@ -89,10 +90,12 @@ class _Snapshot:
             thread = self._thread(one, one is holder)
             thread.spans = spans.get(one.own_tid, ())
             threads.append(thread)
+        is_read = not note or any(one.stack for one in threads)
         return ProcessNow(
             pid=pid,
             command=processes.command(pid),
             threads=threads,
+            is_read=is_read,
             python=f"3.{told.python}" if told.python >= _OLDEST else "",
             note=note or processes.unread(told.refused),
             rank=self._ranks.numbers.get(pid),

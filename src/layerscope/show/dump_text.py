@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Iterator
 from typing import TextIO
@@ -30,6 +31,7 @@ _STATES = {
 }
 _LIBRARIES = ("/site-packages/", "/dist-packages/")
 _FEW = 6
+_SHOWN_EQUAL = 2  # frames of a recursion
 _ALERT, _HEAD, _NOTE, _PLAIN = "bold red", "bold", "dim", ""
 _INDENT = "    "
 _OWNED = ("lock", "mutex", "join", "gil")
@@ -67,7 +69,7 @@ def groups(snapshot: Snapshot, is_tree: bool) -> list[list[ThreadNow]]:
     order: dict[int, int] = {}
     for place, process in enumerate(snapshot.processes):
         order[process.pid] = 0 if is_tree else place
-        for thread in process.threads:
+        for thread in process.threads if process.is_read else ():
             key = (order[thread.pid], thread.stack, thread.spans, thread.state, _kind(thread))
             found.setdefault(key, []).append(thread)
     return sorted(found.values(), key=lambda group: (order[group[0].pid], len(group)))
@@ -101,7 +103,8 @@ class _Writer:
         for sentence in self._missing():
             yield _ALERT, printable(sentence)
         for process in self._snapshot.processes:
-            yield _PLAIN, _fitted(printable(_title(process)), self._width)
+            if process.threads:
+                yield _PLAIN, _fitted(printable(_title(process)), self._width)
             if process.note:
                 yield _NOTE, printable(f"Process {process.pid}: {process.note}.")
         for group in groups(self._snapshot, self._is_tree):
@@ -151,9 +154,13 @@ class _Writer:
         if first.spans:
             names = [f"{one.name} ({one.kind})" for one in first.spans]
             yield _NOTE, _fitted(printable(f"  in {' > '.join(names)}"), self._width)
-        for frame in first.stack:
+        for frame, equal in itertools.groupby(first.stack):
             style = _PLAIN if frame.layer == PYTHON else _NOTE
-            yield style, _frame(frame, self._width)
+            count = sum(1 for _ in equal)
+            for _ in range(min(count, _SHOWN_EQUAL)):
+                yield style, _frame(frame, self._width)
+            if count > _SHOWN_EQUAL:
+                yield _NOTE, f"{_INDENT}... {count - _SHOWN_EQUAL:,} more times"
         if not first.stack:
             yield _NOTE, f"{_INDENT}(no function could be read)"
 

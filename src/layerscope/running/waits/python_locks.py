@@ -10,6 +10,8 @@ from layerscope.running.observed import Observed
 from layerscope.running.told import ToldThread
 
 _PARTS = 4
+# Python 3.13 waits in it for no lock.
+_SIMPLE_QUEUE = "_queue_SimpleQueue_get"
 _SHARED = {
     told.SIMPLE_QUEUE: Wait("queue", "an item in a queue"),
     told.SHARED_SEMAPHORE: Wait("semaphore", "a semaphore of multiprocessing"),
@@ -24,7 +26,9 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     if thread.python_rlock:
         return _rlock(thread, thread.python_rlock[0], seen)
     if len(thread.lock) != _PARTS:
-        return None
+        names = seen.names.innermost(thread)
+        in_queue = any(name.startswith(_SIMPLE_QUEUE) for name in names)
+        return _SHARED[told.SIMPLE_QUEUE] if in_queue else None
     address, _, kind, owner = thread.lock
     if kind in _SHARED:
         return _SHARED[kind]
