@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,39 @@ def test_a_lock_that_waits_for_itself_is_a_deadlock(tmp_path: Path) -> None:
     assert found.on("twice") == ["twice"]
     (circle,) = found.document["deadlocks"]
     assert [tid for _, tid in circle] == [found.threads["twice"]["tid"]]
+
+
+def test_a_circle_that_time_ends_is_no_deadlock(tmp_path: Path) -> None:
+    text = DEADLOCK.replace(
+        "        with one:\n            pass", "        one.acquire(timeout=600)"
+    )
+    assert "timeout" in text
+    with running([sys.executable], text) as process:
+        found = settled(process.pid, tmp_path, ["first", "second"])
+    assert (found.on("first"), found.on("second")) == (["second"], ["first"])
+    assert found.document["deadlocks"] == []
+
+
+def test_a_circle_of_the_gil_and_a_mutex_is_a_deadlock(python: str, tmp_path: Path) -> None:
+    text = BEGIN + (
+        "import ctypes\n"
+        "mutex = ctypes.create_string_buffer(64)\n"
+        "ctypes.CDLL(None).pthread_mutex_lock(mutex)\n"
+        "def keeps_gil():\n"
+        "    print('ready', flush=True)\n"
+        "    ctypes.PyDLL(None).pthread_mutex_lock(mutex)\n"
+        "begin('keeps gil', keeps_gil)\n"
+        "time.sleep(0.5)\n"
+    )
+    with running([python], text) as process:
+        found = settled(process.pid, tmp_path, ["MainThread", "keeps gil"])
+        until = time.monotonic() + 30
+        while not found.document["deadlocks"] and time.monotonic() < until:
+            found = settled(process.pid, tmp_path, ["MainThread", "keeps gil"])
+    assert (found.wait("keeps gil"), found.on("keeps gil")) == ("mutex", ["MainThread"])
+    (circle,) = found.document["deadlocks"]
+    names = ("MainThread", "keeps gil")
+    assert [tid for _, tid in circle] == [found.threads[name]["tid"] for name in names]
 
 
 CONDITIONS = (

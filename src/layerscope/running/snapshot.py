@@ -31,10 +31,11 @@ def take(sampler: Path, pids: Sequence[int], with_native: bool = False) -> Snaps
     waits = _waits(seen)
     ranks = Ranks(seen)
     ranks.add(waits)
-    circles = [one for one in deadlocks.circles(waits) if _lasts(one, told, sampler)]
+    circles = deadlocks.circles(waits, told.threads)
+    lasting = [one for one in circles if _lasts(one, waits, told, sampler)]
     snapshot = _Snapshot(seen, waits, ranks, with_native)
     found = [snapshot.process(one) for one in told.processes]
-    return Snapshot(found, circles)
+    return Snapshot(found, lasting)
 
 
 def _load(names: Names, told: Readings, with_native: bool) -> None:
@@ -58,13 +59,15 @@ def _waits(seen: Observed) -> dict[tuple[int, int], Wait]:
     return found
 
 
-def _lasts(circle: Deadlock, told: Readings, sampler: Path) -> bool:
+def _lasts(
+    circle: Deadlock, waits: dict[tuple[int, int], Wait], told: Readings, sampler: Path
+) -> bool:
     """Whether a second look finds the same circle: then it was
     none of two moments.
     """
     pids = {pid for pid, _ in circle.threads}
     again = look(sampler, sorted(pids))
-    return deadlocks.is_lasting(circle, told.threads, again.threads)
+    return deadlocks.is_lasting(circle, waits, told.threads, again.threads)
 
 
 class _Snapshot:

@@ -198,6 +198,8 @@ def _title(process: ProcessNow) -> str:
 
 def _led(wait: Wait, other: str) -> str:
     """What one thread waits for, and what the other one has to do with it."""
+    if not all(one.tid for one in wait.on):
+        return _wait(wait)
     if not wait.is_sure:
         return f"{wait.what}, in whose `with` block {other} is"
     verb = "which is" if wait.what.endswith("to end") else "which is held by"
