@@ -52,6 +52,8 @@ def _has_no_end(thread: ToldThread, wait: Wait) -> bool:
 def _back_to(first: Thread, leads: dict[Thread, list[Thread]]) -> tuple[Thread, ...]:
     """The shortest way from a thread to itself, over those that it waits for; empty where there
     is none. Each thread is gone to once.
+
+    `leads`: by thread those that it waits for.
     """
     ways: list[tuple[Thread, ...]] = [(first,)]
     seen: set[Thread] = set()

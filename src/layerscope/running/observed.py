@@ -47,7 +47,9 @@ class Observed:
         return self._by_state.get((pid, state_at))
 
     def holders(self, pid: int, address: int) -> list[ToldThread]:
-        """The threads that are in a `with` block of the lock at `address`."""
+        """The threads that are in a `with` block of the lock at `address`, in the order in which
+        they were told.
+        """
         key = (pid, address)
         return self._holders.get(key, [])
 
@@ -149,7 +151,8 @@ class Observed:
     @cached_property
     def _holders(self) -> dict[Key, list[ToldThread]]:
         """The threads by process and by the address of each lock
-        whose `with` block they are in.
+        whose `with` block they are in, those that a Condition has
+        released left out.
         """
         found: dict[Key, list[ToldThread]] = {}
         for thread in self.told.threads:

@@ -50,7 +50,9 @@ def _load(names: Names, told: Readings, with_native: bool) -> None:
 
 
 def _waits(seen: Observed) -> dict[tuple[int, int], Wait]:
-    """What each thread waits for."""
+    """What each thread waits for; those that wait for
+    nothing are left out.
+    """
     found = {}
     for thread in seen.told.threads:
         wait = wait_of(thread, seen)
@@ -64,6 +66,8 @@ def _lasts(
 ) -> bool:
     """Whether a second look finds the same circle: then it was
     none of two moments.
+
+    `waits`: of the first look, by thread.
     """
     pids = {pid for pid, _ in circle.threads}
     again = look(sampler, sorted(pids))

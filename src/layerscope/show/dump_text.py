@@ -211,7 +211,9 @@ def _name(thread: ThreadNow) -> str:
 
 
 def _short_name(thread: ThreadNow) -> str:
-    """Its number and its name."""
+    """Its number and its name, where it has
+    one.
+    """
     number = str(thread.tid)
     return f'{number} "{thread.name}"' if thread.name else number
 

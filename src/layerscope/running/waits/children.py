@@ -37,6 +37,8 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
 def _asked_by_waitid(thread: ToldThread, seen: Observed) -> int:
     """The number of the child that it names, by number or by a
     descriptor; 0: any.
+
+    A number is that of the container of the thread.
     """
     kind, number = thread.arguments[:2]
     if kind == _P_PIDFD:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from layerscope.host import files
-from layerscope.model.running import Wait, Waited
+from layerscope.model.running import FrameNow, Wait, Waited
 from layerscope.running.observed import Observed
 from layerscope.running.told import ToldThread
 
@@ -39,7 +39,9 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
 
 
 def _watched(thread: ToldThread, seen: Observed) -> list[int]:
-    """The descriptors that an epoll watches."""
+    """The descriptors that an epoll watches, as the kernel lists them; none where it may not be
+    asked.
+    """
     epoll = thread.arguments[0]
     told = seen.descriptors.info(thread.pid, epoll)
     found = []
@@ -52,13 +54,22 @@ def _watched(thread: ToldThread, seen: Observed) -> list[int]:
 
 def _of_loop(thread: ToldThread, seen: Observed) -> Wait | None:
     """The wait of an event loop of asyncio, which watches a socket pair of its own too."""
-    stack = seen.python_stack(thread)
-    if not any(one.name == _LOOP and one.file.endswith(_LOOP_FILE) for one in stack[:_LOOP_DEPTH]):
+    innermost = seen.python_stack(thread)[:_LOOP_DEPTH]
+    if not any(map(_is_loop, innermost)):
         return None
     numbers = _watched(thread, seen) if thread.call in _EPOLL else thread.polled
-    waits = [_one(thread, number, seen, for_reading=True) for number in numbers[:_SHOWN_MOST]]
-    on = tuple(dict.fromkeys(other for one in waits for other in one.on))
-    return Wait("event", "something to be ready in asyncio's event loop", on)
+    found: dict[Waited, None] = {}
+    for number in numbers[:_SHOWN_MOST]:
+        wait = _one(thread, number, seen, for_reading=True)
+        found.update(dict.fromkeys(wait.on))
+    return Wait("event", "something to be ready in asyncio's event loop", tuple(found))
+
+
+def _is_loop(frame: FrameNow) -> bool:
+    """Whether it is the function of an event loop that waits until something is ready, and calls
+    what was waited for.
+    """
+    return frame.name == _LOOP and frame.file.endswith(_LOOP_FILE)
 
 
 def _any_of(thread: ToldThread, numbers: list[int], seen: Observed) -> Wait:
@@ -146,5 +157,7 @@ def _of_socket(thread: ToldThread, what: str, inode: int, seen: Observed) -> Wai
 
 
 def _name(pid: int) -> str:
-    """How a process is called."""
+    """How a process is called; "" where
+    it has ended.
+    """
     return files.text(Path("/proc") / str(pid) / "comm")

@@ -48,4 +48,5 @@ def _of(other: ToldThread | None, number: int, seen: Observed) -> Wait:
         note = f"thread {number} has ended meanwhile" if number > 0 else "it has not begun"
         return Wait("join", "a thread to end", (), note)
     at = seen.place(other)
-    return Wait("join", "a thread to end", (seen.waited(other, f"is at {at}" if at else ""),))
+    how = f"is at {at}" if at else ""
+    return Wait("join", "a thread to end", (seen.waited(other, how),))

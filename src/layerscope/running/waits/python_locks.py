@@ -53,6 +53,8 @@ def _rlock(thread: ToldThread, owner: int, seen: Observed) -> Wait:
 def _lock(thread: ToldThread, address: int, seen: Observed) -> Wait:
     """The wait for a Lock: it has one owner, so where several threads are in `with` blocks of it,
     some have released it themselves; those that wait for it too, first of all.
+
+    `address`: of what is waited for in it.
     """
     inside = seen.holders(thread.pid, address)
     others = [one for one in inside if one.lock[:1] != [address]] or inside
