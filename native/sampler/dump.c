@@ -227,7 +227,10 @@ static void tell_frames(sm_process *p, stack *s) {
     printf("]");
 }
 
+/* The locks whose `with` blocks it is in; but for those that a `Condition.wait` farther in has released. */
 static void tell_held(const sm_process *p, uint64_t state) {
+    sm_python_lock released[LOCKS_MOST];
+    int released_count = 0;
     uint64_t frame = 0, here[2];
     int32_t pid = p->pid;
     const char *separator = "";
@@ -240,8 +243,17 @@ static void tell_held(const sm_process *p, uint64_t state) {
         lu_python_frame is;
         uint64_t outer = lu_python_outwards(p->python, frame, sm_read_pages, &pid, &is);
         int count = is.code ? sm_python_held(p, frame, &is, held, LOCKS_MOST) : 0;
-        for (int k = 0; k < count; k++, separator = ",")
+        if (is.code && released_count < LOCKS_MOST)
+            released_count += sm_python_released(p, frame, &is, &released[released_count]);
+        for (int k = 0; k < count; k++) {
+            int is_held = 1;
+            for (int j = 0; j < released_count; j++)
+                is_held = is_held && released[j].object != held[k].object;
+            if (!is_held)
+                continue;
             printf("%s[%" PRIu64 ",%" PRIu64 "]", separator, held[k].address, held[k].object);
+            separator = ",";
+        }
         frame = outer;
     }
     printf("]");
@@ -264,6 +276,8 @@ static void tell_names(const sm_process *p, uint64_t state) {
         lu_python_frame is;
         uint64_t at = frame;
         frame = lu_python_outwards(p->python, frame, sm_read_pages, &pid, &is);
+        if (is.code && i == 0)
+            sm_tell_owner(p, at, &is);
         if (is.code)
             is_known = sm_tell_thread_object(p, at, &is);
     }

@@ -110,7 +110,7 @@ void sm_tell_call(const sm_process *p, const sm_call *c) {
 
 /* --- Thread objects --- */
 
-static int is_called(const sm_process *p, const lu_python_frame *is, const char *name) {
+int sm_python_is_called(const sm_process *p, const lu_python_frame *is, const char *name) {
     char text[64];
     int32_t pid = p->pid, first_line;
     uint64_t at_file, at_name, at_lines;
@@ -121,8 +121,8 @@ static int is_called(const sm_process *p, const lu_python_frame *is, const char 
 }
 
 int sm_tell_thread_object(const sm_process *p, uint64_t frame, const lu_python_frame *is) {
-    int is_join = is_called(p, is, "Thread.join");
-    if (!is_join && !is_called(p, is, "Thread._bootstrap"))
+    int is_join = sm_python_is_called(p, is, "Thread.join");
+    if (!is_join && !sm_python_is_called(p, is, "Thread._bootstrap"))
         return 0;
     uint64_t self = sm_word(p, frame + FRAME_VALUES);
     char text[256];
@@ -138,4 +138,11 @@ int sm_tell_thread_object(const sm_process *p, uint64_t frame, const lu_python_f
         sm_json_text(text, (size_t)bytes);
     }
     return 1;
+}
+
+void sm_tell_owner(const sm_process *p, uint64_t frame, const lu_python_frame *is) {
+    if (!sm_python_is_called(p, is, "_RLock.acquire") && !sm_python_is_called(p, is, "_RLock._acquire_restore"))
+        return;
+    int64_t owner = sm_python_number(p, sm_python_attribute(p, sm_word(p, frame + FRAME_VALUES), "_owner"));
+    printf(",\"python_rlock\":[%" PRId64 "]", owner > 0 ? owner : 0);
 }

@@ -17,5 +17,9 @@ int sm_is_futex_wait(const sm_call *call);
 void sm_tell_call(const sm_process *process, const sm_call *call);
 /* Of a frame of `threading`: how its thread is called, or which one it joins. Whether nothing more can be told. */
 int sm_tell_thread_object(const sm_process *process, uint64_t frame, const lu_python_frame *is);
+/* Of the innermost frame: the owner of an RLock that is written in Python, which it acquires. */
+void sm_tell_owner(const sm_process *process, uint64_t frame, const lu_python_frame *is);
+/* Whether this is its qualified name. */
+int sm_python_is_called(const sm_process *process, const lu_python_frame *is, const char *name);
 
 #endif

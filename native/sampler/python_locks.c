@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "python_locks.h"
 
+#include "dump_waits.h"
 #include "procfs.h"
 #include "python_objects.h"
 
@@ -16,6 +17,7 @@ enum {
     CODE_EXCEPTIONS = 40,     /* of a PyCodeObject: co_exceptiontable */
     METHOD_SELF = 24,         /* of a PyCFunctionObject and of a PyMethodObject */
     LOCK_ADDRESS = 16, RLOCK_OWNER = 24, RLOCK_COUNT = 32,
+    SHARED_COUNT = 32, /* of a SemLock: its count and the most that it can be, four bytes each */
     GIL_BYTES = 208, GIL_HOLDER = 8, GIL_LOCKED = 16, /* of struct _gil_runtime_state */
     THREAD_INTERPRETER = 16,
     GENERATOR_FRAME_3_11 = 80, GENERATOR_FRAME = 72, /* of a PyGenObject: gi_iframe */
@@ -36,6 +38,15 @@ static int take_lock(const sm_process *p, uint64_t object, sm_python_lock *into)
     return 1;
 }
 
+/* What else waits as a lock does, with the address of its semaphore where a lock has it. */
+static int take_other(const sm_process *p, uint64_t object, sm_python_lock *into) {
+    *into = (sm_python_lock){object, sm_word(p, object + LOCK_ADDRESS), 0, SM_SIMPLE_QUEUE};
+    if (sm_python_is(p, object, "_queue.SimpleQueue"))
+        return 1;
+    into->kind = sm_word(p, object + SHARED_COUNT) >> 32 == 1 ? SM_SHARED_LOCK : SM_SHARED_SEMAPHORE;
+    return sm_python_is(p, object, "_multiprocessing.SemLock");
+}
+
 int sm_python_waits_for(const sm_process *p, uint64_t stack_pointer, uint64_t futex, sm_python_lock *into) {
     uint64_t words[STACK_BYTES / 8];
     int32_t pid = p->pid;
@@ -47,7 +58,7 @@ int sm_python_waits_for(const sm_process *p, uint64_t stack_pointer, uint64_t fu
             continue;
         if (sm_read_pages(&pid, words[i], head, sizeof head) || head[LOCK_ADDRESS / 8] != futex)
             continue;
-        if (take_lock(p, words[i], into))
+        if (take_lock(p, words[i], into) || take_other(p, words[i], into))
             return 1;
     }
     return 0;
@@ -131,6 +142,13 @@ static int held_by(const sm_process *p, uint64_t frame, const lu_python_frame *i
 
 int sm_python_held(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into, int most) {
     return held_by(p, frame, is, into, most, 0);
+}
+
+int sm_python_released(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into) {
+    if (!sm_python_is_called(p, is, "Condition.wait"))
+        return 0;
+    uint64_t self = sm_word(p, frame + FRAME_VALUES);
+    return take_lock(p, sm_python_attribute(p, self, "_lock"), into);
 }
 
 /* --- The GIL --- */

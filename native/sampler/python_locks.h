@@ -4,9 +4,9 @@
 
 #include "threads.h"
 
-enum { SM_LOCK = 0, SM_RLOCK = 1 };
+enum { SM_LOCK = 0, SM_RLOCK = 1, SM_SIMPLE_QUEUE = 2, SM_SHARED_LOCK = 3, SM_SHARED_SEMAPHORE = 4 };
 typedef struct {
-    uint64_t object;  /* of _thread.lock or _thread.RLock */
+    uint64_t object;  /* of _thread.lock, _thread.RLock, _queue.SimpleQueue, _multiprocessing.SemLock */
     uint64_t address; /* of the semaphore that threads wait for */
     uint64_t owner;   /* of an RLock: the thread's identification, 0: nobody's */
     int kind;
@@ -14,6 +14,8 @@ typedef struct {
 
 /* The lock that a thread waits for by the word at `futex`, which its stack names from `stack_pointer` on. 0: none. */
 int sm_python_waits_for(const sm_process *process, uint64_t stack_pointer, uint64_t futex, sm_python_lock *into);
+/* The lock that a `Condition` of `threading` has released where the frame is in its `wait`; 0: it is in none. */
+int sm_python_released(const sm_process *process, uint64_t frame, const lu_python_frame *is, sm_python_lock *into);
 /* The locks whose `with` blocks the frame is in, as lu_python_outwards tells of it; how many. */
 int sm_python_held(const sm_process *process, uint64_t frame, const lu_python_frame *is, sm_python_lock *into, int most);
 

@@ -99,6 +99,41 @@ def test_a_queue_of_multiprocessing_waits_for_the_other_process(tmp_path: Path) 
     )
 
 
+def test_processes_that_wait_for_each_other_are_a_deadlock(tmp_path: Path) -> None:
+    text = (
+        "import subprocess, sys\n"
+        "fills = 'import sys; sys.stdout.write(chr(0) * 10**6)'\n"
+        "child = subprocess.Popen([sys.executable, '-c', fills], stdout=subprocess.PIPE)\n"
+        "print('ready', flush=True)\n"
+        "print(child.pid, flush=True)\n"
+        "child.wait()\n"
+    )
+    with running([sys.executable], text) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        assert settled(child, tmp_path, ["MainThread"]).wait("MainThread") == "pipe"
+        found = dump(process.pid, tmp_path, "--tree")
+        shown = layerscope("dump", str(process.pid), "--tree", cwd=tmp_path)
+    (circle,) = found.document["deadlocks"]
+    assert circle == [[process.pid, process.pid], [child, child]]
+    assert "Deadlock: thread" in shown.stdout
+    assert "waits for room in a pipe: process" in shown.stdout.splitlines()[0]
+
+
+def test_a_loop_of_asyncio_does_not_wait_for_itself(tmp_path: Path) -> None:
+    text = (
+        "import asyncio\n"
+        "async def waits():\n"
+        "    print('ready', flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(waits())\n"
+    )
+    with running([sys.executable], text) as process:
+        found = settled(process.pid, tmp_path, ["MainThread"])
+    assert (found.wait("MainThread"), found.on("MainThread")) == ("event", [])
+    assert "asyncio's event loop" in found.threads["MainThread"]["waits_for"]
+
+
 def test_a_stopped_program_is_read(tmp_path: Path) -> None:
     text = (
         "def spins():\n"

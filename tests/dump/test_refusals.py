@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -68,6 +71,35 @@ def test_a_process_of_another_user(tmp_path: Path) -> None:
         )  # fmt: skip
     assert "it belongs to another user. Run this as that user, or as root (sudo)" in done.stdout
     assert done.returncode == 0, done.stderr
+
+
+def _has_capabilities() -> bool:
+    """SYS_PTRACE, and SETPCAP to give it up."""
+    (word,) = re.findall(r"^CapEff:\s+(\w+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    wanted = 1 << 19 | 1 << 8
+    return os.geteuid() == 0 and int(word, 16) & wanted == wanted
+
+
+def test_root_without_the_capability_is_not_told_to_be_root(tmp_path: Path) -> None:
+    setpriv = shutil.which("setpriv")
+    if not _has_capabilities() or setpriv is None:
+        pytest.skip("needs root with its capabilities, and setpriv")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path)}
+    without = [setpriv, "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]
+    with running([sys.executable], WAITS) as process:
+        done = subprocess.run(
+            [*without, sys.executable, "-m", "layerscope", "dump", str(process.pid)],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert "does not let even root read it here" in done.stdout
+    assert "no function could be read" not in done.stdout
+    assert done.stderr == ""
+
+
+def test_what_has_ended_meanwhile_is_said_to_have() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert processes.refused(ended.pid, errno.ESRCH) == "it has ended meanwhile"
 
 
 def test_what_is_no_number(tmp_path: Path) -> None:

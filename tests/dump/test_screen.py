@@ -51,13 +51,13 @@ def test_a_deadlock_on_a_screen(tmp_path: Path) -> None:
         piped = layerscope("dump", str(process.pid), cwd=tmp_path)
     first, second = (found.threads[name]["tid"] for name in ("first", "second"))
     assert piped.stdout.startswith(
-        f'Deadlock: thread {first} "first" waits for a Lock, which is held by thread {second} '
-        f'"second"; thread {second} "second" waits for a Lock, which is held by thread {first} '
-        '"first".\n'
+        f'Deadlock, unless a `with` block has released its Lock: thread {first} "first" waits for '
+        f'a Lock, in whose `with` block thread {second} "second" is; thread {second} "second" '
+        f'waits for a Lock, in whose `with` block thread {first} "first" is.\n'
     )
     assert (
-        f'Thread {first} "first" waits for a Lock: thread {second} "second" holds it, at <string>:'
-        in piped.stdout
+        f'Thread {first} "first" waits for a Lock: thread {second} "second" is in a `with` block '
+        "of it, at <string>:" in piped.stdout
     )
     assert f"Next: layerscope attach {process.pid}" in piped.stderr
     assert "\x1b[1;31mDeadlock" in screen
@@ -86,3 +86,19 @@ def test_equal_stacks_are_one_block(tmp_path: Path) -> None:
     assert block.endswith(", 3 more) wait for time to pass (it sleeps)")
     assert done.stdout.index("MainThread") < done.stdout.index("9 threads")
     assert done.stderr == ""
+
+
+def test_a_deep_recursion_is_one_line(tmp_path: Path) -> None:
+    text = (
+        "import time\n"
+        "def calls(depth):\n"
+        "    if depth: return calls(depth - 1)\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(600)\n"
+        "calls(500)\n"
+    )
+    with running([sys.executable], text) as process:
+        settled(process.pid, tmp_path, ["MainThread"])
+        done = layerscope("dump", str(process.pid), cwd=tmp_path)
+    frames = [line for line in done.stdout.splitlines() if line.startswith("    ")]
+    assert frames[1:-1] == ["    calls (<string>:3)"] * 2 + ["    ... 498 more times"]

@@ -49,6 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
         dump_json.write(found, sys.stdout.buffer)
         return 0
     dump_text.write(found, sys.stdout, arguments.tree)
-    if not arguments.quiet:
+    if not arguments.quiet and found.processes[0].is_read:
         screen.tell(f"Next: layerscope attach {arguments.pid}")
     return 0

@@ -77,7 +77,7 @@ def facts(root: Path, pid: int) -> ProcessFacts:
     folder = root / "proc" / str(pid)
     status = files.fields(folder / "status")
     state = status.get("State", "")[:1]
-    _refuse(folder, pid, state)
+    refuse(folder, pid, state)
     uid = files.whole((status.get("Uid", "").split() or [""])[0])
     owner = -1 if uid is None else uid
     told = {name: _read(folder / name) for name in ("maps", "environ", "io")}
@@ -126,8 +126,10 @@ def variables(environ: str) -> dict[str, str]:
     return dict(by_name)
 
 
-def _refuse(folder: Path, pid: int, state: str) -> None:
-    """Raise ReadError in words where there is nothing to read."""
+def refuse(folder: Path, pid: int, state: str) -> None:
+    """Raise ReadError in words where there is nothing to read of process `pid`: `folder` is that
+    of /proc, `state` the letter that it tells, "" where it tells none.
+    """
     if state in ("Z", "X"):
         raise ReadError(
             f"process {pid} has ended (its parent has not asked for its status yet). Name one that "

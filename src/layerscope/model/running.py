@@ -36,13 +36,14 @@ class Waited(msgspec.Struct, frozen=True):
 class Wait(msgspec.Struct, frozen=True):
     """What a thread waits for. `kind`: one word for programs; `what`: for people, as it continues
     "waits for ". `on`: who has to do something; empty where nobody is known, and then `note` may
-    say why.
+    say why. `is_sure`: false where it may be another one that is waited for.
     """
 
     kind: str
     what: str
     on: tuple[Waited, ...] = ()
     note: str = ""
+    is_sure: bool = True
 
 
 class OpenSpan(msgspec.Struct, frozen=True):
@@ -77,6 +78,7 @@ class ThreadNow(msgspec.Struct):
 class ProcessNow(msgspec.Struct):
     """A process. `python`: its version, "" where it has none or none that is read; `note`: what
     could not be read and why. `rank`: in a distributed job, None where it is none of its ranks.
+    `is_read`: whether anything of its threads could be read but their names.
     """
 
     pid: int
@@ -85,6 +87,7 @@ class ProcessNow(msgspec.Struct):
     python: str = ""
     note: str = ""
     rank: int | None = None
+    is_read: bool = True
 
 
 class Deadlock(msgspec.Struct, frozen=True):

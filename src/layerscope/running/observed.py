@@ -13,6 +13,7 @@ from layerscope.running.told import Readings, ToldProcess, ToldThread
 
 # The process, and a number of the thread in it.
 Key = tuple[int, int]
+_MAIN = "MainThread"  # as Python calls it
 
 
 class Observed:
@@ -46,7 +47,9 @@ class Observed:
         return self._by_state.get((pid, state_at))
 
     def holders(self, pid: int, address: int) -> list[ToldThread]:
-        """The threads that are in a `with` block of the lock at `address`."""
+        """The threads that are in a `with` block of the lock at `address`, in the order in which
+        they were told.
+        """
         key = (pid, address)
         return self._holders.get(key, [])
 
@@ -65,8 +68,12 @@ class Observed:
 
     def waited(self, thread: ToldThread, how: str) -> Waited:
         """A thread as the one that is waited for."""
-        name = thread.python_name or thread.name
-        return Waited(thread.pid, thread.thread, name, how)
+        return Waited(thread.pid, thread.thread, self.name(thread), how)
+
+    def name(self, thread: ToldThread) -> str:
+        """As Python calls it, or the kernel."""
+        is_main = thread.thread == thread.pid and thread.identification
+        return _MAIN if is_main else thread.python_name or thread.name
 
     def holder_of_gil(self, pid: int) -> ToldThread | None:
         """The thread that runs code of Python."""
@@ -80,9 +87,13 @@ class Observed:
         return self._of_process.get(pid, [])
 
     def place(self, thread: ToldThread) -> str:
-        """Where the thread is, as "train.py:12": its innermost line of Python."""
-        for frame in self.python_stack(thread):
-            return f"{frame.file.rpartition('/')[2]}:{frame.line}"
+        """Where the thread is, as "/opt/train.py:12": its innermost line of Python, but for those
+        of Python's own library where it has others.
+        """
+        stack = self.python_stack(thread)
+        own = [frame for frame in stack if not _is_of_python(frame.file)]
+        for frame in own or stack:
+            return f"{frame.file}:{frame.line}"
         return ""
 
     @cached_property
@@ -140,7 +151,8 @@ class Observed:
     @cached_property
     def _holders(self) -> dict[Key, list[ToldThread]]:
         """The threads by process and by the address of each lock
-        whose `with` block they are in.
+        whose `with` block they are in, those that a Condition has
+        released left out.
         """
         found: dict[Key, list[ToldThread]] = {}
         for thread in self.told.threads:
@@ -148,3 +160,9 @@ class Observed:
             for address in addresses:
                 found.setdefault((thread.pid, address), []).append(thread)
         return found
+
+
+def _is_of_python(file: str) -> bool:
+    """Whether it is of Python's own library."""
+    is_installed = "/site-packages/" in file or "/dist-packages/" in file
+    return file.startswith("<frozen ") or ("/lib/python3" in file and not is_installed)

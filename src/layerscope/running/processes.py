@@ -5,26 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from layerscope.host import files
+from layerscope.host import files, process
 from layerscope.model.errors import ReadError
 from layerscope.model.secrets import mask
 
 _PROC = Path("/proc")
 _ELF64, _CLASS = 2, 4
 _EPERM, _EACCES = 1, 13
+ENDED = "it has ended meanwhile"
 
 
 def check(pid: int) -> None:
     """ReadError where there is no program to look at."""
     status = files.fields(_PROC / str(pid) / "status")
     state = status.get("State", "")[:1]
-    if not state:
-        raise ReadError(f"there is no process {pid}. `ps -e` lists those that run")
-    if state in ("Z", "X"):
-        raise ReadError(
-            f"process {pid} has ended (its parent has not asked for its status yet). Name one that "
-            "runs"
-        )
+    process.refuse(_PROC / str(pid), pid, state)
     group = status.get("Tgid", "")
     if group != str(pid):
         raise ReadError(f"{pid} is a thread of process {group}: layerscope dump {group}")
@@ -46,9 +41,12 @@ def _is_32_bit(pid: int) -> bool:
 
 def refused(pid: int, number: int) -> str:
     """Why the memory of a process may not be read, and the remedy; `number`: the errno."""
+    status = files.fields(_PROC / str(pid) / "status")
+    if status.get("State", "")[:1] in ("", "Z", "X"):
+        return ENDED
     if number not in (_EPERM, _EACCES):
         return f"it could not be read: {os.strerror(number)}. Try again"
-    uid = files.fields(_PROC / str(pid) / "status").get("Uid", "").split()
+    uid = status.get("Uid", "").split()
     if os.geteuid() and uid and uid[0] != str(os.geteuid()):
         return "it belongs to another user. Run this as that user, or as root (sudo)"
     scope = files.text(_PROC / "sys/kernel/yama/ptrace_scope")
@@ -59,6 +57,12 @@ def refused(pid: int, number: int) -> str:
         )
     if scope == "3":
         return "the kernel lets nobody read it (Yama, ptrace_scope 3), until the next boot"
+    if not os.geteuid():
+        return (
+            "the system does not let even root read it here, as in a container without the "
+            "capability SYS_PTRACE. Start the container with --cap-add SYS_PTRACE, or run this "
+            "outside of it"
+        )
     return (
         "the kernel does not let this user read it. Run this as root; in a container, with "
         "--cap-add SYS_PTRACE"

@@ -17,7 +17,6 @@ from layerscope.running.waits import gil, wait_of
 _STATES = {"R": "running", "S": "waiting", "D": "blocked", "T": "stopped", "t": "stopped"}
 _ENDED = "ended"
 _OLDEST = 11  # minor version of Python
-_MAIN = "MainThread"  # as Python calls it
 
 
 def take(sampler: Path, pids: Sequence[int], with_native: bool = False) -> Snapshot:
@@ -32,10 +31,11 @@ def take(sampler: Path, pids: Sequence[int], with_native: bool = False) -> Snaps
     waits = _waits(seen)
     ranks = Ranks(seen)
     ranks.add(waits)
-    circles = [one for one in deadlocks.circles(waits) if _lasts(one, told, sampler)]
+    circles = deadlocks.circles(waits, told.threads)
+    lasting = [one for one in circles if _lasts(one, waits, told, sampler)]
     snapshot = _Snapshot(seen, waits, ranks, with_native)
     found = [snapshot.process(one) for one in told.processes]
-    return Snapshot(found, circles)
+    return Snapshot(found, lasting)
 
 
 def _load(names: Names, told: Readings, with_native: bool) -> None:
@@ -50,7 +50,9 @@ def _load(names: Names, told: Readings, with_native: bool) -> None:
 
 
 def _waits(seen: Observed) -> dict[tuple[int, int], Wait]:
-    """What each thread waits for."""
+    """What each thread waits for; those that wait for
+    nothing are left out.
+    """
     found = {}
     for thread in seen.told.threads:
         wait = wait_of(thread, seen)
@@ -59,13 +61,17 @@ def _waits(seen: Observed) -> dict[tuple[int, int], Wait]:
     return found
 
 
-def _lasts(circle: Deadlock, told: Readings, sampler: Path) -> bool:
+def _lasts(
+    circle: Deadlock, waits: dict[tuple[int, int], Wait], told: Readings, sampler: Path
+) -> bool:
     """Whether a second look finds the same circle: then it was
     none of two moments.
+
+    `waits`: of the first look, by thread.
     """
     pids = {pid for pid, _ in circle.threads}
     again = look(sampler, sorted(pids))
-    return deadlocks.is_lasting(circle, told.threads, again.threads)
+    return deadlocks.is_lasting(circle, waits, told.threads, again.threads)
 
 
 class _Snapshot:
@@ -82,7 +88,8 @@ class _Snapshot:
     def process(self, told: ToldProcess) -> ProcessNow:
         """A process with its threads."""
         pid = told.process
-        note = processes.refused(pid, told.errno) if told.errno else ""
+        is_refused = told.errno or not told.threads
+        note = processes.refused(pid, told.errno) if is_refused else ""
         holder = self._seen.holder_of_gil(pid)
         spans = open_spans(pid)
         threads = []
@@ -90,10 +97,12 @@ class _Snapshot:
             thread = self._thread(one, one is holder)
             thread.spans = spans.get(one.own_tid, ())
             threads.append(thread)
+        is_read = not note or any(one.stack for one in threads)
         return ProcessNow(
             pid=pid,
             command=processes.command(pid),
             threads=threads,
+            is_read=is_read,
             python=f"3.{told.python}" if told.python >= _OLDEST else "",
             note=note or processes.unread(told.refused),
             rank=self._ranks.numbers.get(pid),
@@ -106,11 +115,10 @@ class _Snapshot:
         stack = self._seen.names.stack(told)
         if has_python(told) and not self._with_native:
             stack = tuple(frame for frame in stack if frame.layer in (PYTHON, CUT))
-        is_main = told.thread == told.pid and told.identification
         return ThreadNow(
             pid=told.pid,
             tid=told.thread,
-            name=_MAIN if is_main else told.python_name or told.name,
+            name=self._seen.name(told),
             state=_STATES.get(told.state, _ENDED),
             stack=stack,
             wait=self._waits.get((told.pid, told.thread)),

@@ -12,6 +12,8 @@ import msgspec
 from layerscope.model.errors import RunError
 
 _PATIENCE_S = 60.0
+# What a thread waits for with the lock that it names (native/sampler/python_locks.h).
+LOCK, RLOCK, SIMPLE_QUEUE, SHARED_LOCK, SHARED_SEMAPHORE = range(5)
 
 
 class ToldObject(msgspec.Struct):
@@ -38,7 +40,8 @@ class ToldThread(msgspec.Struct):
 
     `call`: the number of its system call, -1 where it is in none; None: it runs. `futex`: the words
     that it waits for. `polled`: descriptors. `lock`: of Python, that it waits for: the address, the
-    object, 1 for an RLock, the identification of its owner. `holds`: of each lock whose `with`
+    object, its kind (LOCK and so on), the identification of its owner. `python_rlock`: the owner of
+    one that is written in Python. `holds`: of each lock whose `with`
     block it is in address and object. `frames`: the outermost first: [object, address, is a
     caller], [code, line], or [0] where some are missing.
     """
@@ -62,6 +65,7 @@ class ToldThread(msgspec.Struct):
     polled: list[int] = []
     lock: list[int] = []
     holds: list[list[int]] = []
+    python_rlock: list[int] = []
 
 
 class ToldProcess(msgspec.Struct):

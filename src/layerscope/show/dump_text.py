@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Iterator
 from typing import TextIO
@@ -30,6 +31,7 @@ _STATES = {
 }
 _LIBRARIES = ("/site-packages/", "/dist-packages/")
 _FEW = 6
+_SHOWN_EQUAL = 2  # frames of a recursion
 _ALERT, _HEAD, _NOTE, _PLAIN = "bold red", "bold", "dim", ""
 _INDENT = "    "
 _OWNED = ("lock", "mutex", "join", "gil")
@@ -67,7 +69,7 @@ def groups(snapshot: Snapshot, is_tree: bool) -> list[list[ThreadNow]]:
     order: dict[int, int] = {}
     for place, process in enumerate(snapshot.processes):
         order[process.pid] = 0 if is_tree else place
-        for thread in process.threads:
+        for thread in process.threads if process.is_read else ():
             key = (order[thread.pid], thread.stack, thread.spans, thread.state, _kind(thread))
             found.setdefault(key, []).append(thread)
     return sorted(found.values(), key=lambda group: (order[group[0].pid], len(group)))
@@ -101,7 +103,8 @@ class _Writer:
         for sentence in self._missing():
             yield _ALERT, printable(sentence)
         for process in self._snapshot.processes:
-            yield _PLAIN, _fitted(printable(_title(process)), self._width)
+            if process.threads:
+                yield _PLAIN, _fitted(printable(_title(process)), self._width)
             if process.note:
                 yield _NOTE, printable(f"Process {process.pid}: {process.note}.")
         for group in groups(self._snapshot, self._is_tree):
@@ -113,13 +116,16 @@ class _Writer:
         whose turn it is.
         """
         threads = [self._threads[one] for one in circle.threads]
+        waits = [one.wait for one in threads if one.wait is not None]
+        is_sure = all(wait.is_sure for wait in waits)
+        begin = "Deadlock" if is_sure else "Deadlock, unless a `with` block has released its Lock"
         if len(threads) == 1:
-            return f"Deadlock: {_name(threads[0])} waits for itself."
+            return f"{begin}: {_name(threads[0])} waits for itself."
         parts = []
         for one, following in zip(threads, [*threads[1:], threads[0]], strict=True):
-            what = one.wait.what if one.wait else ""
-            parts.append(f"{_name(one)} waits for {what}, {_verb(what)} {_name(following)}")
-        return f"Deadlock: {'; '.join(parts)}."
+            on = _led(one.wait, _name(following)) if one.wait else ""
+            parts.append(f"{_name(one)} waits for {on}")
+        return f"{begin}: {'; '.join(parts)}."
 
     def _missing(self) -> Iterator[str]:
         """Of each collective the ranks that are not in it."""
@@ -148,9 +154,13 @@ class _Writer:
         if first.spans:
             names = [f"{one.name} ({one.kind})" for one in first.spans]
             yield _NOTE, _fitted(printable(f"  in {' > '.join(names)}"), self._width)
-        for frame in first.stack:
+        for frame, equal in itertools.groupby(first.stack):
             style = _PLAIN if frame.layer == PYTHON else _NOTE
-            yield style, _frame(frame, self._width)
+            count = sum(1 for _ in equal)
+            for _ in range(min(count, _SHOWN_EQUAL)):
+                yield style, _frame(frame, self._width)
+            if count > _SHOWN_EQUAL:
+                yield _NOTE, f"{_INDENT}... {count - _SHOWN_EQUAL:,} more times"
         if not first.stack:
             yield _NOTE, f"{_INDENT}(no function could be read)"
 
@@ -186,9 +196,14 @@ def _title(process: ProcessNow) -> str:
     return f"Process {process.pid}{rank}, {python}{threads}: {command}"
 
 
-def _verb(what: str) -> str:
-    """How to go on behind what one thread waits for, with the other one."""
-    return "which is" if what.endswith("to end") else "which is held by"
+def _led(wait: Wait, other: str) -> str:
+    """What one thread waits for, and what the other one has to do with it."""
+    if not all(one.tid for one in wait.on):
+        return _wait(wait)
+    if not wait.is_sure:
+        return f"{wait.what}, in whose `with` block {other} is"
+    verb = "which is" if wait.what.endswith("to end") else "which is held by"
+    return f"{wait.what}, {verb} {other}"
 
 
 def _name(thread: ThreadNow) -> str:
@@ -196,7 +211,9 @@ def _name(thread: ThreadNow) -> str:
 
 
 def _short_name(thread: ThreadNow) -> str:
-    """Its number and its name."""
+    """Its number and its name, where it has
+    one.
+    """
     number = str(thread.tid)
     return f'{number} "{thread.name}"' if thread.name else number
 

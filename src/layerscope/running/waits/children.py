@@ -13,6 +13,8 @@ _WAIT4, _WAITID = 61, 247
 _P_PID, _P_PIDFD = 1, 3
 _SIGN = 1 << 31
 _PROC = Path("/proc")
+_ENDED, _STOPPED = "has ended meanwhile", "is stopped"
+_STATES = {"": _ENDED, "Z": _ENDED, "X": _ENDED, "T": _STOPPED, "t": _STOPPED}
 
 
 def find(thread: ToldThread, seen: Observed) -> Wait | None:
@@ -28,12 +30,15 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     on = [one for one in children if not number or number in (one, _own_number(one))]
     waited = tuple(_process(one) for one in on)
     what = "a child process to end" if number else "any of its child processes to end"
-    return Wait("child", what, waited, "" if waited else "it has none")
+    ended = f"process {number} has ended meanwhile" if number else "they have ended meanwhile"
+    return Wait("child", what, waited, "" if waited else ended)
 
 
 def _asked_by_waitid(thread: ToldThread, seen: Observed) -> int:
     """The number of the child that it names, by number or by a
     descriptor; 0: any.
+
+    A number is that of the container of the thread.
     """
     kind, number = thread.arguments[:2]
     if kind == _P_PIDFD:
@@ -55,5 +60,5 @@ def _process(pid: int) -> Waited:
     folder = _PROC / str(pid)
     name = files.text(folder / "comm")
     status = files.fields(folder / "status")
-    is_stopped = status.get("State", "")[:1] in ("T", "t")
-    return Waited(pid, 0, name, "is stopped" if is_stopped else "has not ended")
+    how = _STATES.get(status.get("State", "")[:1], "has not ended")
+    return Waited(pid, 0, name, how)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from layerscope.host import files
-from layerscope.model.running import Wait, Waited
+from layerscope.model.running import FrameNow, Wait, Waited
 from layerscope.running.observed import Observed
 from layerscope.running.told import ToldThread
 
@@ -18,6 +18,7 @@ _EPOLL = (232, 281, 441)
 _POLL = (7, 23, 270, 271)
 _FILES = (74, 75, 16, 217)
 _SHOWN_MOST = 8
+_LOOP, _LOOP_FILE, _LOOP_DEPTH = "BaseEventLoop._run_once", "asyncio/base_events.py", 3
 
 
 def find(thread: ToldThread, seen: Observed) -> Wait | None:
@@ -28,9 +29,9 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     if call in _WRITES or call == _CONNECT:
         return _one(thread, thread.arguments[0], seen, for_reading=False)
     if call in _EPOLL:
-        return _any_of(thread, _watched(thread, seen), seen)
+        return _of_loop(thread, seen) or _any_of(thread, _watched(thread, seen), seen)
     if call in _POLL:
-        return _any_of(thread, thread.polled, seen)
+        return _of_loop(thread, seen) or _any_of(thread, thread.polled, seen)
     if call == _FLOCK or call in _FILES:
         target = seen.descriptors.target(thread.pid, thread.arguments[0])
         return Wait("file", f"the file {target}" if target else "a file")
@@ -38,7 +39,9 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
 
 
 def _watched(thread: ToldThread, seen: Observed) -> list[int]:
-    """The descriptors that an epoll watches."""
+    """The descriptors that an epoll watches, as the kernel lists them; none where it may not be
+    asked.
+    """
     epoll = thread.arguments[0]
     told = seen.descriptors.info(thread.pid, epoll)
     found = []
@@ -47,6 +50,26 @@ def _watched(thread: ToldThread, seen: Observed) -> list[int]:
         if number is not None:
             found.append(number)
     return found
+
+
+def _of_loop(thread: ToldThread, seen: Observed) -> Wait | None:
+    """The wait of an event loop of asyncio, which watches a socket pair of its own too."""
+    innermost = seen.python_stack(thread)[:_LOOP_DEPTH]
+    if not any(map(_is_loop, innermost)):
+        return None
+    numbers = _watched(thread, seen) if thread.call in _EPOLL else thread.polled
+    found: dict[Waited, None] = {}
+    for number in numbers[:_SHOWN_MOST]:
+        wait = _one(thread, number, seen, for_reading=True)
+        found.update(dict.fromkeys(wait.on))
+    return Wait("event", "something to be ready in asyncio's event loop", tuple(found))
+
+
+def _is_loop(frame: FrameNow) -> bool:
+    """Whether it is the function of an event loop that waits until something is ready, and calls
+    what was waited for.
+    """
+    return frame.name == _LOOP and frame.file.endswith(_LOOP_FILE)
 
 
 def _any_of(thread: ToldThread, numbers: list[int], seen: Observed) -> Wait:
@@ -104,32 +127,37 @@ def _socket(thread: ToldThread, target: str, seen: Observed, for_reading: bool) 
     connections = seen.connections(thread.pid)
     known = connections.of(inode)
     if known is None:
-        return _unix_socket(what, inode, seen)
+        return _unix_socket(thread, what, inode, seen)
     if known.listens:
         return Wait("socket", f"a connection to {known.local}")
     end = connections.other_end(known)
     if end is None:
         return Wait("socket", f"{what} {known.remote}", (), "which is on another machine")
-    return Wait("socket", f"{what} {known.remote}", _with_socket(end.inode, seen))
+    return _of_socket(thread, f"{what} {known.remote}", end.inode, seen)
 
 
-def _unix_socket(what: str, inode: int, seen: Observed) -> Wait:
+def _unix_socket(thread: ToldThread, what: str, inode: int, seen: Observed) -> Wait:
     """The wait for a socket that is no TCP: of this machine, or of a kind that nothing is known
     of.
     """
     peer = seen.unix_peers.get(inode)
     if peer is None:
         return Wait("socket", f"{what} a socket", (), "where it leads is not known")
-    return Wait("socket", f"{what} a Unix socket", _with_socket(peer, seen))
+    return _of_socket(thread, f"{what} a Unix socket", peer, seen)
 
 
-def _with_socket(inode: int, seen: Observed) -> tuple[Waited, ...]:
-    """The processes that have this socket open."""
+def _of_socket(thread: ToldThread, what: str, inode: int, seen: Observed) -> Wait:
+    """The wait for the other processes that have the socket at the other end open."""
     holders = seen.descriptors.holders(f"socket:[{inode}]")
-    pids = dict.fromkeys(one.pid for one in holders)
-    return tuple(Waited(pid, 0, _name(pid), "has the other end") for pid in pids)
+    pids = list(dict.fromkeys(one.pid for one in holders if one.pid != thread.pid))
+    on = tuple(Waited(pid, 0, _name(pid), "has the other end") for pid in pids)
+    is_own = holders and not pids
+    note = "only this process itself has the other end" if is_own else ""
+    return Wait("socket", what, on, note)
 
 
 def _name(pid: int) -> str:
-    """How a process is called."""
+    """How a process is called; "" where
+    it has ended.
+    """
     return files.text(Path("/proc") / str(pid) / "comm")

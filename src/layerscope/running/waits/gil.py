@@ -10,7 +10,9 @@ _FUTEX = 202
 
 
 def is_in(thread: ToldThread, gil: list[int]) -> bool:
-    """Whether it waits for a word of this GIL."""
+    """Whether it waits for a word of this GIL: from where to where it lies, and who
+    has it.
+    """
     if thread.call != _FUTEX or not gil:
         return False
     begin, end, _ = gil

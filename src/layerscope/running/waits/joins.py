@@ -9,6 +9,7 @@ from layerscope.running.told import ToldThread
 _FUTEX = 202
 # Python's own functions between `Thread.join` and the wait.
 _JOINS = ("Thread.join", "Thread._wait_for_tstate_lock")
+_SHUTDOWN = "_shutdown"
 _PRIVATE = 128
 
 
@@ -18,6 +19,8 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     if thread.joins and stack and stack[0].name in _JOINS:
         other = seen.thread(thread.pid, thread.joins)
         return _of(other, thread.joins, seen)
+    if stack and stack[0].name == _SHUTDOWN and stack[0].file.endswith("threading.py"):
+        return _of_all(thread, seen)
     if thread.call != _FUTEX or not thread.futex or thread.arguments[1] & _PRIVATE:
         return None
     number = thread.arguments[2]
@@ -25,6 +28,16 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     if other is None or other is thread or thread.futex[0] != number:
         return None
     return _of(other, number, seen)
+
+
+def _of_all(thread: ToldThread, seen: Observed) -> Wait:
+    """The wait at the end of the program for all threads that are no daemons: which are, nobody
+    says.
+    """
+    others = [one for one in seen.threads(thread.pid) if one.identification and one is not thread]
+    if len(others) == 1:
+        return _of(others[0], 0, seen)
+    return Wait("join", "its other threads to end (all but daemons)")
 
 
 def _of(other: ToldThread | None, number: int, seen: Observed) -> Wait:
@@ -35,4 +48,5 @@ def _of(other: ToldThread | None, number: int, seen: Observed) -> Wait:
         note = f"thread {number} has ended meanwhile" if number > 0 else "it has not begun"
         return Wait("join", "a thread to end", (), note)
     at = seen.place(other)
-    return Wait("join", "a thread to end", (seen.waited(other, f"is at {at}" if at else ""),))
+    how = f"is at {at}" if at else ""
+    return Wait("join", "a thread to end", (seen.waited(other, how),))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from layerscope.model.running import Wait
 from layerscope.running.observed import Observed
-from layerscope.running.told import ToldThread
+from layerscope.running.told import RLOCK, ToldThread
 
 _NOTIFIED = "Condition.wait"
+_KIND = 2  # of the parts of a lock
 # Who calls it, from the most particular on.
 _CALLERS = {
     "Queue.get": ("queue", "an item in a queue"),
@@ -30,6 +31,8 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
     in the library say.
     """
     stack = seen.python_stack(thread)
+    if thread.lock and thread.lock[_KIND] == RLOCK:
+        return None  # it takes its own lock back
     if not stack or stack[0].name != _NOTIFIED or not stack[0].file.endswith("threading.py"):
         return None
     kind, what = "condition", "a condition to be notified"
@@ -40,4 +43,4 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
             kind, what = _CALLERS[frame.name]
         if not frame.file.endswith(_LIBRARY):
             break
-    return Wait(kind, what, (), "whoever does that is not known")
+    return Wait(kind, what)
