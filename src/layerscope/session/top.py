@@ -140,6 +140,7 @@ class Watch:
         self._is_held = self._shows_help = self._has_quit = False
         self._since = of.since
         self._next_look = 0.0
+        self._closed = ""  # why nothing is recorded
         self._waiting: list[Increment] = []
         self._read_share = 1.0
 
@@ -200,6 +201,7 @@ class Watch:
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             is_over = self._of.is_over()
+            self._closed = "" if is_over else self._of.closed()
         increment = self._recording.advance(is_over, now + _READING_S)
         self._read_share = increment.read_share
         self.is_over = is_over and self._read_share == 1.0
@@ -224,7 +226,7 @@ class Watch:
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         if self.is_over:
             now_ns = facts.until_ns
-        begun_ns = self._of.start_ns or facts.until_ns
+        begun_ns = self._of.program_start_ns or facts.until_ns
         found = tables.rows(self._program, table, top)
         return LiveView(
             title=self._of.title,
@@ -258,5 +260,7 @@ class Watch:
             yield "Held: space goes on."
         if self.is_over:
             yield "The program has ended."
+        if self._closed:
+            yield self._closed
         if facts.lost:
             yield f"{facts.lost:,} records were lost or taken out before they were read."

@@ -22,17 +22,28 @@ class Spread:
 
     def __init__(self, begin_ns: np.ndarray, end_ns: np.ndarray, oldest: int) -> None:
         first = np.maximum(begin_ns >> BUCKET_BITS, oldest)
-        last = np.maximum((end_ns - 1) >> BUCKET_BITS, first)
+        last = (end_ns - 1) >> BUCKET_BITS
+        last = np.maximum(last, first)
         count = last - first + 1
-        ends = np.cumsum(count)
-        self.row = np.repeat(np.arange(len(count)), count)
-        number = np.arange(len(self.row)) - (ends - count)[self.row]
+        every = np.arange(len(count))
+        self.row = np.repeat(every, count)
+        before = np.cumsum(count) - count
+        number = np.arange(len(self.row))
+        number -= before[self.row]
         self.bucket = first[self.row] + number
-        self.is_last = number == count[self.row] - 1
-        dur_ns = np.maximum(end_ns - begin_ns, 1)
-        until_ns = (self.bucket + 1) * BUCKET_NS - begin_ns[self.row]
-        self._share = np.where(self.is_last, 1.0, until_ns / dur_ns[self.row])
+        self.is_last = self.bucket == last[self.row]
         self._is_first = number == 0
+        self._share = self._shares(begin_ns, end_ns)
+
+    def _shares(self, begin_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+        """Of each piece which part of its interval is over where it ends."""
+        dur_ns = np.maximum(end_ns - begin_ns, 1)
+        until_ns = self.bucket + 1
+        until_ns *= BUCKET_NS
+        until_ns -= begin_ns[self.row]
+        share = until_ns / dur_ns[self.row]
+        share[self.is_last] = 1.0
+        return share
 
     def parts(self, weights: np.ndarray) -> np.ndarray:
         """Of each piece what it has of the weight of its interval: together they have all of it."""
