@@ -41,7 +41,7 @@ class Spread:
         until_ns = self.bucket + 1
         until_ns *= BUCKET_NS
         until_ns -= begin_ns[self.row]
-        share = until_ns / dur_ns[self.row]
+        share: np.ndarray = until_ns / dur_ns[self.row]
         share[self.is_last] = 1.0
         return share
 
