@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from layerscope.analyse import tables
 from layerscope.analyse.live.program import LiveProgram
+from layerscope.ingest.live.buckets import Spread
 from layerscope.ingest.live.recording import LiveRecording
-from layerscope.model.live import SUMS
+from layerscope.model.live import BUCKET_NS, SUMS, Increment, Known
 from layerscope.recording.reader import Reader
 from tests.recorded import Recorded
 from tests.replayed import RECORDINGS, replay
@@ -182,7 +184,7 @@ def test_steps_are_those_of_the_finished_recording(train: Recorded, tmp_path: Pa
 def test_the_window_holds_the_last_seconds_alone(tmp_path: Path) -> None:
     growing = Growing("threads", tmp_path)
     growing.grow(1.0)
-    window_ns = 500_000_000
+    window_ns = 350_000_000
     with LiveRecording(growing.raw, window_ns) as recording:
         program = LiveProgram(recording.known, 0, window_ns)
         program.add(recording.advance(last=True))
@@ -243,3 +245,57 @@ def test_a_segment_that_is_stripped_meanwhile_is_read_to_its_end(tmp_path: Path)
     assert sums_of(program, "operators") == sums_of(
         watched("train", tmp_path / "whole", 0), "operators"
     )
+
+
+@pytest.mark.parametrize("pieces", [9, 40])
+def test_no_thread_waits_longer_than_the_window_is(pieces: int, tmp_path: Path) -> None:
+    """Of a wait that began before the window only what lies in it counts there."""
+    growing = Growing("threads", tmp_path)
+    window_ns = 250_000_000
+    most_ns = 0
+    with LiveRecording(growing.raw, window_ns) as recording:
+        program = LiveProgram(recording.known, 0, window_ns)
+        for share in shares(pieces):
+            growing.grow(share)
+            program.add(recording.advance(last=share == 1.0))
+            recent = program.sums("threads").recent
+            of_window_ns = program.facts().window_ns
+            # A thread runs, waits or has no work.
+            assert (recent[:, [0, 2, 3]].sum(axis=1) <= of_window_ns * 1.05).all()
+            most_ns = max(most_ns, int(recent[:, 2].max(initial=0)))
+
+    assert most_ns > window_ns / 2
+
+
+def test_an_interval_is_cut_at_the_ends_of_buckets() -> None:
+    begin_ns = np.array([0, BUCKET_NS - 10, 5 * BUCKET_NS, 7], np.int64)
+    end_ns = np.array([4 * BUCKET_NS, BUCKET_NS + 30, 6 * BUCKET_NS, 7], np.int64)
+    spread = Spread(begin_ns, end_ns, oldest=1)
+
+    parts = zip(
+        spread.row.tolist(),
+        spread.bucket.tolist(),
+        spread.parts(end_ns - begin_ns).tolist(),
+        spread.is_last.tolist(),
+        strict=True,
+    )
+    assert list(parts) == [
+        (0, 1, 2 * BUCKET_NS, False),  # what lies before the oldest bucket counts in it
+        (0, 2, BUCKET_NS, False),
+        (0, 3, BUCKET_NS, True),
+        (1, 1, 40, True),
+        (2, 5, BUCKET_NS, True),
+        (3, 1, 0, True),
+    ]
+    assert spread.parts(np.array([3, 1, 0, 0])).tolist() == [2, 0, 1, 1, 0, 0]
+
+
+def test_many_steps_of_a_window_have_the_time_of_all() -> None:
+    ends = np.arange(0, 20 * WINDOW_NS, WINDOW_NS // 20_000)
+    known = Known()
+    program = LiveProgram(known, 0, WINDOW_NS)
+    for part in np.array_split(ends, 50):
+        program.add(Increment(int(part[-1]), step_ends={"mark": part}))
+
+    steps = program.facts().steps
+    assert (steps.count, steps.step_ns) == (len(ends), WINDOW_NS // 20_000)

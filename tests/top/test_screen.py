@@ -242,3 +242,22 @@ def test_a_program_that_nobody_records_is_watched_from_outside(bare_program: Run
     assert bare_program.process.poll() is None
     assert list(temporary.glob("layerscope-top-*")) == []
     assert list(bare_program.folder.glob("*.layerscope")) == []
+
+
+def test_q_ends_pages_on_a_terminal_that_moves_no_cursor(program: Running) -> None:
+    with Terminal("top", cwd=program.folder, TERM="dumb") as terminal:
+        terminal.wait_for(has_rows)
+        terminal.press("q")
+        assert terminal.end() == 0
+        assert terminal.is_restored()
+
+
+def test_a_narrow_window_has_whole_facts(program: Running) -> None:
+    with Terminal("top", cwd=program.folder) as terminal:
+        terminal.wait_for(has_rows)
+        terminal.resize(40, 10)
+        screen = terminal.wait_for(has_rows)
+
+        assert all("…" not in line for line in (screen.lines[1], screen.lines[-1]))
+        terminal.press("q")
+        assert terminal.end() == 0

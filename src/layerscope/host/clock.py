@@ -5,9 +5,14 @@ has.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from layerscope.host import files
+
+_NS_PER_S = 1_000_000_000
+# Of proc(5)'s stat, behind the name: 22 starttime.
+_START_FIELD = 19
 
 
 def tsc_is_usable(root: Path = Path("/")) -> bool:
@@ -51,6 +56,19 @@ def ahead_ns(pid: int, root: Path = Path("/")) -> int:
     """
     theirs, ours = (_offset_ns(root / "proc" / name) for name in (str(pid), "self"))
     return 0 if theirs is None or ours is None else theirs - ours
+
+
+def started_ns(pid: int, root: Path = Path("/")) -> int:
+    """When the process was started, by our CLOCK_MONOTONIC, which stands still while the machine
+    sleeps; 0: it is not known.
+    """
+    # The name in parentheses may hold spaces and parentheses itself: split after the last one.
+    words = files.text(root / "proc" / str(pid) / "stat").rpartition(")")[2].split()
+    ticks = files.whole(words[_START_FIELD]) if len(words) > _START_FIELD else None
+    if ticks is None:
+        return 0
+    slept_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    return max(ticks * (_NS_PER_S // os.sysconf("SC_CLK_TCK")) - slept_ns, 0)
 
 
 def _offset_ns(process: Path) -> int | None:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 # What happened within one bucket of the run's clock is summed up together. A shift takes a fifth of
 # the time of a division.
-BUCKET_BITS = 28
+BUCKET_BITS = 27
 BUCKET_NS = 1 << BUCKET_BITS
 FUNCTIONS, OPERATORS, PRIMITIVES, SYMBOLS, THREADS, WAITS = (
     "functions",
@@ -91,6 +91,11 @@ class Known(Struct):
     processes: dict[int, ProcessLevel] = field(default_factory=dict)
     lost: int = 0
     has_samples: bool = False
+
+
+def buckets_of(window_ns: int) -> int:
+    """How many whole buckets a window of about this length has."""
+    return max(round(window_ns / BUCKET_NS), 1)
 
 
 def counted(bucket: np.ndarray, key: np.ndarray, *columns: np.ndarray) -> KeyedSums:

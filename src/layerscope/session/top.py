@@ -102,7 +102,8 @@ def top(asked: TopOptions) -> int:
         if asked.json:
             watch.run(JsonLines(sys.stdout, of.name), -1)
         elif asked.once or not is_screen(sys.stdout):
-            watch.run(Pages(sys.stdout, asked.top or 0), -1)
+            has_keys = sys.stdout.isatty() and not asked.once
+            watch.run(Pages(sys.stdout, asked.top or 0), _terminal() if has_keys else -1)
         else:
             _on_screen(watch, sys.stdout)
         if watch.is_over and not asked.quiet:
@@ -115,10 +116,14 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(_BY_SIGNAL + number)
 
 
+def _terminal() -> int:
+    """The terminal that keys come from; -1: there is none."""
+    return sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else -1
+
+
 def _on_screen(watch: Watch, stream: TextIO) -> None:
-    descriptor = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else -1
     with contextlib.suppress(KeyboardInterrupt), LiveScreen(stream) as screen:
-        watch.run(screen, descriptor)
+        watch.run(screen, _terminal())
     if watch.is_over:
         screen.leave(watch.view())
 
@@ -140,6 +145,7 @@ class Watch:
         self._is_held = self._shows_help = self._has_quit = False
         self._since = of.since
         self._next_look = 0.0
+        self._closed = ""  # why nothing is recorded
         self._waiting: list[Increment] = []
         self._read_share = 1.0
 
@@ -151,7 +157,9 @@ class Watch:
         for_s = self._asked.for_s
         begun = time.monotonic()
         end = begun + for_s if for_s is not None else math.inf
-        warm = begun + self._of.warm_s if self._asked.once else begun
+        # A page stays where it is, so the first one waits until there is something to see.
+        warm_s = 0.0 if isinstance(output, LiveScreen) else self._of.warm_s
+        warm = min(begun + warm_s, max(end, begun))
         with contextlib.closing(keyboard), keyboard.listening():
             while not self._has_quit:
                 begun = time.monotonic()
@@ -169,8 +177,8 @@ class Watch:
         """Do what keys ask for until it is time to read again."""
         while not self._has_quit:
             keys = keyboard.wait(until)
-            if keyboard.is_stopped and isinstance(output, LiveScreen):
-                with output.left():
+            if keyboard.is_stopped:
+                with output.left() if isinstance(output, LiveScreen) else contextlib.nullcontext():
                     keyboard.stop()
             elif not keys and not keyboard.is_resized:
                 return
@@ -200,6 +208,7 @@ class Watch:
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             is_over = self._of.is_over()
+            self._closed = "" if is_over else self._of.closed()
         increment = self._recording.advance(is_over, now + _READING_S)
         self._read_share = increment.read_share
         self.is_over = is_over and self._read_share == 1.0
@@ -224,7 +233,7 @@ class Watch:
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         if self.is_over:
             now_ns = facts.until_ns
-        begun_ns = self._of.start_ns or facts.until_ns
+        begun_ns = self._of.program_start_ns or facts.until_ns
         found = tables.rows(self._program, table, top)
         return LiveView(
             title=self._of.title,
@@ -258,5 +267,7 @@ class Watch:
             yield "Held: space goes on."
         if self.is_over:
             yield "The program has ended."
+        if self._closed:
+            yield self._closed
         if facts.lost:
             yield f"{facts.lost:,} records were lost or taken out before they were read."

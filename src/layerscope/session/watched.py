@@ -13,9 +13,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerscope.host import clock
 from layerscope.ingest.open import is_growing, session_lives
 from layerscope.model.errors import LayerscopeError, UsageError
+from layerscope.rawfile import windows
 from layerscope.recording.run import SUFFIX, Run, find_run
+from layerscope.session import standby
 from layerscope.session.create import shown
 from layerscope.session.living import living_at, living_of
 from layerscope.session.watcher_guard import WatcherGuard
@@ -29,14 +32,18 @@ _REMEDY = (
 # What a recording that nobody keeps may take on disk.
 _MOST_BYTES = 500_000_000
 # So long a program is recorded before one screen of it is printed.
-_WARM_S = 2.0
+_WARM_S = 3.0
+_STANDBY = (
+    "Stacks alone: operators are recorded after layerscope start {0}, which opens its standby."
+)
+_CLOSED = "Nothing is recorded at the moment. To record: layerscope start {}"
 
 
 class WatchedRecording:
     """A recording that grows. `name`: as a person types it, `title`: the program's command; `pid`
-    0: not known. `start_ns`: when the program began, 0: not known; `cpus`: how many it may use,
-    None: not known. `since`: what the sums begin with; `warm_s`: how long it takes until there is
-    something to see.
+    0: not known. `start_ns`: when the recording began, `program_start_ns`: when the program did,
+    0: not known; `cpus`: how many it may use, None: not known. `since`: what the sums begin with;
+    `warm_s`: how long it takes until there is something to see.
     """
 
     def __init__(self, run: Run, name: str, pid: int = 0) -> None:
@@ -47,10 +54,24 @@ class WatchedRecording:
         self.title = shlex.join([os.path.basename(program), *arguments])
         self.pid = pid
         self.start_ns = run.info.start_ns
+        self.program_start_ns = (clock.started_ns(pid) if pid else 0) or run.info.start_ns
         self.cpus = run.info.granted_cpus
         self.since = "since start"
         self.warm_s = 0.0
+        asked = windows.read(run.raw)
+        self._is_steered = asked is not None and asked.steered
         self.next_command = f"layerscope summary {shlex.quote(name)}"
+
+    def closed(self) -> str:
+        """Why nothing is recorded at the moment, in a sentence; empty where something is. Asked
+        every second or so.
+        """
+        if not self._is_steered:
+            return ""
+        living = living_at(self.path)
+        is_closed = living is not None and not living.window.get("open", True)
+        whom = self.pid or shlex.quote(self.name)
+        return _CLOSED.format(whom) if is_closed else ""
 
     def is_over(self) -> bool:
         """Whether nothing more will come; asked every second or so."""
@@ -78,6 +99,7 @@ class WatchedProcess(WatchedRecording):
         self._folder = folder
         self._guard = WatcherGuard(folder)
         self._pidfd = os.pidfd_open(attached.pid)
+        self._is_prepared = standby.is_prepared(attached.pid)
 
     def is_over(self) -> bool:
         """Whether the program has ended."""
@@ -86,6 +108,10 @@ class WatchedProcess(WatchedRecording):
         poll.register(self._pidfd, select.POLLIN)
         ended = poll.poll(0)
         return bool(ended)
+
+    def closed(self) -> str:
+        """It is recorded for as long as it is watched."""
+        return _STANDBY.format(self.pid) if self._is_prepared else ""
 
     def close(self) -> None:
         """Stop recording; the program goes on, and nothing of ours is left."""

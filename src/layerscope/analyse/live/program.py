@@ -23,8 +23,6 @@ from layerscope.model.live import (
     Known,
 )
 
-# So many ends of steps are kept at most.
-_STEPS_KEPT = 4096
 # The times of a step are of the newest ones, where a window has too few of them.
 _LEAST_STEPS = 2
 _READY = SUMS[THREADS].index("ready_ns")
@@ -83,7 +81,6 @@ class LiveProgram:
         self.known = known
         self.until_ns = -1
         self.since_ns = start_ns  # what is shown as a whole began then
-        self._window_ns = window_ns
         self._sums = {name: WindowSums(len(sums), window_ns) for name, sums in SUMS.items()}
         self._cpu = WindowSums(1, window_ns)
         self._ends: dict[str, deque[int]] = {}
@@ -100,15 +97,17 @@ class LiveProgram:
         for counted in increment.cpu:
             self._cpu.add(counted)
         for rule, ends in increment.step_ends.items():
-            kept = self._ends.setdefault(rule, deque(maxlen=_STEPS_KEPT))
-            kept.extend(np.sort(ends).tolist())
+            self._ends.setdefault(rule, deque()).extend(np.sort(ends).tolist())
             self._counts[rule] += len(ends)
+        for kept in self._ends.values():
+            while len(kept) > _LEAST_STEPS + 1 and kept[0] < self._begin_ns:
+                kept.popleft()
 
     def reset(self) -> None:
         """Count from now on."""
-        self.since_ns = self.until_ns
         for sums in (*self._sums.values(), self._cpu):
             sums.reset()
+        self.since_ns = self._cpu.end_ns
         self._ends.clear()
         self._counts = dict.fromkeys(STEP_RULES, 0)
 
@@ -135,9 +134,14 @@ class LiveProgram:
         return np.array([state == IDLE for state in states], np.bool_)
 
     @property
+    def _begin_ns(self) -> int:
+        """When the window begins."""
+        return max(self._cpu.begin_ns, self.since_ns)
+
+    @property
     def window_ns(self) -> int:
         """How long the window is so far."""
-        return max(min(self._window_ns, self.until_ns - self.since_ns), BUCKET_NS)
+        return max(self._cpu.end_ns - self._begin_ns, BUCKET_NS)
 
     def facts(self) -> Facts:
         """What there is to say now."""
@@ -165,13 +169,9 @@ class LiveProgram:
         if not rule:
             return StepState()
         ends = self._ends[rule]
-        since_ns = self.until_ns - self._window_ns
-        recent = [end_ns for end_ns in ends if end_ns >= since_ns]
-        if len(recent) <= _LEAST_STEPS:
-            recent = list(ends)[-_LEAST_STEPS - 1 :]
         step_ns = None
-        if len(recent) >= _LEAST_STEPS:
-            step_ns = (recent[-1] - recent[0]) // (len(recent) - 1)
+        if len(ends) >= _LEAST_STEPS:
+            step_ns = (ends[-1] - ends[0]) // (len(ends) - 1)
         return StepState(rule, self._counts[rule], step_ns)
 
 

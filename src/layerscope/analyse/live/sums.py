@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.model.live import BUCKET_NS, KeyedSums
+from layerscope.model.live import BUCKET_NS, KeyedSums, buckets_of
 
 Int64s = NDArray[Any]
 
@@ -21,14 +21,24 @@ class WindowSums:
         self._recent = nothing
         self._rows = 0
         self._buckets: dict[int, list[tuple[Int64s, Int64s]]] = {}
-        whole_buckets = -(-window_ns // BUCKET_NS)
-        self._window = max(whole_buckets, 1)
-        self._oldest = 0  # the first bucket that is in the window
+        self._window = buckets_of(window_ns)
+        # The first bucket that is in the window, and the first behind it: not all of that has come.
+        self._oldest = self._next = 0
 
     @property
     def whole(self) -> Int64s:
         """By key what came since the start, or since `reset`."""
         return self._whole[: self._rows]
+
+    @property
+    def begin_ns(self) -> int:
+        """When the window begins."""
+        return self._oldest * BUCKET_NS
+
+    @property
+    def end_ns(self) -> int:
+        """When it ends."""
+        return self._next * BUCKET_NS
 
     @property
     def recent(self) -> Int64s:
@@ -46,13 +56,19 @@ class WindowSums:
                 continue
             mine = np.flatnonzero(counted.bucket == bucket)
             key, sums = counted.key[mine], counted.sums[mine]
-            np.add.at(self._recent, key, sums)
+            if bucket < self._next:
+                np.add.at(self._recent, key, sums)
             self._buckets.setdefault(bucket, []).append((key, sums))
 
     def advance(self, now_ns: int) -> None:
-        """Time goes on: what is older than the window leaves it."""
-        newest = now_ns // BUCKET_NS
-        self._oldest = max(newest - self._window + 1, self._oldest)
+        """Time goes on: all before `now_ns` is there. Whole buckets come into the window, and what
+        is older than it leaves it.
+        """
+        before, self._next = self._next, max(now_ns // BUCKET_NS, self._next)
+        self._oldest = max(self._next - self._window, self._oldest)
+        for bucket in [one for one in self._buckets if before <= one < self._next]:
+            for key, sums in self._buckets[bucket]:
+                np.add.at(self._recent, key, sums)
         over = [bucket for bucket in self._buckets if bucket < self._oldest]
         for bucket in over:
             parts = self._buckets.pop(bucket)
@@ -64,6 +80,7 @@ class WindowSums:
         self._whole[:] = 0
         self._recent[:] = 0
         self._buckets.clear()
+        self._oldest = self._next
 
     def _make_room(self, rows: int) -> None:
         self._rows = max(self._rows, rows)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import time
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from layerscope.ingest.frames import FrameNames
+from layerscope.ingest.live.buckets import Spread, oldest_bucket
 from layerscope.ingest.live.paths import PathTable
 from layerscope.ingest.live.rows import RowNumbers
 from layerscope.ingest.live.samples import LiveSamples
@@ -43,6 +45,10 @@ _CPU = counters.NAMES.index("cpu_ns")
 _LEVELS = {counters.NAMES.index(name): name for name in ("rss_bytes", "rss_peak_bytes", "threads")}
 
 
+# Who is further behind than this has nothing more to say.
+_MOST_LAG_NS = 4_000_000_000
+
+
 class LiveRecording:
     """What is new in the raw folder `raw`, again and again. What ended `keep_ns` before the newest
     is not told apart by time. `known`: what the keys of increments stand for. `names_only`: an
@@ -63,7 +69,9 @@ class LiveRecording:
         self._paths = PathTable(frames, rows[FUNCTIONS], rows[SYMBOLS])
         self._processes: list[tuple[RawProcess, LiveSpans]] = []
         self._samplers: list[LiveSamples] = []
-        self._cpu_ns: dict[int, int] = {}  # by pid what its counters said last
+        self._cpu_ns: dict[int, tuple[int, int]] = {}  # by pid when its counters said what last
+        self._end_ns = 0  # the end of the newest bucket that has something
+        self._counting: set[int] = set()  # processes that have counters of their own
 
     def __enter__(self) -> LiveRecording:
         return self
@@ -91,8 +99,10 @@ class LiveRecording:
                     _add_spans(found, sums)
         for samples in self._samplers:
             self._add_samples(samples, found)
-            found.until_ns = max(found.until_ns, samples.until_ns)
         self._add_steps(found)
+        for part in (*chain(*found.counted.values()), *found.cpu):
+            self._end_ns = max(self._end_ns, (int(part.bucket.max()) + 1) * BUCKET_NS)
+        found.until_ns = self._until_ns(last and found.read_share == 1.0)
         self.known.lost = sum(self._lost(process) for process, _ in self._processes)
         return found
 
@@ -107,7 +117,19 @@ class LiveRecording:
                 found.read_share = min(1 - left / max(self._source.size_bytes(), 1), 0.99)
                 break
         self._add_counters(process, found)
-        found.until_ns = max(found.until_ns, process.events.read_until_ns)
+
+    def _until_ns(self, last: bool) -> int:
+        """All that ended before this is read. Samples come behind: a wait is told at its end, or
+        once a second. With `last` it is when the program ended.
+        """
+        of_spans = max((one.events.read_until_ns for one, _ in self._processes), default=-1)
+        of_samples = max((one.until_ns for one in self._samplers), default=-1)
+        later_ns = max(of_spans, of_samples)
+        earlier_ns = min(of_spans, of_samples)
+        if last:
+            return min(later_ns + BUCKET_NS, self._end_ns or later_ns)
+        lags = earlier_ns >= 0 and later_ns - earlier_ns <= _MOST_LAG_NS
+        return earlier_ns if lags else later_ns
 
     def _find_new(self) -> None:
         """Processes and samplers that were not there before."""
@@ -131,19 +153,26 @@ class LiveRecording:
             _add(found, WAITS, sums.waits)
         _add(found, THREADS, samples.accounts(self._keep_ns))
         for level in samples.levels():
-            known = self.known.processes.get(level.pid)
-            if known is None or known.rss_bytes is None:
+            if level.pid in self._counting:
+                self.known.processes[level.pid].is_over |= level.is_over
+            else:
                 self.known.processes[level.pid] = level
+        for pid in samples.ended():
+            if pid in self.known.processes:
+                self.known.processes[pid].is_over = True
 
     def _add_counters(self, process: RawProcess, found: Increment) -> None:
         """CPU time and memory by the counters of a process, which are not kept."""
         events = process.events
         pid = int(events.about.get("pid", 0))
+        if pid in self._counting:
+            self.known.processes[pid].is_over = events.ended
         if not events.counters:
             return
         rows = np.concatenate(events.counters)
         events.counters.clear()
         level = self.known.processes.setdefault(pid, ProcessLevel(pid))
+        self._counting.add(pid)
         level.is_over = events.ended
         for counter, name in _LEVELS.items():
             values = rows["value"][rows["counter"] == counter]
@@ -152,12 +181,13 @@ class LiveRecording:
         of_cpu = rows[rows["counter"] == _CPU]
         if not len(of_cpu):
             return
-        before_ns = self._cpu_ns.get(pid, 0)
-        self._cpu_ns[pid] = int(of_cpu["value"][-1])
-        oldest = max(int(of_cpu["at_ns"][-1]) - self._keep_ns, 0) // BUCKET_NS
-        bucket = np.maximum(of_cpu["at_ns"] // BUCKET_NS, oldest)
-        grown = np.maximum(np.diff(of_cpu["value"], prepend=before_ns), 0)
-        found.cpu.append(counted(bucket, np.full(len(bucket), pid), grown))
+        at_ns, values = of_cpu["at_ns"].astype(np.int64), of_cpu["value"].astype(np.int64)
+        read_ns, before_ns = self._cpu_ns.get(pid, (max(int(at_ns[0] - values[0]), 0), 0))
+        self._cpu_ns[pid] = int(at_ns[-1]), int(values[-1])
+        begin_ns = np.append(read_ns, at_ns[:-1])
+        spread = Spread(begin_ns, at_ns, oldest_bucket(int(at_ns[-1]), self._keep_ns))
+        grown = spread.parts(np.maximum(np.diff(values, prepend=before_ns), 0))
+        found.cpu.append(counted(spread.bucket, np.full(len(grown), pid), grown))
 
     def _add_steps(self, found: Increment) -> None:
         """Where steps of all processes have ended."""

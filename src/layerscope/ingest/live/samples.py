@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from layerscope.ingest import waiting
 from layerscope.ingest.file_frames import FileFrames
+from layerscope.ingest.live.buckets import Spread, oldest_bucket
 from layerscope.ingest.live.paths import FilePaths, PathTable
 from layerscope.ingest.live.rows import RowNumbers
 from layerscope.ingest.sampler_files import whole_waits
 from layerscope.ingest.team_waits import at_barriers
 from layerscope.model.layers import WAITS
-from layerscope.model.live import BUCKET_NS, IDLE, KeyedSums, ProcessLevel, counted
+from layerscope.model.live import IDLE, KeyedSums, ProcessLevel, counted
 from layerscope.rawfile import sampler_file
 from layerscope.sources.raw.folder import SamplerFile
 from layerscope.sources.raw.stacks import SampledFile
@@ -36,8 +37,9 @@ class SampleSums(Struct):
 
 
 class _Samples(NamedTuple):
-    """Columns of samples. `kernel_ns`: the part of CPU time in the kernel; `state`: index into
-    WAITS; `is_ended`: the wait does not go on.
+    """Columns of samples, of which each bucket has a piece. `kernel_ns`: the part of CPU time in
+    the kernel; `state`: index into WAITS; `counts`: 1 in the last piece of a sample, of a wait if
+    it does not go on; `is_user`: the sample has time outside of the kernel.
     """
 
     bucket: np.ndarray
@@ -48,7 +50,8 @@ class _Samples(NamedTuple):
     is_cpu: np.ndarray
     state: np.ndarray
     idle: np.ndarray
-    is_ended: np.ndarray
+    counts: np.ndarray
+    is_user: np.ndarray
 
 
 class LiveSamples:
@@ -66,7 +69,7 @@ class LiveSamples:
         self._wait_rows = waits
         self._wait_of: dict[tuple[int, int], int] = {}  # by state and path
         self.row_of_thread: dict[int, int] = {}
-        self._ready: dict[int, int] = {}  # by thread what was last read
+        self._ready: dict[int, tuple[int, int]] = {}  # by thread when what was last read
 
     @property
     def until_ns(self) -> int:
@@ -74,14 +77,14 @@ class LiveSamples:
         return self.file.until_ns + self._shift_ns
 
     def advance(self, keep_ns: int) -> Iterator[SampleSums]:
-        """The sums of what is new; what ended `keep_ns` before the newest is in one bucket."""
+        """The sums of what is new; what was before the window of `keep_ns` is in one bucket."""
         self.file.advance()
         self._paths.advance()
         self._name_threads()
         rows = self.file.take(sampler_file.SAMPLES)
         rows = rows[rows["thread"] < len(self.file.threads)]
         rows = rows[rows["kind"] != sampler_file.FAULT]
-        oldest = max(self.until_ns - keep_ns, 0) // BUCKET_NS
+        oldest = oldest_bucket(self.until_ns, keep_ns)
         if len(rows):
             yield self._sums(whole_waits(rows), oldest)
 
@@ -93,30 +96,35 @@ class LiveSamples:
         rows = rows[rows["thread"] < len(self.row_of_thread)]
         if not len(rows):
             return None
-        oldest = max(self.until_ns - keep_ns, 0) // BUCKET_NS
-        grown = []
-        for thread, ready_ns in zip(
-            rows["thread"].tolist(), rows["delay_ns"].tolist(), strict=True
+        threads = rows["thread"].tolist()
+        grown, since = [], []
+        for thread, at_ns, ready_ns in zip(
+            threads, rows["at_ns"].tolist(), rows["delay_ns"].tolist(), strict=True
         ):
-            before_ns = self._ready.get(thread, 0)
-            grown.append(max(ready_ns - before_ns, 0))
-            self._ready[thread] = max(ready_ns, before_ns)
-        key = [self.row_of_thread[thread] for thread in rows["thread"].tolist()]
-        bucket = np.maximum(rows["at_ns"].astype(np.int64) // BUCKET_NS, oldest)
-        nothing = np.zeros(len(rows), np.int64)
-        ready = np.array(grown, np.int64)
-        return counted(bucket, np.array(key, np.int64), nothing, ready, nothing, nothing)
+            read_ns, before_ns = self._ready.get(thread, (-1, 0))
+            grown_ns = max(ready_ns - before_ns, 0)
+            grown.append(grown_ns)
+            since.append(read_ns if 0 <= read_ns < at_ns else max(at_ns - grown_ns, 0))
+            self._ready[thread] = (at_ns, max(ready_ns, before_ns))
+        begin_ns = np.array(since, np.int64) + self._shift_ns
+        end_ns = rows["at_ns"].astype(np.int64) + self._shift_ns
+        spread = Spread(begin_ns, end_ns, oldest_bucket(self.until_ns, keep_ns))
+        key = np.array([self.row_of_thread[thread] for thread in threads], np.int64)
+        ready = spread.parts(np.array(grown, np.int64))
+        nothing = np.zeros(len(ready), np.int64)
+        return counted(spread.bucket, key[spread.row], nothing, ready, nothing, nothing)
 
     def levels(self) -> Iterator[ProcessLevel]:
         """What the sampler has read of processes since the last call."""
         rows = self.file.take(sampler_file.PROCESS_ACCOUNTS)
         places = {number: at for at, number in enumerate(rows["process"].tolist())}
+        newest = self._newest()
         for number, at in places.items():
             row: np.void = rows[at]
             process = self.file.processes.get(number)
-            if process is None:
-                continue
-            is_over = bool(row["flags"] & sampler_file.ENDED)
+            if process is None or newest[int(process["pid"])] != number:
+                continue  # it runs another program by now
+            is_over = bool(row["flags"] & sampler_file.ENDED or process["end_ns"])
             yield ProcessLevel(
                 int(process["pid"]),
                 int(row["rss_bytes"]) or None,
@@ -124,6 +132,15 @@ class LiveSamples:
                 int(row["threads"]),
                 is_over,
             )
+
+    def ended(self) -> list[int]:
+        """The pids of processes that have ended."""
+        known = self.file.processes
+        return [pid for pid, number in self._newest().items() if known[number]["end_ns"]]
+
+    def _newest(self) -> dict[int, int]:
+        """By pid the process that has it: one that runs another program is another process."""
+        return {int(row["pid"]): number for number, row in sorted(self.file.processes.items())}
 
     def _name_threads(self) -> None:
         """Give new threads rows, and those that have got another name that name."""
@@ -162,21 +179,29 @@ class LiveSamples:
         is_cpu = rows["kind"] == sampler_file.CPU
         weight_ns = rows["weight_ns"].astype(np.int64)
         kernel_ns = np.minimum(rows["kernel_ns"].astype(np.int64), weight_ns)
-        # A wait counts where it ends, or where the part of it ends that is written.
-        ends_ns = rows["at_ns"].astype(np.int64) + self._shift_ns
-        ends_ns[~is_cpu] += weight_ns[~is_cpu]
+        # A wait begins at its time; a sample on a CPU stands for the time before it.
+        begin_ns = rows["at_ns"].astype(np.int64) + self._shift_ns
+        begin_ns[is_cpu] -= weight_ns[is_cpu]
+        spread = Spread(begin_ns, begin_ns + weight_ns, oldest)
         path = self._paths.of(rows["stack"])
         state = self._states(rows, path, is_cpu)
+        # Parts of a wait that goes on are none that has ended.
+        counts = is_cpu | (rows["flags"] & sampler_file.UNFINISHED == 0)
+        kernel_ns = np.where(is_cpu, kernel_ns, 0)
+        user_ns = weight_ns - kernel_ns
+        of_kernel = spread.parts(kernel_ns)
+        row = spread.row
         return _Samples(
-            np.maximum(ends_ns // BUCKET_NS, oldest),
-            rows["thread"],
-            path,
-            weight_ns,
-            np.where(is_cpu, kernel_ns, 0),
-            is_cpu,
-            state,
-            ~is_cpu & (state == waiting.POOL_STATE),
-            rows["flags"] & sampler_file.UNFINISHED == 0,
+            spread.bucket,
+            rows["thread"][row],
+            path[row],
+            spread.parts(user_ns) + of_kernel,
+            of_kernel,
+            is_cpu[row],
+            state[row],
+            (~is_cpu & (state == waiting.POOL_STATE))[row],
+            counts[row] & spread.is_last,
+            (user_ns > 0)[row],
         )
 
     def _states(self, rows: np.ndarray, path: np.ndarray, is_cpu: np.ndarray) -> np.ndarray:
@@ -233,8 +258,7 @@ class LiveSamples:
         state = np.where(taken.idle, _NO_WORK, taken.state)
         states, paths = state[waits].tolist(), taken.path[waits].tolist()
         rows = list(map(self._wait_row, states, paths))
-        # Parts of a wait that goes on are none that has ended.
-        count = taken.is_ended[waits].astype(np.int64)
+        count = taken.counts[waits].astype(np.int64)
         weight_ns = taken.weight_ns[waits]
         return counted(taken.bucket[waits], np.array(rows, np.int64), count, weight_ns)
 
@@ -255,19 +279,20 @@ class LiveSamples:
         idle, and of samples. The part of a sample in the kernel is of another path.
         """
         kernel_ns = taken.kernel_ns
-        in_kernel = np.flatnonzero(kernel_ns)
+        is_of_kernel = taken.is_cpu & taken.counts & ~taken.is_user
+        in_kernel = np.flatnonzero((kernel_ns > 0) | is_of_kernel)
         of_kernel = [self._table.in_kernel(one) for one in taken.path[in_kernel].tolist()]
         user_ns = taken.weight_ns - kernel_ns
         user = np.column_stack(
             [
                 np.where(taken.is_cpu, user_ns, 0),
                 np.where(taken.is_cpu | taken.idle, 0, taken.weight_ns),
-                taken.is_cpu & (user_ns > 0),
+                taken.is_cpu & taken.is_user & taken.counts,
             ]
         )
         kernel = np.zeros((len(in_kernel), user.shape[1]), np.int64)
         kernel[:, 0] = kernel_ns[in_kernel]
-        kernel[:, -1] = user_ns[in_kernel] == 0
+        kernel[:, -1] = is_of_kernel[in_kernel]
         bucket = np.append(taken.bucket, taken.bucket[in_kernel])
         path = np.append(taken.path, np.array(of_kernel, np.int64))
         first = int(bucket.min())

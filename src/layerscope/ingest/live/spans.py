@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from msgspec import Struct
 
+from layerscope.ingest.live.buckets import oldest_bucket
 from layerscope.ingest.live.rows import RowNumbers
 from layerscope.ingest.live.steps import StepEnds
 from layerscope.ingest.parents import Keys, Nested, TrackNesting
@@ -15,7 +16,7 @@ from layerscope.ingest.submissions import asked_ns
 from layerscope.ingest.totals import by_key
 from layerscope.ingest.windows import ProcessWindows
 from layerscope.model.layers import KINDS, OPERATORS, PRIMITIVES, SPAN_LAYERS
-from layerscope.model.live import BUCKET_BITS, BUCKET_NS, KeyedSums
+from layerscope.model.live import BUCKET_BITS, KeyedSums
 from layerscope.rawfile.windows import RequestedWindow
 from layerscope.sources.onednn_problem import parse
 from layerscope.sources.raw.process import RawProcess
@@ -62,7 +63,7 @@ class LiveSpans:
 
     def advance(self, keep_ns: int) -> Iterator[TrackSums]:
         """The sums of what is new, some spans at a time; who stops asking goes on there the next
-        time. What ended `keep_ns` before the newest is in one bucket.
+        time. What ended before the window of `keep_ns` is in one bucket.
         """
         for _ in self.source.pieces():
             if self.source.events.waiting >= _BATCH:
@@ -76,7 +77,7 @@ class LiveSpans:
     def _take(self, keep_ns: int, last: bool = False) -> Iterator[TrackSums]:
         events = self.source.events
         events.memory(last)  # nobody adds it up here, and it would be kept
-        oldest = max(events.read_until_ns - keep_ns, 0) // BUCKET_NS
+        oldest = oldest_bucket(events.read_until_ns, keep_ns)
         for track, rows in events.batches(last):
             window = self._windows.known(events.window_marks)
             if window.known:

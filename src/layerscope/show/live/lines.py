@@ -22,6 +22,7 @@ from layerscope.show.terminal import display_width, shortened
 # By key of the keyboard the table that it shows.
 TABLES = {name[0]: name for name in (FUNCTIONS, OPERATORS, PRIMITIVES, SYMBOLS, THREADS, WAITS)}
 _KEYS = "  ".join(f"{key} {name}" for key, name in TABLES.items()) + "  ? keys"
+_KEYS_SHORT = f"{' '.join(TABLES)}  ? keys"
 HELP = (
     *(f"{key}        {name}" for key, name in TABLES.items()),
     "space    hold the screen, and let it go on",
@@ -34,7 +35,7 @@ HELP = (
     "total    with what it called",
     "wait     off the CPU",
     "idle     without work, as a thread of a pool",
-    "ready    it could run, and no CPU was free",
+    "ready    it could run, and waited for a CPU",
 )
 # How a line is drawn.
 TITLE, PLAIN, HEADING, NOTE = "title", "plain", "heading", "note"
@@ -65,7 +66,8 @@ class _Cell(NamedTuple):
 def lines(view: LiveView, width: int, height: int, shows_keys: bool = True) -> list[ScreenLine]:
     """The screen in a window of this size; without keys where nobody can press them."""
     found = _above(view, width)
-    last = _all_of(NOTE, [_KEYS]) if shows_keys else []
+    keys = _KEYS if display_width(_KEYS) <= width else _KEYS_SHORT
+    last = _all_of(NOTE, [keys]) if shows_keys else []
     room = height - len(found) - len(last)
     found += _table(view, width, room)
     if shows_keys:
@@ -117,9 +119,9 @@ def _above(view: LiveView, width: int) -> list[ScreenLine]:
     title = _title(view, width)
     found = [
         ScreenLine(TITLE, title),
-        ScreenLine(PLAIN, _usage(view)),
-        ScreenLine(PLAIN, _steps(view)),
-        ScreenLine(NOTE, view.note),
+        ScreenLine(PLAIN, _usage(view, width)),
+        ScreenLine(PLAIN, _steps(view, width)),
+        *_all_of(NOTE, [*_wrapped(view.note, width)]),
     ]
     return [line for line in found if line.text]
 
@@ -128,7 +130,7 @@ def _title(view: LiveView, width: int) -> str:
     """The program on the left, and how long it runs on the right."""
     running = _clock(view.running_ns)
     end = f"running {running}"
-    if view.pid:
+    if view.pid and width >= _LEAST_NAME + display_width(end) + _LEAST_NAME:
         end = f"pid {view.pid}{_GAP}{end}"
     room = width - len(end) - len(_GAP)
     title = printable(view.title)
@@ -138,19 +140,30 @@ def _title(view: LiveView, width: int) -> str:
     return f"{name}{blank}{end}"
 
 
-def _usage(view: LiveView) -> str:
+def _usage(view: LiveView, width: int) -> str:
     facts = view.facts
-    cpus = f" of {view.cpus:g} CPUs" if view.cpus else ""
-    told = [f"CPU {_percent(facts.cpu_ns / facts.window_ns)}{cpus}"]
+    cpus = f" of {view.cpus:g}" if view.cpus else ""
+    told = [f"CPU {facts.cpu_ns / facts.window_ns:.1f}{cpus}"]
     if facts.ready_ns is not None:
-        told.append(f"ready {_percent(facts.ready_ns / facts.window_ns)}")
+        told.append(f"{facts.ready_ns / facts.window_ns:.1f} waiting for a CPU")
     if facts.rss_bytes is not None:
         told.append(f"memory {size(facts.rss_bytes)}")
     if facts.threads is not None:
         told.append(_several(facts.threads, "thread"))
     if facts.processes > 1:
         told.append(_several(facts.processes, "process"))
-    return _GAP.join(told)
+    return _as_fit(told, width)
+
+
+def _as_fit(told: list[str], width: int) -> str:
+    """The first of these facts, as many as fit in a line, whole."""
+    found = ""
+    for fact in told:
+        more = f"{found}{_GAP}{fact}" if found else fact
+        if found and display_width(more) > width:
+            break
+        found = more
+    return found
 
 
 def _several(count: int, what: str) -> str:
@@ -167,7 +180,7 @@ _RULES = {
 }
 
 
-def _steps(view: LiveView) -> str:
+def _steps(view: LiveView, width: int) -> str:
     steps = view.facts.steps
     if not steps.rule:
         return ""
@@ -175,7 +188,9 @@ def _steps(view: LiveView) -> str:
     if steps.step_ns:
         times.append(f"step {duration(steps.step_ns)}")
         times.append(f"{_NS_PER_S / steps.step_ns:,.1f} steps/s")
-    return _GAP.join([*times, f"{steps.count:,} steps ({_RULES[steps.rule]})"])
+    count = f"{steps.count:,} steps"
+    whole = _GAP.join([*times, f"{count} ({_RULES[steps.rule]})"])
+    return whole if display_width(whole) <= width else _as_fit([*times, count], width)
 
 
 def _clock(ns: int) -> str:
@@ -189,10 +204,6 @@ def _clock(ns: int) -> str:
     return f"{hours:,} h {minutes:02} min"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 # -- the table -------------------------------------------------------------------------------------
 
 
@@ -204,6 +215,8 @@ def _table(view: LiveView, width: int, room: int) -> list[ScreenLine]:
     cells: Sequence[_Cell] = _CELLS[view.table]
     if _width(cells) + _LEAST_NAME > width:
         cells = [cell for cell in cells if cell.is_recent]
+    while len(cells) > 1 and _width(cells) + _LEAST_NAME > width:
+        cells = cells[:-1]
     names = [column.name for column in view.columns]
     above, below = _headings(view, cells)
     made = [ScreenLine(HEADING, above), ScreenLine(HEADING, below)]
@@ -332,6 +345,8 @@ _NAMES = {
     WAITS: "waits for, in function",
 }
 assert _CELLS.keys() == SUMS.keys()
+# What a thread waits for, where that is not the name of the state.
+_STATES = {"preempted": "a CPU (preempted)"}
 
 
 def _with(name: str, place: str) -> str:
@@ -357,5 +372,5 @@ _ABOUT: dict[str, Callable[[Row], str]] = {
     ),
     PRIMITIVES: lambda row: f"{row['name']} {row['kind']} ({row['implementation']})",
     THREADS: lambda row: row["thread"],
-    WAITS: lambda row: f"{row['state']}  {row['function']}",
+    WAITS: lambda row: f"{_STATES.get(row['state'], row['state'])}  {row['function']}",
 }
