@@ -34,14 +34,26 @@ def record_beside(about: dict[str, Any]) -> int:
     """
     pid = about["pid"]
     if not about.get("steered") and os.getppid() != pid:
-        return 0  # it has ended before we began
-    pidfd = os.pidfd_open(pid)
+        return 0  # it has ended before we began, and nobody waits for a line of ours
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        pidfd = -1
+    if pidfd < 0 or has_ended(pidfd):
+        return 0
     if os.fork():
         os._exit(0)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     Beside(about, pidfd).run()
     return 0
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process has, be it a zombie still."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Beside:
@@ -97,6 +109,11 @@ class Beside:
         self._wait(recorder)
         recorder.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         recorder.finish_probes()
+        if self._window is not None and not recorder.seen_processes:
+            # It ended while its door was being opened.
+            converter.close()
+            discard(recording)
+            return
         with surviving(recorder.problems):
             finish(recording, recorder, self._ended(recorder), converter, command)
         with surviving(recorder.problems):
