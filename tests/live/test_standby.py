@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.session.living import living_of
 from layerscope.session.standby import is_prepared
 from tests.live.steered import PLAIN, TRAINS, standing_by
 from tests.live.test_run_paused import ranges
@@ -245,6 +246,43 @@ def test_a_program_that_ends_meanwhile_is_said_to_have_ended(
     assert "somebody else is opening the door" in other.stderr
     assert told == f"layerscope: process {program.pid} has ended\n"
     assert list(tmp_path.iterdir()) == [tmp_path / "recording.py"]
+
+
+FORKS = """
+def forks(_):
+    child = os.fork()
+    if not child:
+        import signal
+        signal.pause()
+        os._exit(0)
+    return child
+
+def ends(child):
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+
+listen()
+"""
+
+
+def test_a_child_of_before_is_no_part_of_the_recording(program_python: str, tmp_path: Path) -> None:
+    with standing_by(program_python, PLAIN.replace("listen()\n", FORKS, 1), tmp_path) as program:
+        before = program.tell("forks")
+        time.sleep(0.05)
+        program.command("start", str(program.pid))
+        after = program.tell("forks")
+        mine, none, same = living_of(program.pid), living_of(before), living_of(after)
+        program.tell("ends", before)
+        program.tell("ends", after)
+        program.command("stop", str(program.pid))
+        program.end()
+        complete(program.path)
+        recorded = program.end()
+    assert mine is not None
+    assert (none, same) == (None, mine)
+    gaps = recorded.rows("SELECT what FROM problems WHERE code = 'window_never_opened'")
+    samples = recorded.value("SELECT count(*) FROM samples")
+    assert not samples or "no operator" in gaps[0]["what"]
 
 
 def sockets() -> str:

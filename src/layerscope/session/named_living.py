@@ -12,7 +12,7 @@ from pathlib import Path
 from layerscope.model.errors import ReadError, UsageError
 from layerscope.recording.run import RANKS, SUFFIX, Run, find_run
 from layerscope.session.living import Living, every_living, living_in, living_of
-from layerscope.session.outside import environment_of
+from layerscope.session.outside import environment_of, words_of
 from layerscope.session.standby import STANDBY, VARIABLE
 
 _MOST_NAMED = 5
@@ -110,6 +110,11 @@ def _why_not(path: Path) -> str:
         return (
             f"the recording {path} is made by user {_user(owner)}: only that user and root can "
             "say what is recorded"
+        )
+    if "attach" in words_of(info.session_pid, "cmdline"):
+        return (
+            f"the recording {path} is made by `layerscope attach` from outside: it has no window "
+            "and takes no marks. Ctrl-C there ends it"
         )
     return (
         f"the session of {path} does not answer: it has ended, or runs in another container. What "

@@ -30,7 +30,8 @@ WATCH_MS = 1000
 
 def record_beside(about: dict[str, Any]) -> int:
     """Record the program that `about` names (pid, folder, stem) until it has ended. `steered`: it
-    was not the program that started us, and nothing is recorded before `layerscope start`.
+    was not the program that started us, and nothing is recorded before `layerscope start`; then
+    `rate_hz`, `size` and `spool` are as of AttachOptions, where they are given.
     """
     pid = about["pid"]
     if not about.get("steered") and os.getppid() != pid:
@@ -84,9 +85,10 @@ class Beside:
         except LayerscopeError as error:
             _say({"problem": str(error)})
             return
-        divert(recording, None)
+        divert(recording, self._about.get("spool") or None)
         if self._window is not None:
-            write_options(recording, {"window": asdict(self._window)})
+            size = self._about.get("size", {})
+            write_options(recording, {**size, "window": asdict(self._window)})
         recorder = Recorder(recording.raw)
         requests = Requests(recording, recorder)
         settings = recorder.listen()
@@ -128,7 +130,8 @@ class Beside:
         """
         from layerscope.capture.sampler import HZ, Outside, Sampler
 
-        sampler = Sampler(recorder.raw, recorder.problems, HZ, Outside.TREE)
+        rate_hz = self._about.get("rate_hz", HZ)
+        sampler = Sampler(recorder.raw, recorder.problems, rate_hz, Outside.TREE)
         unable = sampler.check()
         if unable is not None:
             recorder.problems.append(unable)

@@ -52,9 +52,17 @@ def is_prepared(pid: int) -> bool:
     return False
 
 
-def open_door(pid: int, folder: Path, name: str = "") -> Living:
+def is_resting(living: Living) -> bool:
+    """Whether nothing is recorded until somebody says so."""
+    return bool(living.window.get("steered")) and not living.window.get("open")
+
+
+def open_door(
+    pid: int, folder: Path, name: str = "", options: dict[str, Any] | None = None
+) -> Living:
     """Have the process recorded, in `folder`, as `name` or else by the program's; its window is
-    closed as yet. RunError when it does not answer or cannot be.
+    closed as yet. `options`: as `record_beside` takes them. RunError when it does not answer or
+    cannot be.
     """
     try:
         pidfd = os.pidfd_open(pid)
@@ -67,7 +75,7 @@ def open_door(pid: int, folder: Path, name: str = "") -> Living:
                 raise RunError(f"process {pid} has no door any more")
             signal.pidfd_send_signal(pidfd, signal.SIGURG)
             with _accepted(listener, pid, pidfd) as connection:
-                _hand_over(connection, pid, folder, name)
+                _hand_over(connection, pid, folder, name, options or {})
         return _settled(pid)
     except (OSError, ValueError, KeyError, RunError) as error:
         if has_ended(pidfd):
@@ -118,7 +126,9 @@ def _accepted(listener: socket.socket, pid: int, pidfd: int) -> socket.socket:
     raise TimeoutError
 
 
-def _hand_over(connection: socket.socket, pid: int, folder: Path, name: str) -> None:
+def _hand_over(
+    connection: socket.socket, pid: int, folder: Path, name: str, options: dict[str, Any]
+) -> None:
     """Start a recorder and tell the process how to reach it."""
     state = json.loads(connection.recv(_PACKET_BYTES))
     if state["records"]:
@@ -128,7 +138,7 @@ def _hand_over(connection: socket.socket, pid: int, folder: Path, name: str) -> 
             f"process {pid} is recorded already, by layerscope.profiler: it starts and stops that "
             "itself"
         )
-    started = _recorder(pid, folder, name)
+    started = _recorder(pid, folder, name, options)
     settings = json.dumps(started["settings"])
     connection.send(settings.encode(), socket.MSG_NOSIGNAL)
     state = json.loads(connection.recv(_PACKET_BYTES))
@@ -136,9 +146,9 @@ def _hand_over(connection: socket.socket, pid: int, folder: Path, name: str) -> 
         raise RunError(f"process {pid} could not load the recorder's library")
 
 
-def _recorder(pid: int, folder: Path, name: str) -> dict[str, Any]:
+def _recorder(pid: int, folder: Path, name: str, options: dict[str, Any]) -> dict[str, Any]:
     """A recorder beside the process, which stays when we have ended: what it says of itself."""
-    about = {"pid": pid, "folder": str(folder), "stem": name, "steered": True}
+    about = {"pid": pid, "folder": str(folder), "stem": name, "steered": True, **options}
     command = own_command("layerscope", "_record", json.dumps(about))
     with subprocess.Popen(
         command,
