@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from layerscope.session.living import living_of
+from layerscope.session.standby import is_prepared
 from tests.live.steered import PLAIN, TRAINS, standing_by
 from tests.live.test_run_paused import ranges
-from tests.recorded import layerscope
+from tests.recorded import ROOT, layerscope
 
 PATIENCE_S = 60
+LINE = f"exec({(ROOT / 'src' / 'layerscope_autostart.pth').read_text()!r})"
 
 
 def complete(folder: Path) -> None:
@@ -149,3 +153,138 @@ def test_another_user_opens_no_door(program_python: str, tmp_path: Path) -> None
         os.kill(program.pid, signal.SIGURG)
         assert other.stdout.readline() == "b''\n"
         assert program.tell("clock")
+
+
+TAKES = """
+import signal
+came = []
+
+def takes(_):
+    before = signal.signal(signal.SIGURG, lambda number, frame: came.append(number))
+    assert before != signal.SIG_DFL
+    return 0
+
+def count(_):
+    return len(came)
+
+listen()
+"""
+
+
+def test_a_program_that_handles_the_signal_itself_gets_none(
+    program_python: str, tmp_path: Path
+) -> None:
+    with standing_by(program_python, PLAIN.replace("listen()\n", TAKES, 1), tmp_path) as program:
+        assert is_prepared(program.pid)
+        program.tell("takes")
+        assert not is_prepared(program.pid)
+        done = layerscope("start", str(program.pid), cwd=tmp_path)
+        assert done.returncode == 125
+        assert "but has no door" in done.stderr
+        assert program.tell("count") == program.tell("count")
+    assert list(tmp_path.iterdir()) == [tmp_path / "recording.py"]
+
+
+OTHERS = "trap 'echo came' URG; echo ready; read line"
+
+
+def test_a_program_that_is_no_python_gets_no_signal(tmp_path: Path) -> None:
+    environment = {**os.environ, "LAYERSCOPE_AUTOSTART": "standby"}
+    with subprocess.Popen(
+        ["bash", "-c", OTHERS],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        done = layerscope("start", str(program.pid), cwd=tmp_path)
+        assert (done.returncode, done.stderr.count("\n")) == (125, 1)
+        assert program.communicate("line\n", timeout=PATIENCE_S)[0] == ""
+
+
+def test_an_interpreter_that_became_another_program_has_no_door(tmp_path: Path) -> None:
+    become = "import os; print(os.getpid(), flush=True); input(); os.execv('/bin/cat', ['cat'])"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{LINE}; {become}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "LAYERSCOPE_AUTOSTART": "standby"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdout.readline()
+        assert is_prepared(program.pid)
+        program.stdin.write("go\n")
+        program.stdin.write("on\n")
+        assert program.stdout.readline() == "on\n"
+        assert not is_prepared(program.pid)
+        program.stdin.close()
+
+
+def test_a_program_that_ends_meanwhile_is_said_to_have_ended(
+    program_python: str, tmp_path: Path
+) -> None:
+    with standing_by(program_python, PLAIN, tmp_path) as program:
+        os.kill(program.pid, signal.SIGSTOP)
+        with subprocess.Popen(
+            [sys.executable, "-m", "layerscope", "start", str(program.pid)],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as opening:
+            give_up = time.monotonic() + PATIENCE_S
+            while f"@layerscope-standby-{program.pid}\n" not in sockets():
+                assert time.monotonic() < give_up
+                time.sleep(0.05)
+            other = layerscope("start", str(program.pid), cwd=tmp_path)
+            os.kill(program.pid, signal.SIGKILL)
+            _, told = opening.communicate(timeout=PATIENCE_S)
+    assert "somebody else is opening the door" in other.stderr
+    assert told == f"layerscope: process {program.pid} has ended\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "recording.py"]
+
+
+FORKS = """
+def forks(_):
+    child = os.fork()
+    if not child:
+        import signal
+        signal.pause()
+        os._exit(0)
+    return child
+
+def ends(child):
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+
+listen()
+"""
+
+
+def test_a_child_of_before_is_no_part_of_the_recording(program_python: str, tmp_path: Path) -> None:
+    with standing_by(program_python, PLAIN.replace("listen()\n", FORKS, 1), tmp_path) as program:
+        before = program.tell("forks")
+        time.sleep(0.05)
+        program.command("start", str(program.pid))
+        after = program.tell("forks")
+        mine, none, same = living_of(program.pid), living_of(before), living_of(after)
+        program.tell("ends", before)
+        program.tell("ends", after)
+        program.command("stop", str(program.pid))
+        program.end()
+        complete(program.path)
+        recorded = program.end()
+    assert mine is not None
+    assert (none, same) == (None, mine)
+    gaps = recorded.rows("SELECT what FROM problems WHERE code = 'window_never_opened'")
+    samples = recorded.value("SELECT count(*) FROM samples")
+    assert not samples or "no operator" in gaps[0]["what"]
+
+
+def sockets() -> str:
+    """What the kernel knows of them."""
+    return Path("/proc/net/unix").read_text(errors="replace")

@@ -340,6 +340,7 @@ def test_a_program_on_standby_is_recorded_with_its_operators(
         recorder.send_signal(signal.SIGINT)
         _, told = recorder.communicate(timeout=PATIENCE_S)
         program.tell("steps", 2)
+        second = layerscope("attach", str(program.pid), "--for", "0.1", "--tree", cwd=tmp_path)
         program.end()
         complete(program.path)
         recorded = program.end()
@@ -347,6 +348,9 @@ def test_a_program_on_standby_is_recorded_with_its_operators(
     assert recorder.returncode == 0
     assert "has the operators of process" in told
     assert "is being recorded already, into recording.layerscope" in again.stderr
+    assert second.returncode == 0
+    assert "are as they were then\n" in second.stderr
+    assert "that begin from now on" in second.stderr
     assert ranges(recorded, "step") == ["step 0", "step 1", "step 2"]
 
 

@@ -400,7 +400,8 @@ class RunConversion:
         ]
         begun = max((one.events.final.get("window_steps", 0) for one in self.processes), default=0)
         has_spans = self.parts.rows > 0
-        return missed_windows(self._window, about, has_spans, begun)
+        has_samples = self.stacks.rows.get("samples", 0) > 0
+        return missed_windows(self._window, about, has_spans, begun, has_samples)
 
     def _of_source(self) -> list[dict[str, str]]:
         """What has to be said about the source itself."""

@@ -117,18 +117,19 @@ def problems(
     found: list[tuple[int, WindowList, np.ndarray]],
     has_spans: bool,
     begun: int = 0,
+    has_samples: bool = False,
 ) -> list[Row]:
     """What is not as it was asked for.
 
     `found`: of each process its pid, its windows and the starts of its steps; `begun`: the most
-    steps that one began.
+    steps that one began; `has_samples`: whether stacks were sampled.
     """
     if asked is None:
         return []
     rows = []
     is_open = has_spans or any(windows.known for _, windows, _ in found)
     if not is_open and asked.steered:
-        rows.append(_never_started())
+        rows.append(_nothing_ran() if has_samples else _never_started())
     elif not is_open and (asked.first or not asked.is_of_steps):
         rows.append(_never_opened(asked, begun))
     elif asked.last is not None and not asked.every and 0 < begun < asked.last:
@@ -182,6 +183,17 @@ def _never_started() -> Row:
         "what": "nothing that could be recorded ran while `layerscope start` asked for it",
         "remedy": "while the program runs: layerscope start, and layerscope stop",
         "lost": "everything",
+    }
+
+
+def _nothing_ran() -> Row:
+    """The problem that of a run that waits to be told there are stacks alone."""
+    return {
+        "layer": OPERATORS,
+        "code": "window_never_opened",
+        "what": "no operator, module or range ran while `layerscope start` asked for it",
+        "remedy": "if the program has any: layerscope start while they run",
+        "lost": "operators, modules, steps and ranges",
     }
 
 

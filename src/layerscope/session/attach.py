@@ -42,6 +42,13 @@ from layerscope.session.spooling import divert
 from layerscope.show.screen import notify
 
 WATCH_S = 0.5
+_OPENED_BEFORE = (
+    "its recording was begun before: -o, --rate, --max-size and --full are as they were then"
+)
+_TREE = (
+    "children of the program that begin from now on are recorded with it; attach those that run "
+    "already one by one"
+)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -69,12 +76,12 @@ def attach(asked: AttachOptions) -> int:
     reserve_streams()
     program = target(asked.pid)
     living = living_of(asked.pid)
-    if living is not None:
+    if living is not None and not standby.is_resting(living):
         raise RunError(
             f"process {asked.pid} is being recorded already, into {shown(living.path)}. "
             f"`layerscope top {asked.pid}` shows it"
         )
-    if standby.is_prepared(asked.pid):
+    if living is not None or standby.is_prepared(asked.pid):
         return attach_through_door(asked)
     recording = create_for(program, asked.output, asked.quiet)
     divert(recording, asked.spool or None)
@@ -100,19 +107,32 @@ def attach(asked: AttachOptions) -> int:
 
 def attach_through_door(asked: AttachOptions) -> int:
     """Have the program record itself, with its operators: it was started with
-    LAYERSCOPE_AUTOSTART=standby. Its recorder stays until it ends.
+    LAYERSCOPE_AUTOSTART=standby, or its recording waits to be told. Its recorder stays until it
+    ends.
     """
     output = Path(asked.output).absolute() if asked.output else Path.cwd() / ""
     folder = output.parent if asked.output else Path.cwd()
-    pidfd = os.pidfd_open(asked.pid)
-    living = standby.open_door(asked.pid, folder, output.name if asked.output else "")
-    request = {"what": "start", "for_s": asked.for_s}
+    options = {"rate_hz": asked.rate_hz, "size": asked.size, "spool": asked.spool}
+    try:
+        pidfd = os.pidfd_open(asked.pid)
+    except OSError as error:
+        raise RunError(f"process {asked.pid} has ended") from error
+    living = living_of(asked.pid)
+    notes = [_OPENED_BEFORE] if living is not None else []
+    notes += [_TREE] if asked.tree else []
+    if living is None:
+        name = output.name if asked.output else ""
+        living = standby.open_door(asked.pid, folder, name, options)
     with asked_to_end() as ending:
-        error = ask(living, request).get("error")
-        if error:
-            raise RunError(f"the recording {shown(living.path)} {error}")
+        try:
+            error_text = ask(living, {"what": "start", "for_s": asked.for_s}).get("error")
+        except (OSError, ValueError) as error:
+            raise RunError(f"process {asked.pid} has ended") from error
+        if error_text:
+            raise RunError(f"the recording {shown(living.path)} {error_text}")
         if not asked.quiet:
             _say_beginning(asked.pid, living.path, asked.for_s)
+            notify("".join(f"layerscope: {note}\n" for note in notes))
         has_ended = wait_for(pidfd, asked.for_s, ending)
     os.close(pidfd)
     with contextlib.suppress(OSError, ValueError):
@@ -120,8 +140,9 @@ def attach_through_door(asked: AttachOptions) -> int:
     if not asked.quiet:
         look = "report" if has_ended else "top"
         notify(
-            f"layerscope: {shown(living.path)} has the operators of process {asked.pid} too; it is "
-            f"complete when the program has ended. Next: layerscope {look} {shown(living.path)}\n"
+            f"layerscope: {shown(living.path)} has the operators of process {asked.pid}, if it has "
+            "a framework; it is complete when the program has ended. Next: "
+            f"layerscope {look} {shown(living.path)}\n"
         )
     return 0
 

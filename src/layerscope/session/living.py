@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from layerscope.host.ancestors import lineage
+from layerscope.host.ancestors import TICK_NS, began_ns, lineage
 from layerscope.model.errors import ReadError
 from layerscope.recording.run import RANKS, Run
 
@@ -35,7 +35,8 @@ _ROOT = 0
 class Living:
     """A recording that is being made: its folder, the folder of its raw files, the abstract name
     of the socket of its session, the session's pid, and the pid of the program. A pid is 0 where it
-    is of another namespace. `window`: as `Steering.state` says it.
+    is of another namespace. `window`: as `Steering.state` says it; `start_ns`: when the recording
+    began, on CLOCK_MONOTONIC.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class Living:
     session_pid: int
     program_pid: int
     window: dict[str, Any] = field(default_factory=dict, compare=False)
+    start_ns: int = 0
 
 
 def living_of(pid: int) -> Living | None:
@@ -59,7 +61,13 @@ def living_of(pid: int) -> Living | None:
         programs[found.program_pid] = found
         if found.session_pid == pid:
             return found
-    return next((programs[one] for one in lineage(pid) if one in programs), None)
+    below = 0
+    for one in lineage(pid):
+        # What was forked before a running program was recorded is no part of that.
+        if one in programs and (not below or began_ns(below) + TICK_NS >= programs[one].start_ns):
+            return programs[one]
+        below = one
+    return None
 
 
 def living_at(path: Path) -> Living | None:
@@ -104,7 +112,8 @@ def living_behind(name: str) -> Living | None:
     except (OSError, ValueError, KeyError):
         return None
     window = answer.get("window", {})
-    return Living(Path(path), Path(raw), name, session_pid, int(program), window)
+    start_ns = int(answer.get("start_ns", 0))
+    return Living(Path(path), Path(raw), name, session_pid, int(program), window, start_ns)
 
 
 def ask(living: Living, request: dict[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,17 @@ from pathlib import Path
 from layerscope.model.errors import ReadError, UsageError
 from layerscope.recording.run import RANKS, SUFFIX, Run, find_run
 from layerscope.session.living import Living, every_living, living_in, living_of
+from layerscope.session.outside import environment_of, words_of
+from layerscope.session.standby import STANDBY, VARIABLE
 
 _MOST_NAMED = 5
 _ROOT = 0
 MAKE_ONE = "Make one: layerscope run --paused train.py"
+_NO_DOOR = (
+    "It was started with LAYERSCOPE_AUTOSTART=standby, but has no door: it is no Python with "
+    "layerscope, or handles SIGURG itself; or its memory may not be read, then do this as root. "
+    "`layerscope attach` records it from outside"
+)
 
 
 def named(word: str | None) -> list[Living]:
@@ -77,7 +84,10 @@ def _of_pid(pid: int) -> Living:
             f"process {pid} belongs to user {_user(owner)}: only that user and root can say what "
             "is recorded of it"
         )
-    raise UsageError(f"process {pid} is in no recording that is being made. {MAKE_ONE}")
+    is_meant = environment_of(pid).get(VARIABLE) == STANDBY
+    raise UsageError(
+        f"process {pid} is in no recording that is being made. {_NO_DOOR if is_meant else MAKE_ONE}"
+    )
 
 
 def _why_not(path: Path) -> str:
@@ -100,6 +110,11 @@ def _why_not(path: Path) -> str:
         return (
             f"the recording {path} is made by user {_user(owner)}: only that user and root can "
             "say what is recorded"
+        )
+    if "attach" in words_of(info.session_pid, "cmdline"):
+        return (
+            f"the recording {path} is made by `layerscope attach` from outside: it has no window "
+            "and takes no marks. Ctrl-C there ends it"
         )
     return (
         f"the session of {path} does not answer: it has ended, or runs in another container. What "

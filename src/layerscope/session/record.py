@@ -30,18 +30,31 @@ WATCH_MS = 1000
 
 def record_beside(about: dict[str, Any]) -> int:
     """Record the program that `about` names (pid, folder, stem) until it has ended. `steered`: it
-    was not the program that started us, and nothing is recorded before `layerscope start`.
+    was not the program that started us, and nothing is recorded before `layerscope start`; then
+    `rate_hz`, `size` and `spool` are as of AttachOptions, where they are given.
     """
     pid = about["pid"]
     if not about.get("steered") and os.getppid() != pid:
-        return 0  # it has ended before we began
-    pidfd = os.pidfd_open(pid)
+        return 0  # it has ended before we began, and nobody waits for a line of ours
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        pidfd = -1
+    if pidfd < 0 or has_ended(pidfd):
+        return 0
     if os.fork():
         os._exit(0)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     Beside(about, pidfd).run()
     return 0
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process has, be it a zombie still."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Beside:
@@ -72,9 +85,10 @@ class Beside:
         except LayerscopeError as error:
             _say({"problem": str(error)})
             return
-        divert(recording, None)
+        divert(recording, self._about.get("spool") or None)
         if self._window is not None:
-            write_options(recording, {"window": asdict(self._window)})
+            size = self._about.get("size", {})
+            write_options(recording, {**size, "window": asdict(self._window)})
         recorder = Recorder(recording.raw)
         requests = Requests(recording, recorder)
         settings = recorder.listen()
@@ -97,6 +111,11 @@ class Beside:
         self._wait(recorder)
         recorder.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         recorder.finish_probes()
+        if self._window is not None and not recorder.seen_processes:
+            # It ended while its door was being opened.
+            converter.close()
+            discard(recording)
+            return
         with surviving(recorder.problems):
             finish(recording, recorder, self._ended(recorder), converter, command)
         with surviving(recorder.problems):
@@ -111,7 +130,8 @@ class Beside:
         """
         from layerscope.capture.sampler import HZ, Outside, Sampler
 
-        sampler = Sampler(recorder.raw, recorder.problems, HZ, Outside.TREE)
+        rate_hz = self._about.get("rate_hz", HZ)
+        sampler = Sampler(recorder.raw, recorder.problems, rate_hz, Outside.TREE)
         unable = sampler.check()
         if unable is not None:
             recorder.problems.append(unable)

@@ -78,7 +78,8 @@ class Requests:
         recording = self._recording
         raw, program = os.path.realpath(recording.raw), self._recorder.pid
         where = {"path": str(recording.path), "raw": raw, "program": program}
-        return {**where, "window": self._steering.state()}
+        start_ns = self._recorder.start_ns
+        return {**where, "window": self._steering.state(), "start_ns": start_ns}
 
     def _steer(self, connection: socket.socket, request: Request) -> None:
         answer: dict[str, Any] = {"error": "could not do it: its summary says why"}

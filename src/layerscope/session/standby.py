@@ -1,15 +1,18 @@
 """Opens the door of a program that was started with LAYERSCOPE_AUTOSTART=standby: a recorder beside
 it, whose window is opened and closed from outside as that of `layerscope run --paused`.
 
-The program is told by SIGURG, which everybody ignores who has no handler for it, and only if it
-has one. It connects to a socket of ours with its pid in the name, and gets what it must know.
+The program is told by SIGURG, and only if that is handled by what autostart.py left there: a
+program that handles it itself, or is no Python, gets no signal. It connects to a socket of ours
+with its pid in the name, and gets what it must know.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -20,8 +23,10 @@ from typing import Any
 
 from layerscope.capture.link import own_command
 from layerscope.model.errors import RunError
+from layerscope.session import signal_table
 from layerscope.session.living import Living, living_of
 from layerscope.session.outside import environment_of
+from layerscope.session.record import has_ended
 
 # As layerscope/autostart.py has them.
 VARIABLE, STANDBY = "LAYERSCOPE_AUTOSTART", "standby"
@@ -34,58 +39,106 @@ _PEER = struct.Struct("iII")
 
 
 def is_prepared(pid: int) -> bool:
-    """Whether the process has a door of ours, as far as we may see."""
+    """Whether SIGURG opens a door of ours in the process, and means nothing else to it. False, too,
+    where we may not see that.
+    """
     if environment_of(pid).get(VARIABLE) != STANDBY:
         return False
     caught = _status(pid).get("SigCgt", "0")
-    return bool(int(caught, 16) >> (signal.SIGURG - 1) & 1)
+    if not int(caught, 16) >> (signal.SIGURG - 1) & 1:
+        return False
+    with contextlib.suppress(OSError):
+        return signal_table.is_ours(pid)
+    return False
 
 
-def open_door(pid: int, folder: Path, name: str = "") -> Living:
+def is_resting(living: Living) -> bool:
+    """Whether nothing is recorded until somebody says so."""
+    return bool(living.window.get("steered")) and not living.window.get("open")
+
+
+def open_door(
+    pid: int, folder: Path, name: str = "", options: dict[str, Any] | None = None
+) -> Living:
     """Have the process recorded, in `folder`, as `name` or else by the program's; its window is
-    closed as yet. RunError when it does not answer or cannot be.
+    closed as yet. `options`: as `record_beside` takes them. RunError when it does not answer or
+    cannot be.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        try:
-            listener.bind(f"\0layerscope-standby-{_status(pid)['NSpid'].split()[-1]}")
-            listener.listen(1)
-            listener.settimeout(_PATIENCE_S)
-            os.kill(pid, signal.SIGURG)
-            with _accepted(listener, pid) as connection:
-                _hand_over(connection, pid, folder, name)
-        except TimeoutError as error:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        raise RunError(f"process {pid} has ended") from error
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            _listen(listener, pid)
+            if not is_prepared(pid):  # looked at again behind the pidfd: no other has its number
+                raise RunError(f"process {pid} has no door any more")
+            signal.pidfd_send_signal(pidfd, signal.SIGURG)
+            with _accepted(listener, pid, pidfd) as connection:
+                _hand_over(connection, pid, folder, name, options or {})
+        return _settled(pid)
+    except (OSError, ValueError, KeyError, RunError) as error:
+        if has_ended(pidfd):
+            raise RunError(f"process {pid} has ended") from error
+        if isinstance(error, RunError):
+            raise
+        if isinstance(error, TimeoutError):
             raise RunError(
                 f"process {pid} does not answer: its main thread is in one long call of native "
                 "code, or is stopped. Try again"
             ) from error
-        except (OSError, ValueError, KeyError) as error:
-            raise RunError(f"the door of process {pid} could not be opened: {error}") from error
-    return _settled(pid)
+        raise RunError(f"the door of process {pid} could not be opened: {error}") from error
+    finally:
+        os.close(pidfd)
 
 
-def _accepted(listener: socket.socket, pid: int) -> socket.socket:
-    """The connection of the process: nobody else may have what it gets."""
+def _listen(listener: socket.socket, pid: int) -> None:
+    try:
+        listener.bind(f"\0layerscope-standby-{_status(pid)['NSpid'].split()[-1]}")
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise RunError(
+            f"somebody else is opening the door of process {pid} right now; try again"
+        ) from error
+    listener.listen(1)
+
+
+def _accepted(listener: socket.socket, pid: int, pidfd: int) -> socket.socket:
+    """The connection of the process: nobody else may have what it gets. TimeoutError where it does
+    not come, which it does not either if it has ended.
+    """
     give_up = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < give_up:
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
+    while (left_s := give_up - time.monotonic()) > 0:
+        came = [descriptor for descriptor, _ in poll.poll(left_s * 1000)]
+        if listener.fileno() not in came:
+            break
         connection, _ = listener.accept()
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        came, _, _ = _PEER.unpack(peer)
-        if came == pid:
+        came_pid, _, _ = _PEER.unpack(peer)
+        if came_pid == pid:
             connection.settimeout(_READY_S)
             return connection
         connection.close()
     raise TimeoutError
 
 
-def _hand_over(connection: socket.socket, pid: int, folder: Path, name: str) -> None:
+def _hand_over(
+    connection: socket.socket, pid: int, folder: Path, name: str, options: dict[str, Any]
+) -> None:
     """Start a recorder and tell the process how to reach it."""
     state = json.loads(connection.recv(_PACKET_BYTES))
     if state["records"]:
+        if living_of(pid) is not None:
+            return  # somebody else was faster
         raise RunError(
             f"process {pid} is recorded already, by layerscope.profiler: it starts and stops that "
             "itself"
         )
-    started = _recorder(pid, folder, name)
+    started = _recorder(pid, folder, name, options)
     settings = json.dumps(started["settings"])
     connection.send(settings.encode(), socket.MSG_NOSIGNAL)
     state = json.loads(connection.recv(_PACKET_BYTES))
@@ -93,9 +146,9 @@ def _hand_over(connection: socket.socket, pid: int, folder: Path, name: str) -> 
         raise RunError(f"process {pid} could not load the recorder's library")
 
 
-def _recorder(pid: int, folder: Path, name: str) -> dict[str, Any]:
+def _recorder(pid: int, folder: Path, name: str, options: dict[str, Any]) -> dict[str, Any]:
     """A recorder beside the process, which stays when we have ended: what it says of itself."""
-    about = {"pid": pid, "folder": str(folder), "stem": name, "steered": True}
+    about = {"pid": pid, "folder": str(folder), "stem": name, "steered": True, **options}
     command = own_command("layerscope", "_record", json.dumps(about))
     with subprocess.Popen(
         command,

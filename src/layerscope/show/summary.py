@@ -127,7 +127,14 @@ def _header(summary: Summary) -> list[str]:
     left = f"layerscope: {headline(summary)}"
     versions = ", ".join(_versions(summary))
     room = WIDTH - display_width(left)
-    window = [f"Only a window was recorded: {info.window}."] if info.window else []
+    window = (
+        [
+            f"Only a window was recorded: {info.window}.",
+            "CPU time, memory and switches of processes are of the whole run.",
+        ]
+        if info.window
+        else []
+    )
     use = _wrapped(use_of(summary.onednn)) if summary.onednn else []
     if not versions:
         return [left, *use, *window]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from layerscope.analyse.losses import problems
 from layerscope.model.errors import UsageError, did_you_mean
+from layerscope.model.schema import TABLES
 from layerscope.recording.failures import unreadable
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def names() -> list[str]:
 
 def load(name: str) -> TableModule:
     """The module of the table `name`; UsageError that lists the tables when there is none."""
+    if name not in names() and name in TABLES:
+        raise UsageError(
+            f"`layerscope table` does not have {name}, which is for queries: "
+            f'layerscope query "from {name}"'
+        )
     if name not in names():
         raise UsageError(
             f"there is no table {name!r}.{did_you_mean(name, names())} The tables are "
