@@ -91,4 +91,6 @@ def _address(word: str) -> str:
         return word
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     shown = mapped or address
-    return f"[{shown}]:{number}" if shown.version == 6 else f"{shown}:{number}"
+    if shown.version == 6:
+        return f"[{shown}]:{number}"
+    return f"{shown}:{number}"

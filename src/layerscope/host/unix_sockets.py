@@ -46,7 +46,8 @@ def _packets() -> Iterator[bytes]:
 
 
 def _is_last(packet: bytes) -> bool:
-    kinds = [kind for kind, _ in _messages(packet)]
+    messages = _messages(packet)
+    kinds = [kind for kind, _ in messages]
     return _DONE in kinds or _ERROR in kinds
 
 

@@ -68,7 +68,8 @@ def _list(paths: Iterable[Path]) -> str:
         path.name.removesuffix(SUFFIX) if path.parent == here else str(path) for path in paths
     )
     more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    told = ", ".join(names[:_MOST_NAMED])
+    return f"{told} and {more} more" if more > 0 else told
 
 
 def _of_pid(pid: int) -> Living:

@@ -19,7 +19,8 @@ def words_of(pid: int, what: str) -> list[str]:
 
 def environment_of(pid: int) -> dict[str, str]:
     """The environment that a process was started with."""
-    parts = (word.partition("=") for word in words_of(pid, "environ"))
+    words = words_of(pid, "environ")
+    parts = (word.partition("=") for word in words)
     return {name: value for name, _, value in parts}
 
 

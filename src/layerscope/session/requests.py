@@ -89,7 +89,8 @@ class Requests:
 
     @staticmethod
     def _say(connection: socket.socket, answer: dict[str, Any]) -> None:
-        data = json.dumps(answer).encode()
+        text = json.dumps(answer)
+        data = text.encode()
         with connection, contextlib.suppress(OSError):
             connection.send(data)
 

@@ -97,10 +97,12 @@ class Steering:
         return self._changed(was_open)
 
     def _mark(self, request: Request) -> Answer:
-        at_ns, name = time.clock_gettime_ns(time.CLOCK_MONOTONIC), str(request["name"])
+        at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        name = str(request["name"])
         if len(name.encode()) > MOST_NAME_BYTES:
             return {"error": f"takes no mark of more than {MOST_NAME_BYTES} bytes"}
-        taken = self._recorder.link.order({"type": MARK, "at_ns": at_ns, "name": name}, _PATIENCE_S)
+        order = {"type": MARK, "at_ns": at_ns, "name": name}
+        taken = self._recorder.link.order(order, _PATIENCE_S)
         if not taken:
             return {"error": _NO_ANSWER}
         return {"name": name, "at_ns": at_ns, "run_s": self._run_s(at_ns)}

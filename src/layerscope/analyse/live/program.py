@@ -131,7 +131,8 @@ class LiveProgram:
         """Which of so many rows of waits are of threads without work."""
         labels = self.known.labels[WAITS]
         states = [state for state, _ in labels[:rows]]
-        return np.array([state == IDLE for state in states], np.bool_)
+        are_idle = [state == IDLE for state in states]
+        return np.array(are_idle, np.bool_)
 
     @property
     def _begin_ns(self) -> int:

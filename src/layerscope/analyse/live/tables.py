@@ -114,7 +114,8 @@ def _order(
     top: int,
 ) -> NDArray[Any]:
     """The places of the rows to show: without those that have nothing; what is idle comes last."""
-    by = [SUMS[table].index(name) for name in SHARED[table]]
+    sums = SUMS[table]
+    by = [sums.index(name) for name in SHARED[table]]
     shown = np.flatnonzero(whole.any(axis=1))
     keys = [-whole[shown, column] for column in by[::-1]]
     keys += [-recent[shown, column] for column in by[::-1]]

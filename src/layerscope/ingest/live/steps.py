@@ -41,7 +41,8 @@ class StepEnds:
 
     def add_marks(self, tracks: np.ndarray, records: np.ndarray) -> None:
         """Take in all marks of the program so far; those of the thread of the first one count."""
-        before, self._marks = self._marks, len(records)
+        before = self._marks
+        self._marks = len(records)
         if before == len(records):
             return
         track = self._track.setdefault(_MARK, int(tracks[0]))
@@ -105,5 +106,6 @@ def _called(
     wanted = []
     for number in numbers.tolist():
         text = names[number] if number < len(names) else ""
-        wanted.append(is_wanted(text.partition("\n")[0]))
+        name, _, _ = text.partition("\n")
+        wanted.append(is_wanted(name))
     return some[np.array(wanted, np.bool_)[inverse]]

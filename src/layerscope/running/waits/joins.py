@@ -16,10 +16,11 @@ _PRIVATE = 128
 def find(thread: ToldThread, seen: Observed) -> Wait | None:
     """pthread_join waits for the word that has the number of the other thread until it ends."""
     stack = seen.python_stack(thread)
-    if thread.joins and stack and stack[0].name in _JOINS:
+    name = stack[0].name if stack else ""
+    if thread.joins and name in _JOINS:
         other = seen.thread(thread.pid, thread.joins)
         return _of(other, thread.joins, seen)
-    if stack and stack[0].name == _SHUTDOWN and stack[0].file.endswith("threading.py"):
+    if stack and name == _SHUTDOWN and stack[0].file.endswith("threading.py"):
         return _of_all(thread, seen)
     if thread.call != _FUTEX or not thread.futex or thread.arguments[1] & _PRIVATE:
         return None
