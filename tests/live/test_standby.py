@@ -205,7 +205,9 @@ def test_a_program_that_is_no_python_gets_no_signal(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_became_another_program_has_no_door(tmp_path: Path) -> None:
-    become = "import os; print(os.getpid(), flush=True); input(); os.execv('/bin/cat', ['cat'])"
+    become = (
+        "import os; print(os.getpid(), flush=True); os.read(0, 3); os.execv('/bin/cat', ['cat'])"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", f"{LINE}; {become}"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "LAYERSCOPE_AUTOSTART": "standby"},
