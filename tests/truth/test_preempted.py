@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.ingest.open import open_run
 from layerscope.recording.reader import Reader
+from tests.attempts import once_in_three
 from tests.recorded import layerscope
 
 pytestmark = [
@@ -20,13 +22,16 @@ pytestmark = [
 PROGRAM = Path(__file__).resolve().parent.parent / "programs" / "more_than_cpus.py"
 
 
+# Now and then one of the children that are forked has no frames of Python.
+@once_in_three
 def test_preempted_time_is_in_the_function_that_computes(
     program_python: str, tmp_path: Path
 ) -> None:
-    done = layerscope("run", "-q", "-o", "a", "--", program_python, str(PROGRAM), cwd=tmp_path)
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))  # of each attempt one of its own
+    done = layerscope("run", "-q", "-o", "a", "--", program_python, str(PROGRAM), cwd=folder)
     assert done.returncode == 0, done.stderr
 
-    with Reader(open_run(tmp_path / "a.layerscope")) as reader:
+    with Reader(open_run(folder / "a.layerscope")) as reader:
         rows = tables.build(reader, "waits", "function").data.to_pylist()
     ns = {row["function"]: row["total_ns"] for row in rows if row["state"] == "preempted"}
     assert sum(ns.values()) > 1e9
