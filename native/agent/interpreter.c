@@ -7,9 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* _Py_DebugOffsets, which begins the runtime of 3.13 and says where members are (pycore_runtime.h of CPython). */
-#define COOKIE "xdebugpy"
-enum { SAYS_FREE_THREADED = 16 };
 
 ls_interpreter ls_python;
 
@@ -38,8 +35,8 @@ static uint32_t version_of(ls_scratch *s) {
         return LF_PYTHON_UNKNOWN;
     const char *says = (const char *)(uintptr_t)ls_python.runtime;
     uint64_t is_free_threaded;
-    memcpy(&is_free_threaded, says + SAYS_FREE_THREADED, sizeof is_free_threaded);
-    if (version >= LF_PYTHON_3_13 && (memcmp(says, COOKIE, sizeof COOKIE - 1) || is_free_threaded))
+    memcpy(&is_free_threaded, says + LU_RUNTIME_FREE_THREADED, sizeof is_free_threaded);
+    if (version >= LF_PYTHON_3_13 && (memcmp(says, LU_RUNTIME_COOKIE, sizeof LU_RUNTIME_COOKIE - 1) || is_free_threaded))
         return LF_PYTHON_UNKNOWN;
     return is_as_expected(version, s) ? version : LF_PYTHON_UNKNOWN;
 }

@@ -11,9 +11,6 @@
 
 #include <string.h>
 
-/* _Py_DebugOffsets, which begins the runtime of 3.13 and says where members are (pycore_runtime.h of CPython). */
-#define COOKIE "xdebugpy"
-enum { SAYS_FREE_THREADED = 16 };
 #define FIRST_PATIENCE_NS 250000000ull
 #define LONGEST_PATIENCE_NS 60000000000ull
 
@@ -24,11 +21,11 @@ static uint64_t word_at(const sm_process *p, uint64_t address) {
 }
 
 static int is_free_threaded(const sm_process *p, uint64_t runtime) {
-    char cookie[sizeof COOKIE - 1];
+    char cookie[sizeof LU_RUNTIME_COOKIE - 1];
     int32_t pid = p->pid;
-    if (sm_read_memory(&pid, runtime, cookie, sizeof cookie) || memcmp(cookie, COOKIE, sizeof cookie))
+    if (sm_read_memory(&pid, runtime, cookie, sizeof cookie) || memcmp(cookie, LU_RUNTIME_COOKIE, sizeof cookie))
         return 0;
-    return word_at(p, runtime + SAYS_FREE_THREADED) != 0;
+    return word_at(p, runtime + LU_RUNTIME_FREE_THREADED) != 0;
 }
 
 static void say_unread(const sm_process *p, const char *why) {

@@ -7,6 +7,11 @@
 
 #include <stddef.h>
 
+/* _Py_DebugOffsets, which begins the runtime of 3.13 and later (pycore_runtime.h of CPython): its first bytes, and where
+ * it says in a word whether the build is free-threaded. */
+#define LU_RUNTIME_COOKIE "xdebugpy"
+#define LU_RUNTIME_FREE_THREADED 16
+
 /* Reads `bytes` at `address` of the process; 0, or -1 if not all of it is there. Must not fault whatever `address` is. */
 typedef int (*lu_read)(void *of, uint64_t address, void *into, size_t bytes);
 

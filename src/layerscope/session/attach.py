@@ -110,8 +110,8 @@ def attach_through_door(asked: AttachOptions) -> int:
     LAYERSCOPE_AUTOSTART=standby, or its recording waits to be told. Its recorder stays until it
     ends.
     """
-    output = Path(asked.output).absolute() if asked.output else Path.cwd() / ""
-    folder = output.parent if asked.output else Path.cwd()
+    output = Path(asked.output).absolute()
+    folder, name = (output.parent, output.name) if asked.output else (output, "")
     options = {"rate_hz": asked.rate_hz, "size": asked.size, "spool": asked.spool}
     try:
         pidfd = os.pidfd_open(asked.pid)
@@ -121,7 +121,6 @@ def attach_through_door(asked: AttachOptions) -> int:
     notes = [_OPENED_BEFORE] if living is not None else []
     notes += [_TREE] if asked.tree else []
     if living is None:
-        name = output.name if asked.output else ""
         living = standby.open_door(asked.pid, folder, name, options)
     with asked_to_end() as ending:
         try:

@@ -17,6 +17,7 @@ from layerscope.host import clock
 from layerscope.ingest.open import is_growing, session_lives
 from layerscope.model.errors import LayerscopeError, UsageError
 from layerscope.rawfile import windows
+from layerscope.rawfile.raw_file import MAX_SIZE
 from layerscope.recording.run import SUFFIX, Run, find_run
 from layerscope.session import standby
 from layerscope.session.create import shown
@@ -168,7 +169,7 @@ def _attached(pid: int) -> WatchedProcess:
     folder = Path(tempfile.mkdtemp(prefix="layerscope-top-"))
     try:
         recording = attach.create_for(program, str(folder / "top"), quiet=True)
-        write_options(recording, {"max_size": _MOST_BYTES})
+        write_options(recording, {MAX_SIZE: _MOST_BYTES})
         attached = attach.Attached(program, recording, HZ, tree=True)
         # Nobody asks for tables.
         attached.recorder.on_watch.clear()
