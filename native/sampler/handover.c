@@ -36,7 +36,6 @@ static void follow_forks(const sm_process *parent) {
             continue;
         sm_copies_stop(p);
         sm_inherit(p, parent);
-        sm_signalled_inherit(p);
         sm_signalled_begin_process(p);
         follow_forks(p);
     }

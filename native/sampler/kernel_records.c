@@ -65,8 +65,6 @@ static void begun(const task_record *r) {
     sm_thread *t = sm_thread_begin(p, (int32_t)r->tid, r->time, maker ? maker->name : NULL);
     if (t)
         t->since_birth = t->time.is_counted = 1;
-    if (t && p->is_a_fork && t->tid == p->pid)
-        sm_signalled_inherit(p);
     if (t && p->has_events)
         sm_signalled_begin(t);
 }

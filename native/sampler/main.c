@@ -18,6 +18,7 @@
 #include "cpu_time.h"
 #include "dump.h"
 #include "events.h"
+#include "fault_rate.h"
 #include "first_ticks.h"
 #include "handover.h"
 #include "joined_stacks.h"
@@ -158,6 +159,7 @@ static void each_second(int is_last) {
     sm_records_take();
     sm_accounts_settle();
     sm_rate_each_second();
+    sm_fault_rate_each_second();
     sm_waits_each_second(is_last);
     sm_thinning_each_second();
     tell_until(is_last);

@@ -13,6 +13,7 @@
 
 #include "areas.h"
 #include "events.h"
+#include "fault_rate.h"
 #include "jit_code.h"
 #include "joined_stacks.h"
 #include "kernel_time.h"
@@ -221,16 +222,21 @@ void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
         sm.quality.lost++;
         return;
     }
+    int event = event_of(t, sample), fault = event != SM_CPU;
+    uint32_t faults = fault ? sm_fault_weight(t, event, sample->at_ns, sample->event == SM_COPIED(event)) : 0;
+    if (fault && !faults) {
+        sm.quality.samples--;
+        return;
+    }
     uint32_t flags = 0;
     sm_user_stack user = {.stack = LT_NONE};
     uint32_t stack = unwind(t, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags, &user);
-    int event = event_of(t, sample), fault = event != SM_CPU;
     lt_sample row = sm_sample(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
     t->sampled.count++;
     row.stack = stack;
     row.flags = flags;
     if (fault)
-        row.count = (uint32_t)sm_events_period(event);
+        row.count = faults;
     else
         weigh(t, sample, &row);
     if (!fault && t->events[SM_CPU] >= 0 && !is_copy(sample))

@@ -12,17 +12,35 @@
 #include "events.h"
 #include "first_ticks.h"
 #include "output.h"
+#include "process_accounts.h"
 #include "procfs.h"
 #include "recording.h"
 #include "samples.h"
 
-static uint64_t since_ns(sm_thread *t) {
+/* As the table of its own process says. */
+static uint64_t registered_ns(sm_thread *t) {
     const sm_area *area = t->process->area;
     uint32_t puts = area ? sm_area_puts(area) : 0;
     if (!area || puts == t->signal.seen_puts)
         return 0;
     t->signal.seen_puts = puts;
     return sm_area_signalled(area, t->tid);
+}
+
+/* The first thread of a forked child has the stack for signals of the thread that forked it. Whether that one had one
+ * by then may be learnt later than that there is a child. */
+static uint64_t inherited_ns(const sm_thread *t) {
+    const sm_process *child = t->process;
+    if (!sm_is_fork(child) || t->tid != child->pid)
+        return 0;
+    const sm_thread *by = sm_thread_at(child->forked_by, child->start_ns);
+    int is_inherited = by && by->signal.since_ns && by->signal.since_ns <= child->start_ns;
+    return is_inherited ? child->start_ns : 0;
+}
+
+static uint64_t since_ns(sm_thread *t) {
+    uint64_t at_ns = registered_ns(t);
+    return at_ns ? at_ns : inherited_ns(t);
 }
 
 /* A thread of a process that answers to the signal: its events, if it may be sent it. */
@@ -48,14 +66,6 @@ void sm_signalled_begin_process(sm_process *p) {
         sm_count_from(t, base_ns);
         sm_rest(t, sm.now_ns, base_ns);
     }
-}
-
-/* The only thread of a child that was forked has the stack for signals of the thread that did it. */
-void sm_signalled_inherit(sm_process *child) {
-    const sm_thread *by = sm_thread_at(child->forked_by, child->start_ns);
-    sm_thread *t = sm_thread_at(child->pid, child->start_ns);
-    if (t && t->process == child && by && by->signal.since_ns && by->signal.since_ns <= child->start_ns)
-        t->signal.since_ns = child->start_ns;
 }
 
 /* Whoever has the number of this thread next has no stack for signals yet. */
@@ -105,7 +115,7 @@ void sm_signalled_look(void) {
 int sm_signalled_tick(void) {
     int are_new = 0;
     for (sm_process *p = sm_processes(); p; p = p->next)
-        for (sm_thread *t = p->has_events && p->area ? p->threads : NULL; t; t = t->next) {
+        for (sm_thread *t = p->has_events ? p->threads : NULL; t; t = t->next) {
             if (t->signal.since_ns || t->end_ns)
                 continue;
             t->signal.since_ns = since_ns(t);

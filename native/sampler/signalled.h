@@ -6,7 +6,6 @@
 
 void sm_signalled_begin(sm_thread *thread);
 void sm_signalled_begin_process(sm_process *process);
-void sm_signalled_inherit(sm_process *child);
 void sm_signalled_end(const sm_thread *thread);
 void sm_signalled_leave_alone(sm_process *process);
 void sm_signalled_look(void); /* for those that have the signal for themselves */

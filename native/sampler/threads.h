@@ -24,6 +24,14 @@ typedef struct {
     sm_look looks[SM_SEEN_MOST];
 } sm_pool;
 
+/* How often page faults of one kind make a sample (fault_rate.c). */
+typedef struct {
+    uint64_t changed_ns;      /* when its period was changed last */
+    uint32_t doubled, before; /* how often the period is doubled, and was before that */
+    uint32_t in_second;       /* samples since the last change or second */
+    uint32_t passed;          /* that came since the last one that was taken */
+} sm_fault_rate;
+
 /* The events that each thread may have (events.c). */
 enum { SM_CPU = 0, SM_MINOR = 1, SM_MAJOR = 2, SM_EVENTS = 3 };
 enum { SM_NOT_LOOKED = 0, SM_LOOKED = 1, SM_UNREADABLE = 2 };
@@ -44,6 +52,7 @@ struct sm_thread {
     uint64_t python_state;  /* python_stacks.c: its PyThreadState when it was asked for last */
     uint64_t no_python_ns;  /* python_stacks.c: when it had no state of Python */
     struct sm_held *held;   /* thinning.c */
+    sm_fault_rate faults[SM_EVENTS]; /* of SM_MINOR and SM_MAJOR */
     struct {
         uint64_t since_ns;  /* it may be sent the signal of samples, 0: it may not */
         uint32_t seen_puts; /* how many threads were in the table of its process when it was looked for there */

@@ -108,5 +108,7 @@ def test_page_faults(known, sampling: Callable[..., Sampling]) -> None:
     ]
     counted = int(rows["count"][np.array(inside, bool)].sum())
     measured = line_with(said, "faults")["faults"]
-    assert abs(counted - measured) <= 2 * 509 + 0.02 * measured
+    most = int(rows["count"].max())  # what one sample stands for
+    assert abs(counted - measured) <= 2 * most + 0.05 * measured
+    assert len(rows) < 0.75 * measured / 509
     assert (rows["weight_ns"] == 0).all()

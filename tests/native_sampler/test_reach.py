@@ -198,9 +198,10 @@ def test_its_page_faults(sampling: Callable[..., Sampling], plain: Path) -> None
     measured = json.loads(out)["faults"]
     assert measured > 60_000
     counted = weight_in(found, rows, plain, "touch", "count")
-    # One sample stands for 509 faults, and one of each CPU may not be complete.
-    margin = 2 * 509 + 0.02 * measured
-    assert measured - 509 * found.file.quality["lost"] - margin <= counted <= measured + margin
+    # What one sample stands for at most; the last one of each CPU may not be complete.
+    most = int(rows["count"].max())
+    margin = 2 * most + 0.05 * measured
+    assert measured - most * found.file.quality["lost"] - margin <= counted <= measured + margin
     assert counted > 0.3 * measured
     assert (rows["weight_ns"] == 0).all()
 

@@ -10,7 +10,6 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.ingest.open import open_run
 from layerscope.recording.reader import Reader
-from tests.attempts import once_in_three
 from tests.recorded import layerscope
 
 pytestmark = [
@@ -22,8 +21,6 @@ pytestmark = [
 PROGRAM = Path(__file__).resolve().parent.parent / "programs" / "more_than_cpus.py"
 
 
-# Now and then one of the children that are forked has no frames of Python.
-@once_in_three
 def test_preempted_time_is_in_the_function_that_computes(
     program_python: str, tmp_path: Path
 ) -> None:
