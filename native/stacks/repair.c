@@ -131,27 +131,35 @@ static bool better(const lu_walked *a, const lu_walked *b) {
     return a->outcome > b->outcome || (a->outcome == b->outcome && !cut && a->reached > b->reached);
 }
 
-/* Tries what lies in `slot`; true: it is the one. What earlier calls have left on the stack may lead to what looks like
- * a root as well: it lies below the real one. */
+typedef enum { NOT_THE_ONE, THE_ONE, NO_OTHER } verdict;
+
+/* The caller in `slot`, its registers kept as `choice` says. NO_OTHER: nor will another choice for this slot be it. What
+ * earlier calls have left on the stack may lead to what looks like a root as well: it lies below the real one. */
+static verdict try_choice(const repair *r, uint64_t slot, int choice, attempt *best) {
+    attempt a = {.slot = slot, .choice = choice};
+    if (!go(r, &a))
+        return NOT_THE_ONE;
+    /* If rbp is a frame pointer, of this frame or of a caller, the way to the root leads over it. */
+    bool skips = r->chained > slot && !passes(r, a.walked.count, r->chained + 8);
+    if (skips)
+        a.walked.outcome = LU_LOST;
+    if (better(&a.walked, &best->walked))
+        *best = a;
+    if (a.walked.outcome == LU_FULL)
+        return THE_ONE;
+    if (a.walked.outcome == LU_BEYOND && a.walked.count - r->at >= CERTAIN_FRAMES)
+        return THE_ONE;
+    if (a.walked.outcome != LU_ROOT)
+        return NOT_THE_ONE;
+    return lu_space_is_root(r->walk->space, a.walked.reached) ? THE_ONE : NO_OTHER;
+}
+
+/* Tries what lies in `slot`; true: it is the one. */
 static bool try_slot(const repair *r, uint64_t slot, attempt *best) {
-    for (int choice = 0; choice < CHOICES; choice++) {
-        attempt a = {.slot = slot, .choice = choice};
-        if (!go(r, &a))
-            continue;
-        /* If rbp is a frame pointer, of this frame or of a caller, the way to the root leads over it. */
-        bool skips = r->chained > slot && !passes(r, a.walked.count, r->chained + 8);
-        if (skips)
-            a.walked.outcome = LU_LOST;
-        if (better(&a.walked, &best->walked))
-            *best = a;
-        if (a.walked.outcome == LU_FULL)
-            return true;
-        if (a.walked.outcome == LU_BEYOND && a.walked.count - r->at >= CERTAIN_FRAMES)
-            return true;
-        if (a.walked.outcome == LU_ROOT)
-            return lu_space_is_root(r->walk->space, a.walked.reached);
-    }
-    return false;
+    verdict found = NOT_THE_ONE;
+    for (int choice = 0; choice < CHOICES && found == NOT_THE_ONE; choice++)
+        found = try_choice(r, slot, choice, best);
+    return found == THE_ONE;
 }
 
 static bool scan(const repair *r, attempt *best) {
@@ -204,6 +212,27 @@ static bool try_end(const repair *r, attempt *best) {
     return false;
 }
 
+/* The same code has its caller at the same place of the stack nearly always. */
+static bool try_known(const repair *r, attempt *best) {
+    const lu_state *state = r->state;
+    const lu_caller *known = lu_space_known_caller(r->walk->space, state->registers[LF_RIP]);
+    uint64_t slot = known ? state->registers[LF_RSP] + known->above : 0, word;
+    if (!known || !lu_walk_read(r->walk, slot, &word) || !is_caller(r, word))
+        return false;
+    attempt a = {.walked = {LU_LOST, r->at, 0}};
+    if (try_choice(r, slot, known->choice, &a) != THE_ONE || a.walked.outcome != LU_ROOT)
+        return false;
+    *best = a;
+    return true;
+}
+
+static void learn(const repair *r, const attempt *found) {
+    uint64_t above = found->slot - r->state->registers[LF_RSP];
+    bool is_certain = found->walked.outcome == LU_ROOT && !r->walk->lenient && !r->walk->moved;
+    if (is_certain && above < WORDS_MOST * 8)
+        lu_space_learn_caller(r->walk->space, (lu_caller){r->state->registers[LF_RIP], (uint32_t)above, found->choice});
+}
+
 /* Looks on the stack for the caller of frame number `at` - 1. `row` tells, if it is not NULL, where that frame keeps
  * registers, but not where it ends. */
 static lu_walked look_for_caller(lu_walk *walk, const lu_state *state, const lu_row *row, int at) {
@@ -221,7 +250,10 @@ static lu_walked look_for_caller(lu_walk *walk, const lu_state *state, const lu_
     r.chained = frame_pointer(&r);
     walk->repairs++;
     walk->beyond = false;
-    bool found = try_end(&r, &best) || scan(&r, &best), strict = !walk->lenient;
+    bool strict = !walk->lenient, known = strict && try_known(&r, &best);
+    bool found = known || try_end(&r, &best) || scan(&r, &best);
+    if (found && !known)
+        learn(&r, &best);
     if (!found && strict && best.walked.outcome != LU_ROOT) {
         walk->lenient = true;
         found = scan(&r, &best);

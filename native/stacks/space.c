@@ -14,6 +14,7 @@
 #define CALLS 16384u
 #define TEXT_MOST (64u << 20)
 #define ROOTS 1024u
+#define CALLERS 512u
 #define CALL_BYTES 7u /* of the longest CALL */
 
 struct lu_space {
@@ -22,6 +23,7 @@ struct lu_space {
     uint32_t count, room, last; /* last: the one found last */
     uint64_t hash; /* of the text that they were made of */
     uint64_t roots[ROOTS];
+    lu_caller callers[CALLERS];
 };
 
 /* The whole text, in memory that is used again; NULL: the process is gone. */
@@ -226,6 +228,17 @@ static uint64_t root_slot(uint64_t cfa) { return (cfa * 0x9e3779b97f4a7c15u) >> 
 void lu_space_learn_root(lu_space *space, uint64_t cfa) { space->roots[root_slot(cfa)] = cfa; }
 
 bool lu_space_is_root(const lu_space *space, uint64_t cfa) { return space->roots[root_slot(cfa)] == cfa; }
+
+static uint32_t caller_slot(uint64_t address) {
+    return (uint32_t)(address * 0x9e3779b97f4a7c15u >> 32) & (CALLERS - 1);
+}
+
+void lu_space_learn_caller(lu_space *space, lu_caller caller) { space->callers[caller_slot(caller.address)] = caller; }
+
+const lu_caller *lu_space_known_caller(const lu_space *space, uint64_t address) {
+    const lu_caller *known = &space->callers[caller_slot(address)];
+    return known->address == address ? known : NULL;
+}
 
 lu_range lu_space_code(const lu_space *space) {
     if (!space->count)
