@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 from measuring.intervals import median_ratio
@@ -23,7 +23,9 @@ from layerscope.ingest.open import open_run
 from layerscope.recording.reader import Reader
 
 ONLY_WHEN_NAMED = True
-BUDGET_S = 300.0
+BUDGET_S = 500.0
+# Some ten seconds and forty: fixed costs (start, tables, summary) are a smaller share of more.
+SHORT_WORK, LONG_WORK = 1, 4
 BARE, OURS, PY_SPY, PY_SPY_NATIVE = "nothing", "layerscope attach", "py-spy", "py-spy --native"
 RATE_HZ = 99
 TRUTH_HZ = 999
@@ -65,12 +67,12 @@ def run(setting: Setting) -> Report:
         "beside it, over py-spy --native",
         "target",
     )
-    for kind in ("torch", "python"):
-        tools: dict[str, Callable[[], Sample]] = {BARE: partial(alone, setting, kind)}
-        tools[OURS] = partial(attached, setting, kind)
+    for kind, times in product(("torch", "python"), (SHORT_WORK, LONG_WORK)):
+        tools: dict[str, Callable[[], Sample]] = {BARE: partial(alone, setting, kind, times)}
+        tools[OURS] = partial(attached, setting, kind, times)
         if shutil.which(str(py_spy(setting))):
-            tools[PY_SPY] = partial(spied, setting, kind, ())
-            tools[PY_SPY_NATIVE] = partial(spied, setting, kind, ("--native",))
+            tools[PY_SPY] = partial(spied, setting, kind, times, ())
+            tools[PY_SPY_NATIVE] = partial(spied, setting, kind, times, ("--native",))
         found = interleave(tools, setting.pairs, BUDGET_S)
         bare = [one.program_ns for one in found[BARE]]
         native = [one.beside_ns for one in found.get(PY_SPY_NATIVE, [])]
@@ -83,8 +85,9 @@ def run(setting: Setting) -> Report:
             against = median_ratio(beside, native) if native and tool == OURS else None
             told = at_most(against.high, 0.5, "<= 0.5") if against else ""
             shown = interval(against) if against else ""
-            table.add(kind, tool, str(len(samples)), interval(over), interval(share), shown, told)
-            report.data[f"{kind}, {tool}"] = {"program": over, "beside": share, "against": against}
+            work = f"{kind}, {'short' if times == SHORT_WORK else 'long'}"
+            table.add(work, tool, str(len(samples)), interval(over), interval(share), shown, told)
+            report.data[f"{work}, {tool}"] = {"program": over, "beside": share, "against": against}
     measure_truth(setting, report)
     report.remarks.append(
         "Every tool is attached before the work and stays to its end. Beside: all processes of the "
@@ -100,10 +103,10 @@ def py_spy(setting: Setting) -> Path:
     return Path(setting.program).with_name("py-spy")
 
 
-def started(setting: Setting, kind: str) -> subprocess.Popen[str]:
+def started(setting: Setting, kind: str, times: int) -> subprocess.Popen[str]:
     """The program, ready to work."""
     program = subprocess.Popen(
-        [setting.program, str(PROGRAMS / "attached.py"), kind],
+        [setting.program, str(PROGRAMS / "attached.py"), kind, str(times)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -121,14 +124,14 @@ def work(program: subprocess.Popen[str]) -> int:
     return int(out.partition(":")[2].rstrip("}\n"))
 
 
-def alone(setting: Setting, kind: str) -> Sample:
+def alone(setting: Setting, kind: str, times: int) -> Sample:
     """Without anything."""
-    return Sample(work(started(setting, kind)), 0)
+    return Sample(work(started(setting, kind, times)), 0)
 
 
-def watched(setting: Setting, kind: str, command: Callable[[int], list[str]]) -> Sample:
+def watched(setting: Setting, kind: str, times: int, command: Callable[[int], list[str]]) -> Sample:
     """With a tool that was started before the work and ends with the program."""
-    program = started(setting, kind)
+    program = started(setting, kind, times)
     tool = subprocess.Popen(
         command(program.pid), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -139,19 +142,19 @@ def watched(setting: Setting, kind: str, command: Callable[[int], list[str]]) ->
     return Sample(program_ns, round((used.ru_utime + used.ru_stime) * 1e9))
 
 
-def attached(setting: Setting, kind: str) -> Sample:
+def attached(setting: Setting, kind: str, times: int) -> Sample:
     """With layerscope."""
     path = setting.folder / "attached.layerscope"
     shutil.rmtree(path, ignore_errors=True)
     words = [setting.tool, "-m", "layerscope", "attach", "-q", "-o", str(path)]
-    return watched(setting, kind, lambda pid: [*words, str(pid)])
+    return watched(setting, kind, times, lambda pid: [*words, str(pid)])
 
 
-def spied(setting: Setting, kind: str, options: tuple[str, ...]) -> Sample:
+def spied(setting: Setting, kind: str, times: int, options: tuple[str, ...]) -> Sample:
     """With py-spy."""
     output = str(setting.folder / "spied.raw")
     words = [str(py_spy(setting)), "record", "-r", str(RATE_HZ), "-f", "raw", "-o", output]
-    return watched(setting, kind, lambda pid: [*words, *options, "--pid", str(pid)])
+    return watched(setting, kind, times, lambda pid: [*words, *options, "--pid", str(pid)])
 
 
 def measure_truth(setting: Setting, report: Report) -> None:

@@ -1,8 +1,9 @@
 """A program with a fixed amount of work that is recorded from outside: it waits for a line on its
 standard input, works, and says what that took.
 
-usage: attached.py torch|python. The second calls functions of some ten microseconds that call each
-other in all ways, and knows which ways there are (tests/programs/calling.py).
+usage: attached.py torch|python TIMES. TIMES is how often some ten seconds of work are done. The
+second kind calls functions of some ten microseconds that call each other in all ways, and knows
+which ways there are (tests/programs/calling.py).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main() -> None:
     sys.stdout.flush()
     sys.stdin.readline()
     before_ns = time.process_time_ns()
-    for _ in range(ROUNDS[kind]):
+    for _ in range(ROUNDS[kind] * int(sys.argv[2])):
         work()
     sys.stdout.write(json.dumps({"cpu_ns": time.process_time_ns() - before_ns}) + "\n")
 
