@@ -188,7 +188,7 @@ def test_each_rank_is_converted_by_a_process_of_its_own(
     class Watched(popen):  # type: ignore[misc, valid-type]
         def __init__(self, command: list[str], **more: object) -> None:
             super().__init__(command, **more)
-            started.append((Path(command[-2]).name, self.pid))
+            started.append((Path(command[-1]).name, self.pid))
 
     monkeypatch.setattr(rank_pool.subprocess, "Popen", Watched)
     open_run(recording.path)
@@ -286,7 +286,7 @@ def test_a_converter_that_is_killed_is_said_and_the_others_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = Ranks(tmp_path)
-    kill = "import os, sys; sys.argv[2].endswith('/1') and os.kill(os.getpid(), 9); "
+    kill = "import os, sys; sys.argv[3].endswith('/1') and os.kill(os.getpid(), 9); "
     monkeypatch.setattr(rank_pool, "_START", kill + rank_pool._START)
 
     run = open_run(recording.path)

@@ -112,7 +112,7 @@ def _question_and_run(arguments: argparse.Namespace) -> tuple[str | None, str | 
     names = [
         word
         for word in words
-        if _may_be_name(word) and (recordings_called(word) or Path(word).is_file())
+        if _may_be_name(word) and (recordings_called(word) or _is_trace(word))
     ]
     if arguments.tables:
         if len(words) > 1:
@@ -126,6 +126,12 @@ def _question_and_run(arguments: argparse.Namespace) -> tuple[str | None, str | 
     if where is not None and names == [sql]:
         sql, where = where, sql
     return _readable(sql), where
+
+
+def _is_trace(word: str) -> bool:
+    """Whether it names a file of another program or, written as a path, a folder with such files."""
+    path = Path(word)
+    return path.is_file() or ("/" in word and path.is_dir())
 
 
 def _readable(word: str) -> str:

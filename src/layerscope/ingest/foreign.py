@@ -73,6 +73,15 @@ def imported(path: Path) -> Path:
     )
 
 
+def is_known(path: Path) -> bool:
+    """Whether the file `path` is of a format that can be read."""
+    try:
+        head = _head(path)
+    except OSError:
+        return False
+    return any(one.recognises(head) for one in sources.known())
+
+
 def _head(path: Path) -> bytes:
     """How a file begins, unpacked."""
     with path.open("rb") as file:

@@ -100,8 +100,24 @@ def _clocks(
     if before and not is_whole and parts.keys() <= known.keys():
         reference = known[next(iter(parts))] if parts else 0
         return {rank: known[rank] - reference for rank in parts}, before.clock_problems
+    if all(part.info.imported_from for part in parts.values()):
+        return _shifts_of_traces(parts), []
     shifts_ns, problems = host_clocks.shifts({rank: part.raw for rank, part in parts.items()})
     return shifts_ns, [asdict(problem) for problem in problems]
+
+
+def _shifts_of_traces(parts: Mapping[int, Run]) -> dict[int, int]:
+    """The same for files of other programs, whose times count from their beginning: by what each
+    says of CLOCK_REALTIME. One that says nothing begins with the first.
+    """
+    ahead_ns = {}
+    for rank, part in parts.items():
+        with Reader(part) as reader:
+            readings = reader.arrays("clock_readings", ["clock", "clock_value", "run_ns"])
+        if len(readings["run_ns"]):
+            ahead_ns[rank] = int(readings["clock_value"][0] - readings["run_ns"][0])
+    reference_ns = next(iter(ahead_ns.values()), 0)
+    return {rank: ahead_ns.get(rank, reference_ns) - reference_ns for rank in parts}
 
 
 def _with_steps(readers: Mapping[int, Reader]) -> set[int]:

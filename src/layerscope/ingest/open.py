@@ -39,7 +39,7 @@ from layerscope.recording.complete import (
 from layerscope.recording.packed import is_packed, unpacked
 from layerscope.recording.rank_keys import JOINED
 from layerscope.recording.reader import all_files, check_tables
-from layerscope.recording.run import Run, RunInfo, refuse_newer
+from layerscope.recording.run import SUFFIX, Run, RunInfo, refuse_newer
 
 
 class _Damaged(ReadError):
@@ -247,14 +247,30 @@ def _refuse(run: Run, damage: Sequence[str]) -> NoReturn:
 
 
 def folder_of(path: Path) -> Path:
-    """The folder with the recording at `path`, which may be packed or a file of another program."""
+    """The folder with the recording at `path`, which may be packed, a file of another program, or a
+    folder with such files.
+    """
     if is_packed(path):
         return unpacked(path)
+    if path.is_dir():
+        return path if _is_ours(path) else _folder_of_traces(path)
     if not path.is_file():
         return path
     from layerscope.ingest.foreign import imported
 
     return imported(path)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a folder is a recording of layerscope, even a damaged one."""
+    is_named = path.name.endswith(SUFFIX)
+    return is_named or (path / "run.json").exists() or has_raw_files(path / "raw")
+
+
+def _folder_of_traces(path: Path) -> Path:
+    from layerscope.ingest import foreign_folder
+
+    return foreign_folder.imported(path) or path
 
 
 def _note_where_it_is(run: Run) -> None:

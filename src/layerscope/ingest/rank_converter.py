@@ -1,9 +1,10 @@
-"""The process that makes the tables of one rank (internal): `rank_pool` starts one for each.
+"""The process that makes the tables of one rank, or of a few small traces (internal): started by
+`rank_pool`.
 
-    _ FOLDER BYTES
+    _ BYTES PATH...
 
-Prints one line of JSON: where the tables are, or why there are none. BYTES is the memory that it
-may take.
+A path is the recording of a rank or a file of another program. Prints a line of JSON for each: where
+the tables are, or why there are none. BYTES is the memory that it may take.
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ import sys
 from pathlib import Path
 
 from layerscope.ingest.heap import collect_rarely
-from layerscope.ingest.open import open_one
+from layerscope.ingest.open import open_one, open_run
 from layerscope.model.errors import LayerscopeError
+from layerscope.recording.run import Run
 
 
 def main(arguments: list[str]) -> int:
-    """Open the recording of the rank, which makes its tables."""
+    """Open the recordings, which makes their tables."""
     collect_rarely()
-    folder, memory_bytes = arguments
-    try:
-        answer = {"tables": str(open_one(Path(folder), int(memory_bytes)).tables_path)}
-    except LayerscopeError as error:
-        answer = {"problem": str(error)}
-    print(json.dumps(answer), flush=True)
+    memory_bytes = int(arguments[0])
+    for path in arguments[1:]:
+        try:
+            answer = {"tables": str(_opened(Path(path), memory_bytes).tables_path)}
+        except LayerscopeError as error:
+            answer = {"problem": str(error)}
+        print(json.dumps(answer), flush=True)
     return 0
+
+
+def _opened(path: Path, memory_bytes: int) -> Run:
+    return open_run(path) if path.is_file() else open_one(path, memory_bytes)
 
 
 if __name__ == "__main__":

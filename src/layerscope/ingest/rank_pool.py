@@ -1,4 +1,5 @@
-"""Makes the tables of several ranks, each in a process of its own, some of them at once.
+"""Makes the tables of several ranks, each in a process of its own, some of them at once; small traces
+share one.
 
 So what one rank takes is given back when it is done, and one that fails, or is killed because
 memory is short, leaves the others alone.
@@ -6,12 +7,13 @@ memory is short, leaves the others alone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +25,7 @@ CONVERTER_BYTES = 400_000_000
 # As many may run at once as there are CPUs, so each looks at half of what a single conversion does
 # in one go: that of a process with so much memory (`limits.limits_of`).
 _MOST_BYTES = 1_200_000_000
+_SMALL_BYTES = 32_000_000
 _SOURCE = str(Path(__file__).resolve().parents[2])
 # Whatever the user's PYTHONPATH and working directory hold.
 _START = (
@@ -31,24 +34,47 @@ _START = (
 )
 
 
-def converted(folders: Mapping[int, Path]) -> dict[int, Path | str]:
-    """By rank where the tables of the recordings in `folders` are, or in words why there are
+def converted(paths: Mapping[int, Path]) -> dict[int, Path | str]:
+    """By rank where the tables of the recordings or files in `paths` are, or in words why there are
     none.
     """
-    if not folders:
+    if not paths:
         return {}
-    at_once, memory_bytes = _share(len(folders))
+    at_once, memory_bytes = _share(len(paths))
+    batches = _batches(paths, at_once)
     started: list[subprocess.Popen[bytes]] = []
     pool = ThreadPoolExecutor(at_once)
+
+    def convert(batch: Sequence[int]) -> list[Path | str]:
+        return _convert([paths[rank] for rank in batch], memory_bytes, started)
+
     try:
-        answers = pool.map(lambda folder: _convert(folder, memory_bytes, started), folders.values())
-        return dict(zip(folders, answers, strict=True))
+        answers = list(pool.map(convert, batches))
     finally:
         # Reached early only if the user ends us: then nobody waits for what is left.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in started:
             if process.poll() is None:
                 process.kill()
+    found = {
+        rank: answer
+        for batch, of_batch in zip(batches, answers, strict=True)
+        for rank, answer in zip(batch, of_batch, strict=True)
+    }
+    return {rank: found[rank] for rank in paths}
+
+
+def _batches(paths: Mapping[int, Path], at_once: int) -> list[list[int]]:
+    """Which of them one process converts. Starting one costs as much as a small trace does."""
+    small = {rank: path.stat().st_size for rank, path in paths.items() if _is_small(path)}
+    alone = [[rank] for rank in paths if rank not in small]
+    by_size = sorted(small, key=lambda rank: -small[rank])
+    shared = [by_size[first::at_once] for first in range(at_once)]
+    return [*alone, *(batch for batch in shared if batch)]
+
+
+def _is_small(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= _SMALL_BYTES
 
 
 def _share(count: int) -> tuple[int, int]:
@@ -60,26 +86,42 @@ def _share(count: int) -> tuple[int, int]:
     return at_once, min(_MOST_BYTES, (group.memory_most_bytes or at_once * _MOST_BYTES) // at_once)
 
 
-def _convert(folder: Path, memory_bytes: int, started: list[subprocess.Popen[bytes]]) -> Path | str:
+def _convert(
+    paths: Sequence[Path], memory_bytes: int, started: list[subprocess.Popen[bytes]]
+) -> list[Path | str]:
+    """An answer for each of `paths`. One that ends its converter leaves the others to a new one."""
+    answers: list[Path | str] = []
+    while len(answers) < len(paths):
+        answers += _answers(paths[len(answers) :], memory_bytes, started)
+    return answers
+
+
+def _answers(
+    paths: Sequence[Path], memory_bytes: int, started: list[subprocess.Popen[bytes]]
+) -> list[Path | str]:
+    """What one process says of the first of `paths`, of all unless it ends early."""
     flags = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
-    command = [sys.executable, *flags, "-c", _START, _SOURCE, str(folder.absolute())]
+    command = [sys.executable, *flags, "-c", _START, _SOURCE, str(memory_bytes)]
     try:
         process = subprocess.Popen(
-            [*command, str(memory_bytes)],
+            [*command, *(str(path.absolute()) for path in paths)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=os.environ | CONVERTER_VARIABLES,
         )
     except OSError as error:
-        return f"its converter could not be started ({error.strerror})"
+        return [f"its converter could not be started ({error.strerror})"] * len(paths)
     started.append(process)
     out, errors = process.communicate()
-    try:
-        answer = json.loads(out)
-        return Path(answer["tables"]) if "tables" in answer else str(answer["problem"])
-    except ValueError:
-        return _ended(process.returncode, errors)
+    found: list[Path | str] = []
+    for line in out.splitlines():
+        with contextlib.suppress(ValueError):
+            answer = json.loads(line)
+            found.append(Path(answer["tables"]) if "tables" in answer else str(answer["problem"]))
+    if len(found) < len(paths):
+        found.append(_ended(process.returncode, errors))
+    return found
 
 
 def _ended(status: int, errors: bytes) -> str:

@@ -50,6 +50,7 @@ def problems_of_recording(
     for rank, why in unread.items():
         whose.setdefault(why, []).append(rank)
     found += [_unread(those, why) for why, those in whose.items()]
+    found += ranks.read_problems(run.path)
     return [asdict(problem) for problem in found]
 
 

@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import msgspec
 
 from layerscope.model.errors import ReadError, RunError
+from layerscope.model.events import Problem
 from layerscope.model.stored_json import Int32, decoded
 from layerscope.recording.run import (
     RANKS,
@@ -34,6 +35,8 @@ from layerscope.recording.run import (
 )
 
 LAUNCH = "launch.json"
+# What is wrong with a folder of traces that was made into a recording.
+PROBLEMS = "problems.json"
 # Below a million, as the size of a world is.
 _RANK = re.compile(r"0|[1-9][0-9]{0,5}")
 
@@ -105,6 +108,19 @@ def read_launch(path: Path) -> LaunchInfo | None:
         return decoded((path / LAUNCH).read_bytes(), LaunchInfo)
     except (OSError, ValueError):
         return None
+
+
+def write_problems(path: Path, problems: Sequence[Problem]) -> None:
+    """Note what is wrong with the recording at `path` as a whole."""
+    (path / PROBLEMS).write_bytes(msgspec.json.encode(problems))
+
+
+def read_problems(path: Path) -> list[Problem]:
+    """What `write_problems` noted; none where there is nothing to read."""
+    try:
+        return decoded((path / PROBLEMS).read_bytes(), list[Problem])
+    except (OSError, ValueError):
+        return []
 
 
 def _is_finished(path: Path) -> bool:

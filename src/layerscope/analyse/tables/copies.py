@@ -1,0 +1,85 @@
+"""Copies: what was copied to, from and within GPUs, and how fast.
+
+rank       number of its process in the job, 0 where there is one
+device     number of the GPU
+name       kind of copy: from where to where, or a memory set
+count      how many
+bytes      what they copied or set; none where it is not known
+total_ns   sum of their durations
+rate       bytes divided by total_ns
+mean_rate  bytes of all copies of this kind a second, on average over the time in which at least
+           one ran: more than rate where several ran at a time
+p99_rate   it was not higher for 99 % of that time
+max_rate   the highest
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from layerscope.analyse.gpu import arguments
+from layerscope.analyse.gpu.work import WORK
+from layerscope.analyse.result import BYTES, COUNT, GBYTE_PER_S, NS, Result, ResultColumn, of_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from layerscope.recording.reader import Reader
+
+BY = ()
+REFUSED: dict[str, str] = {}
+COLUMNS = (
+    ResultColumn("rank", "int32", "", "number in the job"),
+    ResultColumn("device", "int32", "", "number of the GPU"),
+    ResultColumn("name", "string", "", "kind of copy"),
+    ResultColumn("count", "int64", COUNT, "copies"),
+    ResultColumn("bytes", "int64", BYTES, "what they copied"),
+    ResultColumn("total_ns", "int64", NS, "sum of their durations"),
+    ResultColumn("rate", "float64", GBYTE_PER_S, "bytes divided by total_ns"),
+    ResultColumn("mean_rate", "float64", GBYTE_PER_S, "of all at a time, over time"),
+    ResultColumn("p99_rate", "float64", GBYTE_PER_S, "not higher for 99 % of the time"),
+    ResultColumn("max_rate", "float64", GBYTE_PER_S, "the highest"),
+)
+TOP = 0
+EMPTY = "No copy to or from a GPU was recorded."
+NEXT = "layerscope table gpu"
+_QUERY = f"""
+    SELECT rank, device, name, start_ns, end_ns, {arguments.BYTES} AS bytes
+    FROM ({WORK}) AS work LEFT JOIN args USING (args)
+    WHERE kind = 2 ORDER BY rank, device, name, start_ns"""
+_KEYS = ("rank", "device", "name")
+
+
+def build(reader: Reader, by: str | None = None) -> Result:
+    """One row for each kind of copy of each GPU."""
+    found = reader.query(_QUERY)
+    keys = list(zip(*(found[key].to_pylist() for key in _KEYS), strict=True))
+    first = [place for place, key in enumerate(keys) if not place or key != keys[place - 1]]
+    ends = [*first[1:], len(keys)]
+    rows = [
+        (*keys[begin], *_figures(found.slice(begin, end - begin)))
+        for begin, end in zip(first, ends, strict=True)
+    ]
+    return of_rows("copies", COLUMNS, rows)
+
+
+def _figures(part: pa.Table) -> tuple[Any, ...]:
+    """Count, bytes, duration and rates of copies of one kind; bytes per ns are GB/s."""
+    from layerscope.analyse.gpu.levels import levels, statistics
+
+    start_ns, end_ns = part["start_ns"].to_numpy(), part["end_ns"].to_numpy()
+    size = np.nan_to_num(part["bytes"].to_numpy().astype(np.float64))
+    lasted_ns = end_ns - start_ns
+    total_ns = int(lasted_ns.sum())
+    is_known = (part["bytes"].null_count == 0) and total_ns > 0
+    if not is_known:
+        return part.num_rows, None, total_ns, None, None, None, None
+    rate = size / np.maximum(lasted_ns, 1)
+    at_ns = np.concatenate((start_ns, end_ns))
+    running, _ = levels(at_ns, np.repeat(np.array([1, -1]), part.num_rows))
+    level, moments_ns = levels(at_ns, np.concatenate((rate, -rate)))
+    found = statistics(level[running > 0], moments_ns[running > 0])
+    rates = (found.mean, found.p99, found.most) if found else (None, None, None)
+    return part.num_rows, int(size.sum()), total_ns, size.sum() / total_ns, *rates

@@ -1,0 +1,205 @@
+"""A folder with traces of other programs as one recording: a file is a rank.
+
+Each file is a recording in the user's cache (`foreign`), made by processes beside each other, and
+kept for the next time; the recording of all has links to the files of these. A rank that a trace
+tells counts; else the one in the name of its file; else the first that is free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from layerscope import __version__
+from layerscope.ingest import foreign, rank_pool
+from layerscope.model import cache
+from layerscope.model.errors import ReadError
+from layerscope.model.events import Problem
+from layerscope.model.layers import OPERATORS
+from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.recording import ranks
+from layerscope.recording.packed import complete_by_rename
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import RANKS, SUFFIX, Run, RunInfo
+
+# rank-3.json.gz, trace_rank3.json, rank_3.1074.pt.trace.json
+_RANK_IN_NAME = re.compile(r"rank[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
+# Files that would be traces, if they could be read.
+_TRACE_NAME = re.compile(r"\.(json|pb|sqlite|nvvp|data)(\.gz)?$")
+
+
+def imported(path: Path) -> Path | None:
+    """The recording made of the traces in the folder `path`; None when none of its files is one."""
+    files = _files(path)
+    traces = [file for file in files if foreign.is_known(file)]
+    if not traces:
+        return None
+    key = _key(files)
+    name = f"{path.resolve().name}{SUFFIX}"
+    why: OSError = PermissionError(13, "no place can be written")
+    for base in cache.caches(cache.PACKED):
+        folder = base / key
+        try:
+            cache.make(base)
+            if not (folder / name / "run.json").exists():
+                _make(path, files, traces, base, folder, name)
+            cache.remember(folder, path)
+        except OSError as error:
+            why = error
+            continue
+        return folder / name
+    raise ReadError(
+        f"{path} cannot be imported: {why.strerror or why}. Free some space, or set XDG_CACHE_HOME"
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    try:
+        found = sorted(path.iterdir())
+    except OSError as error:
+        raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
+    return [file for file in found if file.is_file() and not file.name.startswith(".")]
+
+
+def _key(files: list[Path]) -> str:
+    """What tells the folder, as it is now, from all others."""
+    about = [(os.fsencode(file.resolve()), file.stat()) for file in files]
+    words = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in about]
+    text = repr((words, SCHEMA_VERSION, __version__))
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    return digest.hexdigest()
+
+
+def _make(
+    path: Path, files: list[Path], traces: list[Path], base: Path, folder: Path, name: str
+) -> None:
+    """Make the recording of `traces` as `folder`/`name`, complete by rename."""
+    answers = rank_pool.converted(dict(enumerate(traces)))
+    whole: dict[Path, Path] = {}
+    problems = [_unknown(file) for file in files if file not in traces and _is_meant(file)]
+    for number, answer in answers.items():
+        if isinstance(answer, str):
+            problems.append(_unread(traces[number], answer))
+        else:
+            whole[traces[number]] = answer
+    if not whole:
+        raise ReadError(f"no trace in {path} can be read: {problems[-1].what}")
+    by_rank = _numbered(whole, problems)
+    with complete_by_rename(base, folder) as draft:
+        run = Run.create(draft / name, _info(path, next(iter(by_rank.values())), folder.name))
+        (run.path / "raw").rmdir()
+        for rank, part in by_rank.items():
+            _link(part, run.path / RANKS / str(rank))
+        ranks.write_problems(run.path, problems)
+
+
+def _is_meant(file: Path) -> bool:
+    return _TRACE_NAME.search(file.name) is not None
+
+
+def _numbered(whole: Mapping[Path, Path], problems: list[Problem]) -> dict[int, Path]:
+    """The recordings of the files by rank; adds to `problems` those that cannot have theirs."""
+    found: dict[int, Path] = {}
+    from_file: dict[int, Path] = {}
+    unnumbered: list[Path] = []
+    for file, folder in whole.items():
+        rank = _rank_in(folder)
+        rank = _rank_of_name(file) if rank is None else rank
+        if rank is None:
+            unnumbered.append(file)
+        elif rank in found:
+            problems.append(_doubled(file, rank, from_file[rank]))
+        else:
+            found[rank], from_file[rank] = folder, file
+    for file in unnumbered:
+        rank = next(number for number in range(len(found) + 1) if number not in found)
+        found[rank] = whole[file]
+        if len(whole) > 1:
+            problems.append(_assumed(file, rank))
+    return dict(sorted(found.items()))
+
+
+def _rank_in(folder: Path) -> int | None:
+    """The rank that the trace tells."""
+    with Reader(Run.open(folder)) as reader:
+        found = reader.arrays("processes", ["rank"])["rank"]
+    told = found[found >= 0]
+    return int(told[0]) if len(told) else None
+
+
+def _rank_of_name(file: Path) -> int | None:
+    found = _RANK_IN_NAME.search(file.name)
+    return int(found[1]) if found else None
+
+
+def _link(source: Path, target: Path) -> None:
+    """The files of a recording once more: what is removed in one place stays in the other."""
+    for folder, _, names in os.walk(source):
+        into = target / Path(folder).relative_to(source)
+        into.mkdir(parents=True)
+        for name in names:
+            if name != cache.ORIGIN:
+                os.link(Path(folder) / name, into / name)
+
+
+def _info(path: Path, first: Path, key: str) -> RunInfo:
+    info = Run.open(first).info
+    made = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return RunInfo(
+        schema=SCHEMA_VERSION,
+        layerscope=__version__,
+        run_id=key,
+        state="finished",
+        command=info.command,
+        cwd=str(path.absolute()),
+        environment=info.environment,
+        host=info.host,
+        started_utc=made.isoformat(timespec="seconds"),
+        start_ns=info.start_ns,
+        versions=info.versions,
+        imported_from=path.resolve().name,
+    )
+
+
+def _unknown(file: Path) -> Problem:
+    return Problem(
+        OPERATORS,
+        "trace_unknown",
+        f"{file.name} is no trace that can be read",
+        "the other files are here; remove it from the folder if it is none",
+        "what is in it",
+    )
+
+
+def _unread(file: Path, why: str) -> Problem:
+    return Problem(
+        OPERATORS,
+        "rank_unread",
+        f"{file.name} could not be read: {why}",
+        "the other ranks are here; copy that file again from where it was made",
+        "everything of this rank",
+    )
+
+
+def _doubled(file: Path, rank: int, first: Path) -> Problem:
+    return Problem(
+        OPERATORS,
+        "rank_doubled",
+        f"{file.name} and {first.name} both are of rank {rank}; the second is shown",
+        "keep the files of different jobs in different folders",
+        f"what is in {file.name}",
+    )
+
+
+def _assumed(file: Path, rank: int) -> Problem:
+    return Problem(
+        OPERATORS,
+        "rank_assumed",
+        f"neither {file.name} nor its name tells a rank: it is shown as rank {rank}",
+        "name the files rank-0.json, rank-1.json and so on",
+        "",
+    )
