@@ -3,8 +3,8 @@
 
     _ BYTES PATH...
 
-A path is the recording of a rank or a file of another program. Prints a line of JSON for each: where
-the tables are, or why there are none. BYTES is the memory that it may take.
+A path is the recording of a rank or a file of another program. Prints a line of JSON for each:
+where the tables are, or why there are none. BYTES is the memory that it may take.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Makes the tables of several ranks, each in a process of its own, some of them at once; small traces
-share one.
+"""Makes the tables of several ranks, each in a process of its own, some of them at once; small
+traces share one.
 
 So what one rank takes is given back when it is done, and one that fails, or is killed because
 memory is short, leaves the others alone.

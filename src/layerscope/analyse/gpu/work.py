@@ -5,6 +5,7 @@ launched it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,7 +100,7 @@ def parts_of(sorted_keys: Int64s) -> list[slice]:
         return []
     changes = np.flatnonzero(np.diff(sorted_keys)) + 1
     bounds = [0, *changes.tolist(), len(sorted_keys)]
-    return [slice(*pair) for pair in zip(bounds, bounds[1:], strict=False)]
+    return [slice(*pair) for pair in pairwise(bounds)]
 
 
 def read_work(reader: Reader) -> GpuWork:
