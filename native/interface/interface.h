@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 
 #define LI_API __attribute__((visibility("default")))
-#define LI_SCHEMA 12 /* of run.json: model/schema.py SCHEMA_VERSION */
+#define LI_SCHEMA 13 /* of run.json: model/schema.py SCHEMA_VERSION */
 #define LI_MAX_SIZE_BYTES 2000000000u
 #define LI_LEAST_SIZE_BYTES 4000000u
 

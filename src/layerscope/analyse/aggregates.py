@@ -70,7 +70,7 @@ _TENSORS = f"""
     WITH blocks AS (
         SELECT allocations.* FROM allocations
             JOIN tracks USING (track) JOIN processes USING (process)
-        WHERE allocator = '{TENSOR}' AND device = '{CPU}' AND NOT is_lost AND pid = ?
+        WHERE allocator = '{TENSOR}' AND allocations.device = '{CPU}' AND NOT is_lost AND pid = ?
             AND dur_ns IS DISTINCT FROM 0
     ),
     events AS (

@@ -23,7 +23,16 @@ from layerscope.ingest.parts import Parts
 from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.ranks import problems_of_ranks, rank_of
 from layerscope.ingest.small_tables import SmallTables
-from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE, Columns, nullable
+from layerscope.ingest.spans import (
+    BACKWARD,
+    EXECUTE,
+    KERNEL,
+    LAYERS,
+    MODULE,
+    SHARE,
+    Columns,
+    nullable,
+)
 from layerscope.ingest.stacks import StackIngest
 from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.ingest.submissions import asked_ns
@@ -224,6 +233,7 @@ class RunConversion:
                 thread = np.where(elsewhere, origin, own).astype(np.int32)
         asked = np.broadcast_to(origin, kind.shape), rows["submitter"]
         process.submissions.add(kind, spans["seq"], nested.key, asked, process.track_key)
+        process.device_work.add(rows, nested.key, nested.parent, process.track_key(track))
         process.has_spans = True
         process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
         self._epochs.add(
@@ -244,6 +254,7 @@ class RunConversion:
                 "unfinished": spans["unfinished"].astype(bool),
                 "thread": thread,
                 "optimizer": np.where(spans["optimizer"] != 0, spans["optimizer"], -1),
+                "correlation": _correlations(kind, origin),
             }
         )
 
@@ -253,8 +264,8 @@ class RunConversion:
         """
         texts, kind, name, number = process.texts, spans["kind"], spans["name"], spans["args"]
         codes = texts.names(name)
-        is_primitive = kind >= EXECUTE
-        told = np.flatnonzero((kind >= MODULE) & ~is_primitive)
+        is_primitive = (kind >= EXECUTE) & (kind <= SHARE)
+        told = np.flatnonzero((kind >= MODULE) & (kind < EXECUTE))
         has_args = bool(number.ndim)
         if not (len(told) or has_args):
             return codes, np.array(-1, np.int64)
@@ -448,6 +459,14 @@ class RunConversion:
         small.rows["problems"].extend(map(asdict, self.allocations.problems()))
         small.add_problems(self.processes)
         self.rows.update(small.write(self.tables))
+
+
+def _correlations(kind: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """What ties work of GPUs to the call that launched it; -1: it has none."""
+    none = np.array(-1, np.int64)
+    if not (origin.ndim and kind.max(initial=0) >= KERNEL):
+        return none
+    return np.where((kind >= KERNEL) & (origin != 0), origin, none)
 
 
 def conversion_of_raw(raw: Path, tables: Path, memory_bytes: int | None = None) -> RunConversion:

@@ -139,7 +139,7 @@ class Epochs:
         epoch.keep(_in_order(epoch.columns, np.flatnonzero(epoch.done)))
         self._waiting.add(waiting)
         if len(epoch.columns["span"]):
-            self._write(epoch)
+            self._write(epoch, last)
 
     def _held_back(self, columns: Columns, last: bool) -> Columns:
         """Leave the spans for which all samples are known; those that wait for more are returned,
@@ -302,14 +302,17 @@ class Epochs:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _write(self, epoch: _Epoch) -> None:
+    def _write(self, epoch: _Epoch, last: bool) -> None:
         columns, process_of = epoch.columns, epoch.process_of
         links = [self._link_backward(columns, process_of)]
         links += link_primitives(
             columns, process_of, epoch.with_shares, epoch.main_tracks, epoch.inside
         )
         self._stacks.fuse(columns, epoch.inside, process_of, links[-1], epoch.until)
-        links += [_link_submissions(process) for process in epoch.processes.values()]
+        for process in epoch.processes.values():
+            links.append(_link_submissions(process))
+            is_all = last or process.events.read_until_ns == _EVER
+            links += process.device_work.links(is_all)
         self._add_totals(columns, process_of)
         for name in OF_LINKING:
             del columns[name]
@@ -413,6 +416,9 @@ class _Epoch:
         asked_ns, track = start_ns, self.columns["track"]
         for process in self.processes.values():
             asked_ns, track = process.submissions.asked(self.columns["span"], asked_ns, track)
+            is_mine = self.process_of.take(self.columns["track"]) == process.number
+            work = process.device_work
+            asked_ns, track = work.asked(self.columns, is_mine, asked_ns, track)
         children = np.flatnonzero(self.inside >= 0)
         changed = asked_ns is not start_ns
         while changed:

@@ -120,7 +120,8 @@ class OpenSpans:
         """
         found = np.full(len(at_ns), NONE, np.int64)
         count = np.zeros(len(at_ns), np.int64)
-        works = (self._kind <= BACKWARD) | (self._kind >= EXECUTE)
+        is_primitive = (self._kind >= EXECUTE) & (self._kind <= SHARE)
+        works = (self._kind <= BACKWARD) | is_primitive
         for track in self._tracks.tolist():
             if self._process_of[track] != process:
                 continue

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.primitives import PrimitiveRows
-from layerscope.ingest.spans import Columns, as_table, codes_of, taken
+from layerscope.ingest.spans import Columns, as_table, codes_of, kinds_of, taken
 from layerscope.ingest.string_table import StringTable
 from layerscope.ingest.totals import SpanTotals, keys_of
-from layerscope.model.layers import KINDS, LINKS
+from layerscope.model.layers import LINKS
 from layerscope.model.schema import TABLES
 from layerscope.recording.arrow_columns import numbers_of
 from layerscope.recording.thinning import Units, choose
@@ -362,9 +362,9 @@ class Parts:
             kind, name = columns["kind_code"], columns["name_code"]
         else:
             data = self._read_spans(
-                part, ["kind", "name", "module", "step", "track", "dur_ns", "unfinished"]
+                part, ["layer", "kind", "name", "module", "step", "track", "dur_ns", "unfinished"]
             )
-            kind = codes_of(data["kind"], {kind: i for i, kind in enumerate(KINDS)})
+            kind = kinds_of(data)
             name = codes_of(data["name"], self.texts.names)
             numbers = ("module", "step", "track", "dur_ns")
             columns = {column: numbers_of(data[column]) for column in numbers}

@@ -69,7 +69,8 @@ def link_primitives(
     track. `with_shares`: the processes of which shares are recorded. `main_tracks`: those
     of the first threads of processes. `inside`: the row of the parent of each span.
     """
-    mine = np.flatnonzero(columns["kind_code"] >= EXECUTE)
+    kind = columns["kind_code"]
+    mine = np.flatnonzero((kind >= EXECUTE) & (kind <= SHARE))
     if not len(mine):
         return []
     executed = mine[columns["kind_code"][mine] == EXECUTE]
@@ -84,7 +85,7 @@ def link_primitives(
     columns["kind_code"][shares] = SHARE
     columns["module"][shares] = columns["module"][primaries]
     asked = mine[columns["kind_code"][mine] != SHARE]
-    operator = _enclosing_operators(columns["kind_code"], asked, inside)
+    operator = enclosing_operators(columns["kind_code"], asked, inside)
     asked, operator = asked[operator >= 0], operator[operator >= 0]
     span = columns["span"]
     return [
@@ -132,7 +133,7 @@ def _executions(columns: Columns, rows: np.ndarray, main_tracks: set[int]) -> Ex
     )
 
 
-def _enclosing_operators(kind: np.ndarray, rows: np.ndarray, inside: np.ndarray) -> np.ndarray:
+def enclosing_operators(kind: np.ndarray, rows: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """The row of the innermost operator that encloses each of these rows; -1: none is known."""
     found = np.full(len(rows), -1, np.int64)
     ancestor = inside[rows]

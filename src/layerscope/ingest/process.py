@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from layerscope.ingest.device_work import DeviceWork
 from layerscope.ingest.parents import TrackNesting
 from layerscope.ingest.phases import Int32s
 from layerscope.ingest.stepping import Stepping
@@ -75,6 +76,7 @@ class IngestedProcess:
         default_factory=ProcessWindows
     )  # what of it was recorded, if not all was
     submissions: Submissions = field(default_factory=Submissions)
+    device_work: DeviceWork = field(default_factory=DeviceWork)
     has_spans: bool = False  # one at least was taken into the tables
     has_scopes: bool = False  # something that could make steps was recorded
     is_side: bool = False  # its requests are none: another process has steps of a stronger rule

@@ -29,6 +29,7 @@ from layerscope.model.layers import (
     OPERATORS,
     PROCESS_COUNTERS,
     SYSTEM_COUNTERS,
+    THREAD,
 )
 from layerscope.model.secrets import mask
 from layerscope.rawfile import counters, layout
@@ -157,8 +158,9 @@ class SmallTables:
             {
                 "track": key,
                 "process": process.number,
-                "kind": "thread",
+                "kind": track.kind if track else THREAD,
                 "tid": track.tid if track else None,
+                "device": track.device if track else None,
                 "name": track.name if track else "",
                 "start_ns": events.to_run(track.start) if track else start_ns,
                 "end_ns": events.to_run(track.end) if track and track.end is not None else None,

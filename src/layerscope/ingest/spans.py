@@ -11,12 +11,25 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from layerscope.ingest.string_table import StringTable
-from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, PYTHON_CALL, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.recording.arrow_columns import arrow_array, coded_texts, texts_of
 from layerscope.recording.writer import codes_to_names, to_arrow
 
-FUNCTION, BACKWARD, MODULE, CALL, SUBMIT, EXECUTE, CREATE, SHARE = (
+(
+    FUNCTION,
+    BACKWARD,
+    MODULE,
+    CALL,
+    SUBMIT,
+    EXECUTE,
+    CREATE,
+    SHARE,
+    KERNEL,
+    MEMSET,
+    LAUNCH,
+    RUNTIME,
+) = (
     KINDS.index(kind)
     for kind in (
         "function",
@@ -27,6 +40,10 @@ FUNCTION, BACKWARD, MODULE, CALL, SUBMIT, EXECUTE, CREATE, SHARE = (
         "execute",
         "create",
         "share",
+        "kernel",
+        "memset",
+        "launch",
+        "runtime",
     )
 )
 # Keys are given out one after the other: as long as there are not many holes, a place for each is
@@ -149,7 +166,7 @@ def as_table(columns: Columns, texts: StringTable) -> pa.Table:
     arrow: dict[str, Any] = {}
     for name in ("span", "track", "depth", "start_ns", "dur_ns", "self_ns", "unfinished", "weight"):
         arrow[name] = columns[name]
-    for name in ("parent", "sequence", "module", "args", "step"):
+    for name in ("parent", "sequence", "module", "args", "step", "correlation"):
         arrow[name] = nullable(columns[name])
     layer = LAYERS.take(kind).astype(np.int32)
     arrow["layer"] = codes_to_names(layer, pa.array(SPAN_LAYERS))
@@ -192,6 +209,16 @@ def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
     code_of_index = np.array([*own, -1], np.int32)
     codes: np.ndarray = code_of_index[indices]
     return codes
+
+
+def kinds_of(spans: pa.Table) -> np.ndarray:
+    """The codes of the kinds of spans, of which two layers have one of the same name."""
+    kinds = {kind: code for code, kind in enumerate(KINDS[:PYTHON_CALL])}
+    layers = {layer: code for code, layer in enumerate(SPAN_LAYERS)}
+    kind = codes_of(spans["kind"], kinds)
+    layer = codes_of(spans["layer"], layers)
+    is_python = layer == LAYERS[PYTHON_CALL]
+    return np.where(is_python, PYTHON_CALL, kind)
 
 
 def without_inner_operators(kind: np.ndarray, inside: np.ndarray) -> np.ndarray:

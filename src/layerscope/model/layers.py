@@ -13,6 +13,9 @@ PRIMITIVES = "primitives"
 COUNTERS = "counters"
 STACKS = "stacks"
 MEMORY = "memory"
+GPU = "gpu"
+RUNTIME = "runtime"
+PYTHON = "python"
 # What each layer holds; docs/layers/NAME.md has the rest.
 MEANINGS = {
     OPERATORS: "Every operator, backward function, `record_function` range, optimizer step and "
@@ -23,6 +26,10 @@ MEANINGS = {
     RANGES: "Tasks, frames and events that the program marks with the library, with NVTX or with "
     "ITT, and what a framework compiles meanwhile.",
     PRIMITIVES: "What operators ask of oneDNN and MKL, and what each thread has of it.",
+    RUNTIME: "Every call of the libraries that hand work to a GPU: launches, copies and waits of "
+    "CUDA, its driver and HIP.",
+    GPU: "Every kernel that a GPU executes, every copy and every fill of memory, by stream.",
+    PYTHON: "Every call of a function of Python and of C, where a trace of another tool has them.",
     STACKS: "What every thread does on a CPU, sampled 99 times a second of CPU time, and what it "
     "waits for.",
     MEMORY: "Every allocation of a tensor on the CPU and its release, with operator, module and "
@@ -77,10 +84,19 @@ KINDS = (
     "execute",
     "create",
     "share",
+    "kernel",
+    "memcpy",
+    "memset",
+    "launch",
+    "sync",
+    "runtime",
+    "call",
 )
+# Two layers have calls: the first ones are of `api`, these are of `python`.
+PYTHON_CALL = len(KINDS) - 1
 # The layers of spans, and the layer of each kind as an index into them.
-SPAN_LAYERS = (OPERATORS, MODULES, RANGES, PRIMITIVES, API)
-LAYER_OF_KIND = (0, 0, 0, 0, 0, 1, 2, 2, 2, 4, 4, 3, 3, 3)
+SPAN_LAYERS = (OPERATORS, MODULES, RANGES, PRIMITIVES, API, GPU, RUNTIME, PYTHON)
+LAYER_OF_KIND = (0, 0, 0, 0, 0, 1, 2, 2, 2, 4, 4, 3, 3, 3, 5, 5, 5, 6, 6, 6, 7)
 # The layers of frames (`frames.layer`), from the outside in as a fused stack has them.
 FRAME_LAYERS = (
     "python",
@@ -89,6 +105,8 @@ FRAME_LAYERS = (
     "api",
     "ranges",
     "primitives",
+    "runtime",
+    "gpu",
     "native",
     "kernel",
 )
@@ -117,8 +135,18 @@ WAITS = (
 SAMPLE_STATES = ("user", "kernel", *WAITS)
 # Kinds of `links`: from an operator to the backward function of it, from an operator to a primitive
 # that it asked for, from a primitive to the part of it that ran on another thread, from a
-# submission to the operator that was submitted.
-LINKS = ("forward_backward", "operator_primitive", "primitive_share", "submit_execute")
+# submission to the operator that was submitted, from a call of a runtime to the work of a GPU that
+# it launched, from an operator to that work.
+LINKS = (
+    "forward_backward",
+    "operator_primitive",
+    "primitive_share",
+    "submit_execute",
+    "launch_gpu",
+    "operator_gpu",
+)
+# The kinds of tracks of spans: a thread, or a stream of a GPU.
+THREAD, STREAM = "thread", "stream"
 # What the record of a mark says in its field `module`.
 MARKS = (
     "marker",

@@ -11,7 +11,7 @@ from layerscope.model.memory_tables import ALLOCATIONS
 from layerscope.model.sample_tables import FRAMES, SAMPLES, STACKS
 from layerscope.model.table import Column, Table
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 # Of the histograms: a duration falls into the bin of the largest power of this that it reaches. A
 # percentile read from the middle of its bin is off by 0.5 % at most.
 BIN = 1.01
@@ -55,7 +55,8 @@ TRACKS = Table(
         Column("process", "int32", "its process", key="process"),
         Column("kind", "name", "thread, stream, queue or counter"),
         Column("tid", "int32", "thread id of the operating system", nullable=True),
-        Column("name", "string", "name of the thread"),
+        Column("device", "int32", "number of the GPU that has the stream", nullable=True),
+        Column("name", "string", "name of the thread; of a stream: stream 7"),
         Column("start_ns", "int64", "when it was first seen", "ns", instant=True),
         Column(
             "end_ns",
@@ -94,7 +95,7 @@ SPANS = Table(
     "spans",
     "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, "
     "a loader wait, a call of a module or of a framework's C interface, a primitive of oneDNN or "
-    "MKL.",
+    "MKL, work of a GPU and the call that launched it, a call of a function of Python.",
     (
         Column("span", "int64", "key of the span", key="span"),
         Column(
@@ -109,13 +110,16 @@ SPANS = Table(
         Column("dur_ns", "int64", "duration", "ns"),
         Column("self_ns", "int64", "duration without the children of the same layer", "ns"),
         Column(
-            "layer", "name", "layer of the stack: operators, modules, api, ranges or primitives"
+            "layer",
+            "name",
+            "layer of the stack: operators, modules, api, ranges, primitives, gpu, runtime or "
+            "python",
         ),
         Column(
             "kind",
             "name",
             "function, backward, range, optimizer, loader; module; call, submit; task, frame, "
-            "event; execute, create, share",
+            "event; execute, create, share; kernel, memcpy, memset; launch, sync, runtime; call",
         ),
         Column("name", "name", "name"),
         Column(
@@ -138,7 +142,12 @@ SPANS = Table(
             "loading, forward, backward, optimizer, other; null outside steps",
             nullable=True,
         ),
-        Column("correlation", "int64", "key shared with the work it launched", nullable=True),
+        Column(
+            "correlation",
+            "int64",
+            "number that a call of a runtime and the work of a GPU that it launched have in common",
+            nullable=True,
+        ),
         Column(
             "sequence",
             "int32",
@@ -400,7 +409,8 @@ LINKS = Table(
             "forward_backward: an operator and the backward function of it; operator_primitive: an "
             "operator and a primitive that it asked for; primitive_share: a primitive and the part "
             "of it on another thread; submit_execute: a submission and the operator that was "
-            "submitted",
+            "submitted; launch_gpu: a call of a runtime and the work of a GPU that it launched; "
+            "operator_gpu: the innermost operator that asked for that work, and the work",
         ),
     ),
 )

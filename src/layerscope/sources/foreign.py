@@ -259,7 +259,8 @@ def _about(process: ImportedProcess, file: ForeignFile) -> dict[str, Any]:
 def _track(number: int, track: ImportedTrack, start_ns: int) -> SourceTrack:
     thread = track.framework_thread
     began_ns = track.start_ns or start_ns
-    return SourceTrack(number, track.tid, thread, began_ns, track.end_ns, track.name)
+    about = track.tid, thread, began_ns, track.end_ns, track.name, track.kind, track.device
+    return SourceTrack(number, *about)
 
 
 def _readings(content: Imported) -> list[tuple[int, int, int, int]]:

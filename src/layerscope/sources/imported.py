@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.model.events import Problem
-from layerscope.model.layers import PHASES
+from layerscope.model.layers import PHASES, THREAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class ImportedTrack:
     start_ns: int = 0
     end_ns: int | None = None
     framework_thread: int = -1  # what the framework numbers it, for forward and backward
+    kind: str = THREAD
+    device: int | None = None  # of a stream
 
 
 @dataclass(frozen=True, slots=True)

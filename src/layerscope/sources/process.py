@@ -11,13 +11,16 @@ import numpy as np
 
 from layerscope.model.clocks import Conversion, Identity
 from layerscope.model.compiled import compiled
+from layerscope.model.layers import THREAD
 from layerscope.rawfile import dtypes
 
 # Tracks and records (`dtypes.RECORD`) with times in ns of the run.
 Marks = tuple[np.ndarray, np.ndarray]
 # A span on its way into the tables. Texts are numbers into `ProcessEvents.names`; 0: none. `origin`
 # is, of a backward function, the framework's number of the thread of its operator; of an operator
-# that was submitted, when that was, and `submitter` the track that did so; 0: nothing is known.
+# that was submitted, when that was, and `submitter` the track that did so; of a call of a runtime
+# and of work of a GPU the correlation. Of that work, and of the operator that asked for it,
+# `submitter` is a number that they have in common. 0: nothing is known.
 # Every field lies where its type is aligned, which NumPy reads in half the time. Rows of it are
 # chosen by `take` and `compress`, which copy bytes; an index, as in `spans[rows]`, takes 30 times
 # as long.
@@ -116,7 +119,9 @@ def by_field(rows: np.ndarray) -> dict[str, np.ndarray]:
 
 @dataclass(slots=True)
 class SourceTrack:
-    """A thread of a process; times are of the source's clock (`ProcessEvents.to_run`)."""
+    """A thread of a process, or a stream of a GPU; times are of the source's clock
+    (`ProcessEvents.to_run`).
+    """
 
     number: int
     tid: int | None
@@ -124,6 +129,8 @@ class SourceTrack:
     start: int
     end: int | None = None
     name: str = ""
+    kind: str = THREAD
+    device: int | None = None  # of a stream
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ export const Edge = { Plain: 0, Top: 1, Bottom: 2, Dotted: 4 } as const;
 export const [DARK, LIGHT] = ["#000000", "#ffffff"] as const;
 
 // The edges of each layer; the legend shows them too (timeline.css).
-const EDGES: Record<string, number> = { modules: Edge.Top, primitives: Edge.Top | Edge.Bottom, api: Edge.Bottom, ranges: Edge.Dotted };
+const EDGES: Record<string, number> = { modules: Edge.Top, primitives: Edge.Top | Edge.Bottom, api: Edge.Bottom, ranges: Edge.Dotted, runtime: Edge.Top | Edge.Dotted, python: Edge.Bottom };
 
 // What a strip is painted with, by code. Pixels are 0xAABBGGRR, as ImageData has them.
 export interface Palette {

@@ -16,7 +16,20 @@ from numpy.typing import NDArray
 from layerscope.model.layers import FRAME_LAYERS
 
 Ints = NDArray[Any]
-PYTHON, MODULES, OPERATORS, API, RANGES, PRIMITIVES, NATIVE, KERNEL, WAITS, OTHER = range(10)
+(
+    PYTHON,
+    MODULES,
+    OPERATORS,
+    API,
+    RANGES,
+    PRIMITIVES,
+    RUNTIME,
+    GPU,
+    NATIVE,
+    KERNEL,
+    WAITS,
+    OTHER,
+) = range(12)
 # Codes of layers: those of the table `frames`, then what a thread waits for, then what stands for
 # frames nobody knows.
 LAYERS = (*FRAME_LAYERS, "waits", "other")

@@ -108,7 +108,8 @@ _QUERY = f"""
     blocks AS (
         SELECT tracks.process, bytes, allocator, allocations.at_ns,
             coalesce(allocations.at_ns + dur_ns, {FOREVER}) AS end_ns
-        FROM allocations JOIN tracks USING (track) WHERE device = '{CPU}' AND NOT is_lost
+        FROM allocations JOIN tracks USING (track)
+        WHERE allocations.device = '{CPU}' AND NOT is_lost
     ),
     live AS (
         SELECT moment.process,
