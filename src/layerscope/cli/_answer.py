@@ -32,4 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.request != BY_STANDARD_INPUT:
         return answer_request(arguments.recording, json.loads(arguments.request))
     request = wait_for_request()
-    return answer_request(arguments.recording, request) if request is not None else 0
+    if request is None:
+        return 0
+    return answer_request(arguments.recording, request)

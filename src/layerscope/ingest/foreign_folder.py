@@ -62,15 +62,19 @@ def _files(path: Path) -> list[Path]:
         found = sorted(path.iterdir())
     except OSError as error:
         raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
-    return [file for file in found if file.is_file() and not file.name.startswith(".")]
+    visible = [file for file in found if not file.name.startswith(".")]
+    return [file for file in visible if file.is_file()]
 
 
 def _key(files: list[Path]) -> str:
     """What tells the folder, as it is now, from all others."""
-    about = [(os.fsencode(file.resolve()), file.stat()) for file in files]
-    words = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in about]
-    text = repr((words, SCHEMA_VERSION, __version__))
-    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{SCHEMA_VERSION} {__version__}\n".encode())
+    for file in files:
+        about = file.stat()
+        name = os.fsencode(file.resolve())
+        line = f"{about.st_size} {about.st_mtime_ns} {name!r}\n"
+        digest.update(line.encode())
     return digest.hexdigest()
 
 
@@ -125,25 +129,31 @@ def _numbered(whole: Mapping[Path, Path], problems: list[Problem]) -> dict[int, 
 
 def _rank_in(folder: Path) -> int | None:
     """The rank that the trace tells."""
-    with Reader(Run.open(folder)) as reader:
-        found = reader.arrays("processes", ["rank"])["rank"]
-    told = found[found >= 0]
-    return int(told[0]) if len(told) else None
+    run = Run.open(folder)
+    with Reader(run) as reader:
+        columns = reader.arrays("processes", ["rank"])
+    for rank in columns["rank"].tolist():
+        if rank >= 0:
+            return int(rank)
+    return None
 
 
 def _rank_of_name(file: Path) -> int | None:
     found = _RANK_IN_NAME.search(file.name)
-    return int(found[1]) if found else None
+    if found is None:
+        return None
+    return int(found[1])
 
 
 def _link(source: Path, target: Path) -> None:
     """The files of a recording once more: what is removed in one place stays in the other."""
-    for folder, _, names in os.walk(source):
-        into = target / Path(folder).relative_to(source)
-        into.mkdir(parents=True)
-        for name in names:
-            if name != cache.ORIGIN:
-                os.link(Path(folder) / name, into / name)
+    target.mkdir(parents=True)
+    for entry in source.iterdir():
+        twin = target / entry.name
+        if entry.is_dir():
+            _link(entry, twin)
+        elif entry.name != cache.ORIGIN:
+            os.link(entry, twin)
 
 
 def _info(path: Path, first: Path, key: str) -> RunInfo:

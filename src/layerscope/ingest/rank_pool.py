@@ -45,36 +45,34 @@ def converted(paths: Mapping[int, Path]) -> dict[int, Path | str]:
     started: list[subprocess.Popen[bytes]] = []
     pool = ThreadPoolExecutor(at_once)
 
-    def convert(batch: Sequence[int]) -> list[Path | str]:
-        return _convert([paths[rank] for rank in batch], memory_bytes, started)
-
     try:
-        answers = list(pool.map(convert, batches))
+        answers = [pool.submit(_convert, batch, paths, memory_bytes, started) for batch in batches]
+        found = {rank: answer for batch in answers for rank, answer in batch.result().items()}
     finally:
         # Reached early only if the user ends us: then nobody waits for what is left.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in started:
             if process.poll() is None:
                 process.kill()
-    found = {
-        rank: answer
-        for batch, of_batch in zip(batches, answers, strict=True)
-        for rank, answer in zip(batch, of_batch, strict=True)
-    }
     return {rank: found[rank] for rank in paths}
 
 
 def _batches(paths: Mapping[int, Path], at_once: int) -> list[list[int]]:
     """Which of them one process converts. Starting one costs as much as a small trace does."""
-    small = {rank: path.stat().st_size for rank, path in paths.items() if _is_small(path)}
-    alone = [[rank] for rank in paths if rank not in small]
+    alone: list[list[int]] = []
+    small: dict[int, int] = {}
+    for rank, path in paths.items():
+        size_bytes = path.stat().st_size
+        if path.is_file() and size_bytes <= _SMALL_BYTES:
+            small[rank] = size_bytes
+        else:
+            alone.append([rank])
     by_size = sorted(small, key=lambda rank: -small[rank])
-    shared = [by_size[first::at_once] for first in range(at_once)]
-    return [*alone, *(batch for batch in shared if batch)]
-
-
-def _is_small(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size <= _SMALL_BYTES
+    together: list[list[int]] = [[] for _ in range(min(at_once, len(small)))]
+    for place, rank in enumerate(by_size):
+        batch = together[place % len(together)]
+        batch.append(rank)
+    return [*alone, *together]
 
 
 def _share(count: int) -> tuple[int, int]:
@@ -87,12 +85,19 @@ def _share(count: int) -> tuple[int, int]:
 
 
 def _convert(
-    paths: Sequence[Path], memory_bytes: int, started: list[subprocess.Popen[bytes]]
-) -> list[Path | str]:
-    """An answer for each of `paths`. One that ends its converter leaves the others to a new one."""
-    answers: list[Path | str] = []
-    while len(answers) < len(paths):
-        answers += _answers(paths[len(answers) :], memory_bytes, started)
+    batch: Sequence[int],
+    paths: Mapping[int, Path],
+    memory_bytes: int,
+    started: list[subprocess.Popen[bytes]],
+) -> dict[int, Path | str]:
+    """An answer for each rank of `batch`. One that ends its converter leaves the others to a new
+    one.
+    """
+    answers: dict[int, Path | str] = {}
+    while len(answers) < len(batch):
+        left = batch[len(answers) :]
+        found = _answers([paths[rank] for rank in left], memory_bytes, started)
+        answers |= dict(zip(left, found, strict=False))
     return answers
 
 

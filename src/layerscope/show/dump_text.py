@@ -297,8 +297,11 @@ def _end_of(path: str, room: int) -> str:
     if display_width(path) <= room:
         return path
     name = path.rpartition("/")[2]
-    begin = len(path) - max(room - 1, 1)
-    return f"…{path[begin:]}" if room > len(name) + 1 else name
+    if room <= len(name) + 1:
+        return name
+    shown = max(room - 1, 1)
+    end = path[-shown:]
+    return f"…{end}"
 
 
 def _fitted(text: str, width: int | None) -> str:

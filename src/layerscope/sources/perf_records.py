@@ -229,8 +229,9 @@ class _Cursor:
         """The next 8 bytes; nothing but 0 if the field `is_there` not."""
         if not is_there:
             return np.zeros(len(self.at), np.uint64)
-        found = self.records.words(self.at)
-        self.at = self.at + 8
+        position = self.at
+        found = self.records.words(position)
+        self.at = position + 8
         return found
 
     def counted(self, each: int = 1, most: int = 1 << 16) -> np.ndarray:

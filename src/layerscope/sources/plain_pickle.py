@@ -123,7 +123,8 @@ class PlainPickle:
 
     def take_out(self, values: list[Any]) -> None:
         """Forget these lists and dictionaries, which nothing refers to any more."""
-        place_of, memo = self._place_of, self._memo
+        memo = self._memo
+        place_of = self._place_of
         for value in values:
             place = place_of.pop(id(value), None)
             if place is not None:

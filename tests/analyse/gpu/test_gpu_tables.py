@@ -114,7 +114,10 @@ def test_kernels_have_sums(job: Reader) -> None:
         ("kind", {"compute": 30, "communication": 25, "copy": 15}),
         ("stream", {"GPU 0 stream 7": 45, "GPU 0 stream 8": 25}),
         ("operator", {"aten::mm": 30, "no operator known": 40}),
-        ("overlap", {"compute": 15, "compute + communication": 15, "communication": 10, "copy": 15}),
+        (
+            "overlap",
+            {"compute": 15, "compute + communication": 15, "communication": 10, "copy": 15},
+        ),
     ],
 )
 def test_kernels_are_added_up(job: Reader, by: str, expected: dict[str, float]) -> None:
@@ -217,5 +220,5 @@ def test_without_a_gpu_a_sentence_says_so(tmp_path: Path, name: str) -> None:
     with gpu.reader(tmp_path) as reader:
         found = tables.build(reader, name)
 
-    assert found.rows == 0
-    assert found.empty.endswith(("was recorded.", "launched it."))
+        assert found.rows == 0
+        assert found.empty.endswith((" was recorded.", " launched it."))

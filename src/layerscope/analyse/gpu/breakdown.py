@@ -39,15 +39,16 @@ def breakdown(work: GpuWork) -> Breakdown:
     sums = combined_ns(work.start_ns, work.end_ns, work.kind, len(KINDS))
     communication_ns = _with(sums, _COMMUNICATION)
     both_ns = _with(sums, _COMPUTE | _COMMUNICATION)
-    exposed_ns = int(sums[_COMMUNICATION] + sums[_COMMUNICATION | _COPY])
+    exposed = sums[_COMMUNICATION] + sums[_COMMUNICATION | _COPY]
+    busy = sums[1:]
     return Breakdown(
         count=len(work),
         span_ns=int(sums.sum()),
-        busy_ns=int(sums[1:].sum()),
+        busy_ns=int(busy.sum()),
         idle_ns=int(sums[0]),
         compute_ns=_with(sums, _COMPUTE),
         communication_ns=communication_ns,
-        exposed_communication_ns=exposed_ns,
+        exposed_communication_ns=int(exposed),
         copy_ns=_with(sums, _COPY),
         exposed_copy_ns=int(sums[_COPY]),
         overlap_share=both_ns / communication_ns if communication_ns else None,
@@ -64,8 +65,9 @@ def _with(sums: Int64s, kinds: int) -> int:
 def combinations(sums: Int64s) -> list[tuple[str, int]]:
     """Name and time of each combination of kinds that ran together, the longest first."""
     named = []
-    for mask in range(1, len(sums)):
+    for mask, lasted_ns in enumerate(sums.tolist()):
         kinds = [name for place, name in enumerate(KINDS) if mask >> place & 1]
-        if sums[mask]:
-            named.append((" + ".join(kinds), int(sums[mask])))
-    return sorted(named, key=lambda one: (-one[1], one[0]))
+        if mask and lasted_ns:
+            named.append((" + ".join(kinds), lasted_ns))
+    named.sort(key=lambda one: -one[1])
+    return named

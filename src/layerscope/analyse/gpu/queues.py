@@ -18,5 +18,5 @@ def queue_lengths(work: GpuWork) -> tuple[Int64s, Int64s]:
     launched = work.chosen(work.is_launched)
     from_ns = np.minimum(launched.launch_ns, launched.start_ns)
     at_ns = np.concatenate((from_ns, launched.start_ns))
-    change = np.repeat(np.array([1, -1], np.int64), len(launched))
+    change = np.repeat([1, -1], len(launched))
     return levels(at_ns, change)

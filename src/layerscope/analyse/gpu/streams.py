@@ -9,17 +9,17 @@ from layerscope.analyse.gpu.work import GpuWork, parts_of
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-_NAMES = "SELECT track, name FROM tracks WHERE kind = 'stream'"
+_NAMES = "SELECT track, name FROM tracks"
 
 
 def streams_of(reader: Reader, work: GpuWork) -> list[tuple[tuple[int, int, str], GpuWork]]:
     """Rank, device and name of each stream that did something, with its work; in this order."""
-    names = reader.query(_NAMES)
-    name_of = dict(zip(names["track"].to_pylist(), names["name"].to_pylist(), strict=True))
+    names = {row["track"]: row["name"] for row in reader.query(_NAMES).to_pylist()}
     found = []
     for part in parts_of(work.track):
         first = part.start
-        track = int(work.track[first])
-        where = int(work.rank[first]), int(work.device[first]), name_of.get(track, str(track))
-        found.append((where, work.chosen(part)))
+        rank = int(work.rank[first])
+        device = int(work.device[first])
+        name = names[int(work.track[first])]
+        found.append(((rank, device, name), work.chosen(part)))
     return sorted(found, key=lambda one: one[0])

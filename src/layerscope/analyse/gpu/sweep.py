@@ -21,11 +21,12 @@ def combined_ns(start_ns: Int64s, end_ns: Int64s, kind: Int64s, kinds: int) -> I
         return sums
     at_ns = np.concatenate((start_ns, end_ns))
     order = np.argsort(at_ns, kind="stable")
-    changes = np.concatenate((np.ones_like(start_ns), -np.ones_like(end_ns)))[order]
+    changes = np.repeat([1, -1], len(start_ns))[order]
     whose = np.concatenate((kind, kind))[order]
     mask = np.zeros(len(order), np.int64)
     for one in range(kinds):
-        is_open = np.cumsum(np.where(whose == one, changes, 0)) > 0
+        its_changes = np.where(whose == one, changes, 0)
+        is_open = np.cumsum(its_changes) > 0
         mask |= is_open.astype(np.int64) << one
     lasted_ns = np.diff(at_ns[order])
     np.add.at(sums, mask[:-1], lasted_ns)

@@ -90,8 +90,11 @@ class GpuWork:
 
 
 def _ends_before(start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    latest = np.maximum.accumulate(end_ns)
-    return np.concatenate((start_ns[:1], latest[:-1]))
+    latest_ns = np.maximum.accumulate(end_ns)
+    before_ns = np.empty_like(latest_ns)
+    before_ns[0] = start_ns[0]
+    before_ns[1:] = latest_ns[:-1]
+    return before_ns
 
 
 def parts_of(sorted_keys: Int64s) -> list[slice]:
@@ -114,9 +117,9 @@ def read_work(reader: Reader) -> GpuWork:
 
 def devices_of(work: GpuWork) -> list[tuple[int, int, GpuWork]]:
     """Rank, device and work of each GPU, in order."""
-    keys = np.stack((work.rank, work.device), axis=1)
-    found = np.unique(keys, axis=0) if len(work) else keys
-    return [
-        (int(rank), int(device), work.chosen((work.rank == rank) & (work.device == device)))
-        for rank, device in found
-    ]
+    pairs = zip(work.rank.tolist(), work.device.tolist(), strict=True)
+    found = []
+    for rank, device in sorted(set(pairs)):
+        is_its = (work.rank == rank) & (work.device == device)
+        found.append((rank, device, work.chosen(is_its)))
+    return found

@@ -15,6 +15,7 @@ max_rate   the highest
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,13 +56,15 @@ _KEYS = ("rank", "device", "name")
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each kind of copy of each GPU."""
     found = reader.query(_QUERY)
-    keys = list(zip(*(found[key].to_pylist() for key in _KEYS), strict=True))
-    first = [place for place, key in enumerate(keys) if not place or key != keys[place - 1]]
-    ends = [*first[1:], len(keys)]
-    rows = [
-        (*keys[begin], *_figures(found.slice(begin, end - begin)))
-        for begin, end in zip(first, ends, strict=True)
-    ]
+    ranks, devices, names = (found[key].to_pylist() for key in _KEYS)
+    keys = zip(ranks, devices, names, strict=True)
+    rows = []
+    begin = 0
+    for key, same in groupby(keys):
+        count = len(list(same))
+        figures = _figures(found.slice(begin, count))
+        rows.append((*key, *figures))
+        begin += count
     return of_rows("copies", COLUMNS, rows)
 
 
@@ -69,17 +72,19 @@ def _figures(part: pa.Table) -> tuple[Any, ...]:
     """Count, bytes, duration and rates of copies of one kind; bytes per ns are GB/s."""
     from layerscope.analyse.gpu.levels import levels, statistics
 
-    start_ns, end_ns = part["start_ns"].to_numpy(), part["end_ns"].to_numpy()
-    size = np.nan_to_num(part["bytes"].to_numpy().astype(np.float64))
+    count = part.num_rows
+    start_ns = part["start_ns"].to_numpy()
+    end_ns = part["end_ns"].to_numpy()
     lasted_ns = end_ns - start_ns
     total_ns = int(lasted_ns.sum())
-    is_known = (part["bytes"].null_count == 0) and total_ns > 0
-    if not is_known:
-        return part.num_rows, None, total_ns, None, None, None, None
+    if part["bytes"].null_count or not total_ns:
+        return count, None, total_ns, None, None, None, None
+    size = part["bytes"].to_numpy()
     rate = size / np.maximum(lasted_ns, 1)
     at_ns = np.concatenate((start_ns, end_ns))
-    running, _ = levels(at_ns, np.repeat(np.array([1, -1]), part.num_rows))
+    running, _ = levels(at_ns, np.repeat([1, -1], count))
     level, moments_ns = levels(at_ns, np.concatenate((rate, -rate)))
     found = statistics(level[running > 0], moments_ns[running > 0])
-    rates = (found.mean, found.p99, found.most) if found else (None, None, None)
-    return part.num_rows, int(size.sum()), total_ns, size.sum() / total_ns, *rates
+    assert found is not None  # some of them lasted
+    whole = int(size.sum())
+    return count, whole, total_ns, whole / total_ns, found.mean, found.p99, found.most

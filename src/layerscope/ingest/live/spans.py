@@ -198,7 +198,8 @@ def _looked_up(
     for code in codes.tolist():
         row = known.get(code)
         if row is None:
-            row = known[code] = row_of(code)
+            row = row_of(code)
+            known[code] = row
         found.append(row)
     return np.array(found, np.int64)
 

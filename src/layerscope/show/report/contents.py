@@ -133,7 +133,9 @@ class ReportContents:
         """Whether little has to be read for a block, however many spans there are."""
         if name == "page findings" and findings.are_found(self._reader):
             return True  # the overview has looked for them
-        return name == "page overview" or not name.startswith(_LARGE)
+        if name == "page overview":
+            return True
+        return not name.startswith(_LARGE)
 
     def _groups_of_spans(self) -> Iterator[BlockGroup]:
         yield BlockGroup(
