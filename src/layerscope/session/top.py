@@ -182,6 +182,8 @@ class Watch:
                     keyboard.stop()
             elif not keys and not keyboard.is_resized:
                 return
+            if keyboard.is_resized and isinstance(output, LiveScreen):
+                output.forget()
             for key in keys:
                 self._press(key)
             if not self._has_quit:
