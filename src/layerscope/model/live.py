@@ -70,7 +70,8 @@ class Increment(Struct):
 
     `until_ns`: all that ended before this time of the run is in it. `counted`: by table.
     `cpu`: CPU time of processes as their counters tell it, with the process as key.
-    `step_ends`: by rule, when steps ended. `read_share`: how much of the files is read.
+    `step_ends`: by rule, when steps ended. `read_share`: how much of the files is read. `every`: of
+    so many records one was read and stands for the others. `cpu_ns`: what reading records took.
     """
 
     until_ns: int = -1
@@ -78,6 +79,8 @@ class Increment(Struct):
     cpu: list[KeyedSums] = field(default_factory=list)
     step_ends: dict[str, np.ndarray] = field(default_factory=dict)
     read_share: float = 1.0
+    every: int = 1
+    cpu_ns: int = 0
 
 
 class Known(Struct):

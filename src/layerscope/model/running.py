@@ -60,7 +60,8 @@ class ThreadNow(msgspec.Struct):
     """A thread. `stack`: the innermost frame first. `state`: running, waiting, stopped, blocked (in
     the kernel, where no signal ends it) or ended. `is_torn`: it ran on while its stack was read,
     which may mix two moments. `is_native`: its native frames could be read; `has_gil`: it holds the
-    GIL. `spans`: what is open on it, the outermost first.
+    GIL. `spans`: what is open on it, the outermost first. `rests_ns`: for how long at least it has
+    not run, None: it runs, or that is not told.
     """
 
     pid: int
@@ -73,6 +74,7 @@ class ThreadNow(msgspec.Struct):
     is_native: bool = True
     has_gil: bool = False
     spans: tuple[OpenSpan, ...] = ()
+    rests_ns: int | None = None
 
 
 class ProcessNow(msgspec.Struct):

@@ -4,6 +4,7 @@ alone.
 
 from __future__ import annotations
 
+_NS_PER_S = 1_000_000_000
 _TIME_STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 _BYTE_STEPS = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
 
@@ -14,6 +15,18 @@ def duration(dur_ns: float) -> str:
         if abs(dur_ns) >= step:
             return f"{three_digits(dur_ns / step)} {unit}"
     return f"{round(dur_ns)} ns"
+
+
+def elapsed(ns: int) -> str:
+    """Whole seconds, and minutes and hours where there are any: `3 min 05 s`."""
+    seconds = ns // _NS_PER_S
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes:02} min"
 
 
 def size(size_bytes: float) -> str:

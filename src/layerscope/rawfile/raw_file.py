@@ -52,7 +52,7 @@ OUTSIDE = 12
 # Of a stripped chunk: the number of its spans, before the records that stay.
 _STRIPPED_COUNT = struct.Struct("<Q")
 # A reading of the clocks: ticks, ns of the run, and more.
-_READING = struct.Struct("<qq")
+READING = struct.Struct("<qq")
 READING_EVERY_NS = 1_000_000_000
 # The raw file of the sampler; of those that took its place, stacks.1 and so on.
 SAMPLER_FILE = "stacks"
@@ -235,7 +235,7 @@ def _without_spans(chunks: Iterator[Chunk], keeps_sums: bool) -> Iterator[Chunk]
         if chunk.kind == COUNTERS:
             counted.append(chunk.payload)
         elif chunk.kind == POLL:
-            _, run_ns = _READING.unpack_from(chunk.payload)
+            _, run_ns = READING.unpack_from(chunk.payload)
             last = chunk
             if run_ns >= next_ns:
                 last, next_ns = None, run_ns + READING_EVERY_NS
@@ -368,13 +368,22 @@ class SpoolReader:
                     self.damaged = True
                     return
                 self.offset += _HEADER.size + length
-                if kind not in only:
-                    continue
-                if flags & _COMPRESSED:
-                    payload = zstd.decompress(payload[4:])  # before it: its length
-                if flags & _TRANSPOSED:
-                    payload = _transposed(payload, _RECORD_BYTES, -1)
-                yield Chunk(kind, key, count, first, payload)
+                if kind in only:
+                    packed = Chunk(kind, key, count, first, payload)
+                    yield self.unpacked(packed, flags)
+
+    def unpacked(self, chunk: Chunk, flags: int) -> Chunk:
+        """The chunk whose payload in the file is that of `chunk`."""
+        payload = chunk.payload
+        if flags & _COMPRESSED:
+            payload = zstd.decompress(payload[4:])  # before it: its length
+        if flags & _TRANSPOSED:
+            payload = self.rows(chunk, payload)
+        return Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, payload)
+
+    def rows(self, chunk: Chunk, columns: bytes) -> bytes:
+        """The records of `chunk` of which these are the bytes, column by column."""
+        return _transposed(columns, _RECORD_BYTES, -1)
 
     def opened(self, path: Path) -> AbstractContextManager[BinaryIO]:
         """The file of a segment, open for one reading."""

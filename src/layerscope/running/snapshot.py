@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from layerscope.host.last_ran import LastRan
 from layerscope.model.running import CUT, PYTHON, Deadlock, ProcessNow, Snapshot, ThreadNow, Wait
 from layerscope.running import deadlocks, processes
 from layerscope.running.collectives import Ranks
@@ -15,6 +16,7 @@ from layerscope.running.told import Readings, ToldProcess, ToldThread, look
 from layerscope.running.waits import gil, wait_of
 
 _STATES = {"R": "running", "S": "waiting", "D": "blocked", "T": "stopped", "t": "stopped"}
+_RESTING = ("waiting", "blocked", "stopped")
 _ENDED = "ended"
 _OLDEST = 11  # minor version of Python
 
@@ -33,8 +35,9 @@ def take(sampler: Path, pids: Sequence[int], with_native: bool = False) -> Snaps
     ranks.add(waits)
     circles = deadlocks.circles(waits, told.threads)
     lasting = [one for one in circles if _lasts(one, waits, told, sampler)]
-    snapshot = _Snapshot(seen, waits, ranks, with_native)
-    found = [snapshot.process(one) for one in told.processes]
+    with LastRan() as last_ran:
+        snapshot = _Snapshot(seen, waits, ranks, with_native, last_ran)
+        found = [snapshot.process(one) for one in told.processes]
     return Snapshot(found, lasting)
 
 
@@ -78,12 +81,18 @@ class _Snapshot:
     """What was seen, in words."""
 
     def __init__(
-        self, seen: Observed, waits: dict[tuple[int, int], Wait], ranks: Ranks, with_native: bool
+        self,
+        seen: Observed,
+        waits: dict[tuple[int, int], Wait],
+        ranks: Ranks,
+        with_native: bool,
+        last_ran: LastRan,
     ) -> None:
         self._seen = seen
         self._waits = waits
         self._ranks = ranks
         self._with_native = with_native
+        self._last_ran = last_ran
 
     def process(self, told: ToldProcess) -> ProcessNow:
         """A process with its threads."""
@@ -115,14 +124,17 @@ class _Snapshot:
         stack = self._seen.names.stack(told)
         if has_python(told) and not self._with_native:
             stack = tuple(frame for frame in stack if frame.layer in (PYTHON, CUT))
+        state = _STATES.get(told.state, _ENDED)
+        rests = state in _RESTING
         return ThreadNow(
             pid=told.pid,
             tid=told.thread,
             name=self._seen.name(told),
-            state=_STATES.get(told.state, _ENDED),
+            state=state,
             stack=stack,
             wait=self._waits.get((told.pid, told.thread)),
             is_torn=told.is_torn,
             is_native=told.is_native,
             has_gil=has_gil,
+            rests_ns=self._last_ran.since_ns(told.pid, told.thread) if rests else None,
         )

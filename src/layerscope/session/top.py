@@ -20,6 +20,7 @@ from msgspec import Struct
 from layerscope.analyse.live import tables
 from layerscope.analyse.live.program import Facts, LiveProgram
 from layerscope.ingest.live.recording import LiveRecording
+from layerscope.ingest.live.thinning import Pace
 from layerscope.model.live import (
     FUNCTIONS,
     OPERATORS,
@@ -44,6 +45,7 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _BY_SIGNAL = 128
 # How long a reading may take before the screen is drawn again.
 _READING_S = 0.5
+_PARTLY = "times and counts of operators and primitives are estimates."
 # How often it is asked whether the recording still grows.
 _LOOK_S = 1.0
 # Rows of a table for a program that reads them, where nobody says how many.
@@ -148,6 +150,8 @@ class Watch:
         self._closed = ""  # why nothing is recorded
         self._waiting: list[Increment] = []
         self._read_share = 1.0
+        self._pace = Pace()
+        self._paced_s = math.inf  # until then all was read
 
     def run(self, output: Output, descriptor: int) -> None:
         """Read and draw until the program ends, time is over or somebody quits; `descriptor`: the
@@ -182,6 +186,8 @@ class Watch:
                     keyboard.stop()
             elif not keys and not keyboard.is_resized:
                 return
+            if keyboard.is_resized and isinstance(output, LiveScreen):
+                output.forget()
             for key in keys:
                 self._press(key)
             if not self._has_quit:
@@ -210,11 +216,23 @@ class Watch:
             is_over = self._of.is_over()
             self._closed = "" if is_over else self._of.closed()
         increment = self._recording.advance(is_over, now + _READING_S)
+        self._keep_pace(increment, now)
         self._read_share = increment.read_share
         self.is_over = is_over and self._read_share == 1.0
         self._is_held &= not self.is_over
         self._waiting.append(increment)
         self._add_waiting()
+
+    def _keep_pace(self, increment: Increment, now: float) -> None:
+        """Read fewer records where reading takes too much. What was recorded before we came is
+        read whole.
+        """
+        is_whole = increment.read_share == 1.0
+        if is_whole and self._paced_s < now:
+            elapsed_ns = round((now - self._paced_s) * _NS_PER_S)
+            self._pace.spent(increment.cpu_ns, elapsed_ns)
+            self._recording.every = self._pace.every
+        self._paced_s = now if is_whole else math.inf
 
     def _add_waiting(self) -> None:
         """Add up what has come; nothing while the screen is held."""
@@ -263,6 +281,8 @@ class Watch:
         """What else there is to say."""
         if self._read_share < 1:
             yield f"Reading what was recorded so far: {100 * self._read_share:.0f} %."
+        if self._pace.every > 1:
+            yield f"1 of {self._pace.every} records read: {_PARTLY}"
         if self._is_held:
             yield "Held: space goes on."
         if self.is_over:

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from layerscope.analyse.result import COUNT, ResultColumn
+from layerscope.analyse.result import COUNT, NS, ResultColumn
 from layerscope.model.running import FrameNow, Snapshot, ThreadNow
 from layerscope.show import json_output
 
@@ -21,6 +21,9 @@ _COLUMNS = (
     ResultColumn("torn", "bool", "", "whether its stack changed while it was read"),
     ResultColumn("wait", "string", "", "the kind of what it waits for, null: it waits for nothing"),
     ResultColumn("waits_for", "string", "", "the same for people"),
+    ResultColumn(
+        "rests_ns", "int64", NS, "for how long at least it has not run, null: it runs, or not told"
+    ),
     ResultColumn("on", "list", "", "threads and processes that it waits for"),
     ResultColumn("open", "list", "", "open spans of a process that is being recorded"),
     ResultColumn("equal", "int64", COUNT, "how many threads have this stack"),
@@ -64,6 +67,7 @@ def _row(thread: ThreadNow, rank: int | None, stack: int) -> list[Any]:
         thread.is_torn,
         wait.kind if wait else None,
         f"{wait.what} ({wait.note})" if wait and wait.note else wait.what if wait else None,
+        thread.rests_ns,
         [msgspec.to_builtins(one) for one in wait.on] if wait else [],
         [msgspec.to_builtins(one) for one in thread.spans],
     ]

@@ -19,6 +19,7 @@ from layerscope.model.running import (
     Wait,
     Waited,
 )
+from layerscope.model.units import elapsed
 from layerscope.show.screen import printable, styled
 from layerscope.show.terminal import display_width
 
@@ -31,6 +32,7 @@ _STATES = {
 }
 _LIBRARIES = ("/site-packages/", "/dist-packages/")
 _FEW = 6
+_WORTH_A_WORD_NS = 1_000_000_000
 _SHOWN_EQUAL = 2  # frames of a recursion
 _ALERT, _HEAD, _NOTE, _PLAIN = "bold red", "bold", "dim", ""
 _INDENT = "    "
@@ -227,12 +229,20 @@ def _does(group: list[ThreadNow]) -> str:
     if first.has_gil:
         state += " and holds the GIL" if len(group) == 1 else ""
     torn = " (its stack changed while it was read)" if first.is_torn else ""
+    lasting = _lasting(group)
     if first.wait is None:
-        return state + torn
+        return state + lasting + torn
     waits = "waits" if len(group) == 1 else "wait"
     has_one = all(one.wait == first.wait for one in group)
-    text = f"{waits} for {_wait(first.wait) if has_one else first.wait.what}{torn}"
+    text = f"{waits} for {_wait(first.wait) if has_one else first.wait.what}{lasting}{torn}"
     return text if first.state in ("waiting", "running") else f"{state}; {text}"
+
+
+def _lasting(group: list[ThreadNow]) -> str:
+    """For how long at least none of these threads has run, if that is worth a word."""
+    known = [one.rests_ns for one in group if one.rests_ns is not None]
+    shortest_ns = min(known) if len(known) == len(group) else 0
+    return f", for at least {elapsed(shortest_ns)}" if shortest_ns >= _WORTH_A_WORD_NS else ""
 
 
 _PLURALS = {

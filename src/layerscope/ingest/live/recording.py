@@ -53,7 +53,10 @@ class LiveRecording:
     """What is new in the raw folder `raw`, again and again. What ended `keep_ns` before the newest
     is not told apart by time. `known`: what the keys of increments stand for. `names_only`: an
     inlined function counts for the one that it is in, which saves reading debugging information.
+    `every`: of so many records one is read, and stands for the others.
     """
+
+    every = 1
 
     def __init__(self, raw: Path, keep_ns: int, names_only: bool = True) -> None:
         self.raw = raw
@@ -90,9 +93,11 @@ class LiveRecording:
         spans that never ended count too, once all is read.
         """
         self._find_new()
-        found = Increment()
+        found = Increment(every=self.every)
+        before_ns = time.thread_time_ns()
         for process, spans in self._processes:
             self._read(process, spans, found, deadline)
+        found.cpu_ns = time.thread_time_ns() - before_ns
         if last and found.read_share == 1.0:
             for _, spans in self._processes:
                 for sums in spans.finish(self._keep_ns):
@@ -110,7 +115,7 @@ class LiveRecording:
         self, process: RawProcess, spans: LiveSpans, found: Increment, deadline: float
     ) -> None:
         """Read on in the files of a process."""
-        for sums in spans.advance(self._keep_ns):
+        for sums in spans.advance(self._keep_ns, self.every):
             _add_spans(found, sums)
             if time.monotonic() > deadline:
                 left = self._source.left_bytes()
@@ -138,7 +143,7 @@ class LiveRecording:
             reader: KeptSpoolReader = keep_open(process)
             self._closing.callback(reader.close)
             rows = self._rows[OPERATORS], self._rows[PRIMITIVES]
-            spans = LiveSpans(process, *rows, self._window, step_mark)
+            spans = LiveSpans(process, reader, *rows, self._window, step_mark)
             self._processes.append((process, spans))
         for sampler in self._source.new_samples():
             rows = self._rows[THREADS], self._rows[WAITS]

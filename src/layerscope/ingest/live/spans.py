@@ -10,6 +10,7 @@ from msgspec import Struct
 from layerscope.ingest.live.buckets import oldest_bucket
 from layerscope.ingest.live.rows import RowNumbers
 from layerscope.ingest.live.steps import StepEnds
+from layerscope.ingest.live.thinning import Thinned, joined, scaled
 from layerscope.ingest.parents import Keys, Nested, TrackNesting
 from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE
 from layerscope.ingest.submissions import asked_ns
@@ -19,6 +20,7 @@ from layerscope.model.layers import KINDS, OPERATORS, PRIMITIVES, SPAN_LAYERS
 from layerscope.model.live import BUCKET_BITS, KeyedSums
 from layerscope.rawfile.windows import RequestedWindow
 from layerscope.sources.onednn_problem import parse
+from layerscope.sources.raw.growing import KeptSpoolReader
 from layerscope.sources.raw.process import RawProcess
 
 # So many spans are looked at in one go.
@@ -40,12 +42,34 @@ class TrackSums(Struct):
     primitives: KeyedSums | None = None
 
 
+class _Columns(Struct):
+    """Spans of a track, and what is known of each."""
+
+    rows: np.ndarray
+    kind: np.ndarray
+    bucket: np.ndarray
+    dur_ns: np.ndarray
+    nested: Nested
+
+    def take(self, some: np.ndarray) -> _Columns:
+        """Those at these places."""
+        key, parent, self_ns = self.nested.key, self.nested.parent, self.nested.self_ns
+        return _Columns(
+            self.rows.take(some),
+            self.kind.take(some),
+            self.bucket.take(some),
+            self.dur_ns.take(some),
+            Nested(key.take(some), parent.take(some), self_ns.take(some)),
+        )
+
+
 class LiveSpans:
     """Decodes what is new of a process and adds it up. `steps`: where its steps end."""
 
     def __init__(
         self,
         source: RawProcess,
+        reader: KeptSpoolReader,
         operators: RowNumbers,
         primitives: RowNumbers,
         asked: RequestedWindow | None,
@@ -53,6 +77,9 @@ class LiveSpans:
     ) -> None:
         self.source = source
         self.steps = StepEnds(step_mark)
+        self._reader, self._step_mark = reader, step_mark
+        self._thinned = Thinned(source, reader)
+        self._nesting_of_kept: dict[int, TrackNesting] = {}
         self._operator_rows, self._primitive_rows = operators, primitives
         self._keys = Keys()
         self._nesting: dict[int, TrackNesting] = {}
@@ -61,14 +88,25 @@ class LiveSpans:
         self._primitive_of: dict[tuple[int, int, int], int] = {}  # by kind, name and arguments
         self._asks_within = False  # an operator has asked for a primitive
 
-    def advance(self, keep_ns: int) -> Iterator[TrackSums]:
+    def advance(self, keep_ns: int, every: int = 1) -> Iterator[TrackSums]:
         """The sums of what is new, some spans at a time; who stops asking goes on there the next
-        time. What ended before the window of `keep_ns` is in one bucket.
+        time. What ended before the window of `keep_ns` is in one bucket. Of so many records as
+        `every` says one is read and stands for the others.
         """
+        self._read_one_of(every)
         for _ in self.source.pieces():
+            self._read_one_of(every)
             if self.source.events.waiting >= _BATCH:
                 yield from self._take(keep_ns)
         yield from self._take(keep_ns)
+
+    def _read_one_of(self, every: int) -> None:
+        """What is read in any case is known by the numbers of kinds and names."""
+        self._reader.every = every if self.source.decoder.has_our_kinds else 1
+        if every > 1 and self._step_mark:
+            names = self.source.events.names
+            marks = [number for number, name in enumerate(names) if name == self._step_mark]
+            self._reader.steps = np.array(marks, np.uint32)
 
     def finish(self, keep_ns: int) -> Iterator[TrackSums]:
         """The sums of what is left when nothing more will come, and of what never ended."""
@@ -78,47 +116,94 @@ class LiveSpans:
         events = self.source.events
         events.memory(last)  # nobody adds it up here, and it would be kept
         oldest = oldest_bucket(events.read_until_ns, keep_ns)
+        came = []
         for track, rows in events.batches(last):
             window = self._windows.known(events.window_marks)
             if window.known:
                 rows = rows.compress(window.holds(asked_ns(rows)))
             if len(rows):
-                yield self._of_track(track, rows, oldest)
+                came.append((track, rows, oldest))
+        if self._thinned.is_thinned:
+            yield from self._of_part(came)
+        else:
+            self._nesting_of_kept.clear()
+            self._reader.whole_ns.clear()
+            yield from (self._of_track(*one) for one in came)
         self.steps.add_marks(*events.step_marks())
 
-    def _of_track(self, track: int, rows: np.ndarray, oldest: int) -> TrackSums:
+    def _of_part(self, came: list[tuple[int, np.ndarray, int]]) -> Iterator[TrackSums]:
+        """The sums of spans by track, which stand for those that were left out."""
+        kept = []
+        for _, rows, _ in came:
+            dur_ns = np.maximum(rows["end"] - rows["start"], 0)
+            kept.append(self._thinned.kept(rows, dur_ns))
+        self._thinned.settle(sum(len(one) - int(one.sum()) for one in kept))
+        for (track, rows, oldest), is_kept in zip(came, kept, strict=True):
+            yield self._of_track(track, rows, oldest, is_kept)
+
+    def _of_track(
+        self, track: int, rows: np.ndarray, oldest: int, is_kept: np.ndarray | None = None
+    ) -> TrackSums:
+        """The sums of spans of a track; `is_kept`: where a part was left out, which ones are read
+        in any case.
+        """
         start, kind = _column(rows, "start"), _column(rows, "kind")
         end = np.maximum(rows["end"], start)
-        nesting = self._nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
+        nesting = self._nesting.setdefault(track, self._new_nesting())
         layer = LAYERS.take(kind)
         nested = nesting.add(start, end, _column(rows, "depth"), layer)
         nesting.never_came.clear()
         self.steps.add_spans(track, rows, kind, end, self.source.events.names)
-        bucket = np.maximum(end >> BUCKET_BITS, oldest)
-        dur_ns = end - start
-        found = TrackSums(self._operators(rows, kind, bucket, dur_ns, nested))
+        columns = _Columns(rows, kind, np.maximum(end >> BUCKET_BITS, oldest), end - start, nested)
         mine = np.flatnonzero(layer == _OF_PRIMITIVES)
         if len(mine):
             mine = self._without_shares(track, kind, nested, mine)
-            found.primitives = self._primitives(rows, bucket, dur_ns, nested, mine)
-        return found
+        if is_kept is None:
+            return TrackSums(self._operators(columns), self._primitives(columns, mine))
+        kept = np.flatnonzero(is_kept)
+        if len(kept):
+            self._correct_self(track, columns, kept, layer)
+        others = np.flatnonzero(~is_kept)
+        operators = [self._operators(columns.take(some)) for some in (kept, others)]
+        primitives = [self._primitives(columns, mine[is_kept[mine] == one]) for one in (1, 0)]
+        return TrackSums(self._stands_for(operators), self._stands_for(primitives))
 
-    def _operators(
-        self,
-        rows: np.ndarray,
-        kind: np.ndarray,
-        bucket: np.ndarray,
-        dur_ns: np.ndarray,
-        nested: Nested,
-    ) -> KeyedSums | None:
+    def _stands_for(self, parts: list[KeyedSums | None]) -> KeyedSums | None:
+        """Sums of spans that are read in any case, and of others."""
+        kept, others = parts
+        if others is not None:
+            others = scaled(others, self._thinned.weight)
+        return joined([kept, others])
+
+    def _correct_self(
+        self, track: int, columns: _Columns, kept: np.ndarray, layer: np.ndarray
+    ) -> None:
+        """Self time of spans that are read in any case, of whose children a part was left out."""
+        rows = columns.rows.take(kept)
+        start = _column(rows, "start")
+        end = np.maximum(rows["end"], start)
+        nesting = self._nesting_of_kept.setdefault(track, self._new_nesting())
+        nested = nesting.add(start, end, _column(rows, "depth"), layer.take(kept))
+        nesting.never_came.clear()
+        code = columns.kind.take(kept).astype(np.int64) << _NAME_BITS | rows["name"]
+        spans = np.column_stack([start, end]).astype(np.int64)
+        self_ns = columns.nested.self_ns
+        self_ns[kept] = self._thinned.self_ns(code, spans, self_ns.take(kept), nested.self_ns)
+
+    def _new_nesting(self) -> TrackNesting:
+        return TrackNesting(self._keys, len(SPAN_LAYERS))
+
+    def _operators(self, columns: _Columns) -> KeyedSums | None:
         """The sums of operators; those of all spans are summed, which is quicker than to choose."""
-        first = int(bucket.min())
-        key = bucket - first
+        if not len(columns.rows):
+            return None
+        first = int(columns.bucket.min())
+        key = columns.bucket - first
         key <<= _KIND_BITS
-        key |= kind
+        key |= columns.kind
         key <<= _NAME_BITS
-        key |= rows["name"]
-        keys, sums = by_key(key, dur_ns, nested.self_ns)
+        key |= columns.rows["name"]
+        keys, sums = by_key(key, columns.dur_ns, columns.nested.self_ns)
         kinds = keys >> _NAME_BITS & ((1 << _KIND_BITS) - 1)
         mine = np.flatnonzero(LAYERS[kinds] == _OF_OPERATORS)
         if not len(mine):
@@ -148,22 +233,16 @@ class LiveSpans:
         asked: np.ndarray = mine[~is_share & (kind[mine] != SHARE)]
         return asked
 
-    def _primitives(
-        self,
-        rows: np.ndarray,
-        bucket: np.ndarray,
-        dur_ns: np.ndarray,
-        nested: Nested,
-        mine: np.ndarray,
-    ) -> KeyedSums | None:
+    def _primitives(self, columns: _Columns, mine: np.ndarray) -> KeyedSums | None:
         if not len(mine):
             return None
-        spans = rows.take(mine)
+        spans = columns.rows.take(mine)
         whole = zip(*(spans[name].tolist() for name in ("kind", "name", "args")), strict=True)
         row = [self._primitive(*one) for one in whole]
-        first = int(bucket.min())
-        pair = (bucket.take(mine) - first) << 32 | np.array(row, np.int64)
-        keys, sums = by_key(pair, dur_ns.take(mine), nested.self_ns.take(mine))
+        first = int(columns.bucket.min())
+        pair = (columns.bucket.take(mine) - first) << 32 | np.array(row, np.int64)
+        self_ns = columns.nested.self_ns.take(mine)
+        keys, sums = by_key(pair, columns.dur_ns.take(mine), self_ns)
         return KeyedSums(first + (keys >> 32), keys & 0xFFFFFFFF, sums[:, :3])
 
     def _primitive(self, kind: int, name: int, args: int) -> int:

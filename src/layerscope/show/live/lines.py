@@ -14,7 +14,7 @@ from layerscope.model.live import (
     THREADS,
     WAITS,
 )
-from layerscope.model.units import duration, size
+from layerscope.model.units import duration, elapsed, size
 from layerscope.show.live.view import LiveView
 from layerscope.show.screen import printable
 from layerscope.show.terminal import display_width, shortened
@@ -128,7 +128,7 @@ def _above(view: LiveView, width: int) -> list[ScreenLine]:
 
 def _title(view: LiveView, width: int) -> str:
     """The program on the left, and how long it runs on the right."""
-    running = _clock(view.running_ns)
+    running = elapsed(view.running_ns)
     end = f"running {running}"
     if view.pid and width >= _LEAST_NAME + display_width(end) + _LEAST_NAME:
         end = f"pid {view.pid}{_GAP}{end}"
@@ -191,17 +191,6 @@ def _steps(view: LiveView, width: int) -> str:
     count = f"{steps.count:,} steps"
     whole = _GAP.join([*times, f"{count} ({_RULES[steps.rule]})"])
     return whole if display_width(whole) <= width else _as_fit([*times, count], width)
-
-
-def _clock(ns: int) -> str:
-    seconds = ns // _NS_PER_S
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds:02} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:,} h {minutes:02} min"
 
 
 # -- the table -------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator
+from typing import TextIO
 
 from layerscope.model.live import SUMS
 from layerscope.show import json_output
@@ -14,11 +14,11 @@ from layerscope.show.live.lines import HEADING, NOTE, TITLE, ScreenLine, help_li
 from layerscope.show.live.view import LiveView
 from layerscope.show.screen import styled
 
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.text import Text
-
-_STYLES = {TITLE: "bold", HEADING: "bold", NOTE: "dim"}
+_BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_STYLES = {TITLE: _BOLD, HEADING: _BOLD, NOTE: _DIM}
+_CLEAR = "\x1b[2J"
+# Another screen without a cursor, and back.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 # A pipe has no size: rows and columns of a screen for it.
 _WIDTH, _HEIGHT = 100, 30
 
@@ -89,48 +89,74 @@ class JsonLines:
 
 
 class LiveScreen:
-    """The whole window of a terminal, drawn anew each time; at the end it is as it was."""
+    """The whole window of a terminal; at the end it is as it was. Of a screen only the lines are
+    written that are not there already.
+    """
 
     def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._console = Console(file=styled(stream), highlight=False)
-        self._live: Live = Live(console=self._console, screen=True, auto_refresh=False)
+        self._stream = styled(stream)
+        self._size = os.terminal_size((0, 0))
+        self._shown: list[str] = []
 
     def __enter__(self) -> LiveScreen:
-        self._live.__enter__()
+        self._write(_ENTER)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.__exit__(None, None, None)
+        self._write(_LEAVE)
+
+    def forget(self) -> None:
+        """Nobody knows what the window shows: the next screen is written whole."""
+        self._shown = []
 
     def draw(self, view: LiveView, shows_help: bool = False) -> None:
         """Draw a screen that fits the window as it is now."""
-        width, height = self._console.size
+        size = os.get_terminal_size(self._stream.fileno())
+        if size != self._size:
+            self._size = size
+            self.forget()
         make = help_lines if shows_help else lines
-        self._live.update(self._drawn(make(view, width, height)[:height]), refresh=True)
+        made = make(view, size.columns, size.lines)[: size.lines]
+        new = [_styled(line) for line in made]
+        whole = [*new, *[""] * (size.lines - len(new))]
+        self._write(difference(self._shown, whole))
+        self._shown = whole
 
     @contextlib.contextmanager
     def left(self) -> Iterator[None]:
         """Meanwhile the terminal shows what was there before."""
-        self._live.stop()
+        self._write(_LEAVE)
         try:
             yield
         finally:
-            self._live.start()
+            self.forget()
+            self._write(_ENTER)
 
     def leave(self, view: LiveView) -> None:
         """Write the last screen below what was there before."""
-        width, height = self._console.size
-        for line in lines(view, width, height - 1, False):
-            self._console.print(self._drawn([line]), soft_wrap=True)
+        width, height = os.get_terminal_size(self._stream.fileno())
+        last = lines(view, width, height - 1, False)
+        self._write("".join(f"{_styled(line)}\n" for line in last))
 
-    def _drawn(self, made: Iterable[ScreenLine]) -> Text:
-        from rich.text import Text
+    def _write(self, text: str) -> None:
+        if text:
+            self._stream.write(text)
+            self._stream.flush()
 
-        whole = Text(no_wrap=True, end="")
-        for number, line in enumerate(made):
-            whole.append("\n" if number else "")
-            whole.append(line.text, style=_STYLES.get(line.role, ""))
-        return whole
+
+def difference(shown: list[str], new: list[str]) -> str:
+    """What a terminal has to be told so that it shows these lines instead of those; of no lines
+    nothing is known, and all is written.
+    """
+    told = []
+    for row, line in enumerate(new):
+        if row < len(shown) and shown[row] == line:
+            continue
+        # Cleared first: behind a line as wide as the window nothing could be.
+        told.append(f"\x1b[{row + 1};1H\x1b[K{line}")
+    return "".join(told) if shown else f"{_CLEAR}{''.join(told)}"
+
+
+def _styled(line: ScreenLine) -> str:
+    style = _STYLES.get(line.role)
+    return f"{style}{line.text}{_PLAIN}" if style else line.text

@@ -230,6 +230,11 @@ class Decoder(ProcessEvents):
         self._kind_of = _numbers_of(kinds)
         self.unknown_kinds = [kind for kind in kinds if kind not in KINDS]
 
+    @property
+    def has_our_kinds(self) -> bool:
+        """Whether kinds have the numbers there that they have here."""
+        return self._kind_of is None
+
     def _map_kinds(self, kinds: np.ndarray) -> None:
         """Take the numbers of the raw file to ours, in place."""
         if self._kind_of is not None:
@@ -286,9 +291,8 @@ class Decoder(ProcessEvents):
     def _add_records(self, chunk: raw_file.Chunk) -> None:
         records = np.frombuffer(chunk.payload, dtypes.RECORD)
         overlap = self._ring_next.get(chunk.key, 0) - chunk.first
-        if (
-            overlap > 0
-        ):  # written twice: by a drainer that died before it could say so, and by the next
+        # Written twice: by a drainer that died before it could say so, and by the next.
+        if overlap > 0:
             records = records[overlap:]
         self._seen.add(records)
         records = self.ticks.mended(records)
