@@ -15,6 +15,10 @@
 /* Reads `bytes` at `address` of the process; 0, or -1 if not all of it is there. Must not fault whatever `address` is. */
 typedef int (*lu_read)(void *of, uint64_t address, void *into, size_t bytes);
 
+/* Why frames of a Python of this version (as PY_VERSION_HEX; 0: it does not say) are not read, by what its runtime says
+ * of itself; NULL: they are, if it is not a debug build. */
+const char *lu_python_refusal(uint64_t version, uint64_t runtime, lu_read read, void *of);
+
 typedef struct {
     uint64_t at; /* where it lies */
     uint64_t code, name, lines; /* addresses of the code object, its qualified name, its co_linetable: what it is known by */
