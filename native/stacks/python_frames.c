@@ -315,9 +315,14 @@ void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *i
     memcpy(&into->first_line, code + l->first_line, sizeof into->first_line);
 }
 
+uint64_t lu_python_first_instruction(uint32_t python, uint64_t code) {
+    const layout *l = layout_of(python);
+    return l ? code + l->units : 0;
+}
+
 uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first) {
     const layout *l = layout_of(python);
-    *first = l ? code + l->units : 0;
+    *first = lu_python_first_instruction(python, code);
     return l ? 2 * word_at(bytes, CODE_UNITS) : 0;
 }
 
