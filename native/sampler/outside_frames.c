@@ -57,6 +57,8 @@ static int is_entry(int i) { return !!(again.frames[i].place & LF_ENTRY); }
 static int agree(int from, int evals, int is_root) {
     int eval = 0;
     for (int i = from, is_first = 1; i < again.count; is_first = is_entry(i++)) {
+        if (again.frames[i].code == LT_NONE)
+            return 0;
         if (!is_first)
             continue;
         if (eval == evals)

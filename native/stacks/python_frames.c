@@ -23,6 +23,7 @@
 enum { OWNED_BY_C_STACK = 3, /* and 4 */  NO_C_FRAME = 0xffff };
 #define RUNTIME_VERSION 8u /* in _Py_DebugOffsets, of which so many bytes are looked at */
 #define OFFSETS_BYTES 392u
+#define RETURN_OF_INIT_BYTES 16u
 #define MARKS 7ull /* of what frames of 3.14 name, in the lowest bits */
 #define INTERPRETER_BYTES 1024u /* of the C stack that a C frame of the interpreter takes at most */
 enum { KIND_SHIFT = 2, KIND_MASK = 7, IS_COMPACT = 1 << 5, IS_ASCII = 1 << 6 };
@@ -123,6 +124,18 @@ static uint32_t place_of(const layout *l, const uint8_t *frame, uint64_t code) {
 }
 
 static uint64_t code_in(const layout *l, const uint8_t *frame) { return word_at(frame, l->code) & ~MARKS; }
+
+/* Where `__init__` of a class returns to in 3.13 and later, when its call was specialised: a frame of code that is of no
+ * function. No text is called as its file is, and begins before the first line. */
+static int is_return_of_init(const layout *l, uint64_t code, uint32_t place, lu_read read, void *of) {
+    uint64_t file, name;
+    uint32_t line;
+    if (l->c_frame != NO_C_FRAME || place > RETURN_OF_INIT_BYTES || read(of, code + l->first_line, &line, sizeof line)
+        || line)
+        return 0;
+    return !read(of, code + l->file, &file, sizeof file) && !read(of, code + l->name, &name, sizeof name)
+        && file == name;
+}
 
 static int is_shim(const layout *l, const uint8_t *frame) {
     return !l->is_entry && frame[l->owner] >= OWNED_BY_C_STACK;
@@ -226,6 +239,8 @@ static int walk_from(const layout *l, const beginning *begin, lu_read read, void
         }
         uint64_t code = code_in(l, frame);
         uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LF_ENTRY : 0);
+        if (is_return_of_init(l, code, place, read, of))
+            continue;
         keep_frame(into, (lu_python_frame){.at = here, .code = code, .place = place});
     }
     return WALKED;
@@ -274,17 +289,29 @@ int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *o
     return into[0] && read(of, into[0] + l->instruction, &into[1], sizeof into[1]) ? -1 : 0;
 }
 
+static int read_own(void *of, uint64_t address, void *into, size_t bytes) {
+    (void)of;
+    memcpy(into, (const void *)(uintptr_t)address, bytes);
+    return 0;
+}
+
+/* What lu_python_outwards gives, of these bytes of the frame. */
+static uint64_t outwards(const layout *l, const uint8_t *frame, lu_read read, void *of, lu_python_frame *into) {
+    if (!is_shim(l, frame)) {
+        into->code = code_in(l, frame);
+        into->place = place_of(l, frame, into->code);
+        if (is_return_of_init(l, into->code, into->place, read, of))
+            into->code = 0;
+    }
+    return word_at(frame, l->previous);
+}
+
 uint64_t lu_python_own_outwards(uint32_t python, uint64_t frame, lu_python_frame *into) {
     const layout *l = layout_of(python);
-    const uint8_t *bytes = (const uint8_t *)(uintptr_t)frame;
     into->code = 0;
     if (!l || !frame || frame % 8)
         return 0;
-    if (!is_shim(l, bytes)) {
-        into->code = code_in(l, bytes);
-        into->place = place_of(l, bytes, into->code);
-    }
-    return word_at(bytes, l->previous);
+    return outwards(l, (const uint8_t *)(uintptr_t)frame, read_own, NULL, into);
 }
 
 int lu_python_c_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t *into, int most) {
@@ -397,11 +424,7 @@ uint64_t lu_python_outwards(uint32_t python, uint64_t frame, lu_read read, void 
     into->code = 0;
     if (!l || !frame || frame % 8 || read(of, frame, bytes, sizeof bytes))
         return 0;
-    if (!is_shim(l, bytes)) {
-        into->code = code_in(l, bytes);
-        into->place = place_of(l, bytes, into->code);
-    }
-    return word_at(bytes, l->previous);
+    return outwards(l, bytes, read, of, into);
 }
 
 int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of) {

@@ -173,6 +173,22 @@ def test_calls_through_c(run: Run) -> None:
     assert ("of_text", "<text of a test>", 1) in sampled.samples[7].python()
 
 
+def test_frames_that_the_interpreter_makes_for_itself(run: Run) -> None:
+    sampled = run(
+        """
+        class Made:
+            def __init__(self, is_last):
+                if is_last:
+                    tick()
+
+        for i in range(200):  # the interpreter specialises what it does often
+            Made(i == 199)
+        """
+    )
+    sampled.check()
+    assert sampled.samples[0].names() == ["tick", "Made.__init__", "<module>"]
+
+
 def test_generators_and_coroutines(run: Run) -> None:
     sampled = run(
         """
