@@ -3,10 +3,8 @@
 #include "sampling.h"
 
 #include <dlfcn.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
 
 ls_interpreter ls_python;
 
@@ -28,16 +26,11 @@ static int is_as_expected(uint32_t version, ls_scratch *s) {
 
 static uint32_t version_of(ls_scratch *s) {
     const unsigned long *told = dlsym(RTLD_DEFAULT, "Py_Version"); /* since 3.11: as PY_VERSION_HEX */
-    if (!told || *told >> 24 != 3 || !ls_python.runtime || dlsym(RTLD_DEFAULT, "_Py_NegativeRefcount"))
+    if (!told || !ls_python.runtime || dlsym(RTLD_DEFAULT, "_Py_NegativeRefcount"))
         return LF_PYTHON_UNKNOWN; /* the last is there in builds that count all references, as those with Py_DEBUG */
+    if (lu_python_refusal(*told, ls_python.runtime, ls_read_here, s))
+        return LF_PYTHON_UNKNOWN;
     uint32_t version = *told >> 16 & 0xff;
-    if (version < LF_PYTHON_3_11 || version > LF_PYTHON_3_13)
-        return LF_PYTHON_UNKNOWN;
-    const char *says = (const char *)(uintptr_t)ls_python.runtime;
-    uint64_t is_free_threaded;
-    memcpy(&is_free_threaded, says + LU_RUNTIME_FREE_THREADED, sizeof is_free_threaded);
-    if (version >= LF_PYTHON_3_13 && (memcmp(says, LU_RUNTIME_COOKIE, sizeof LU_RUNTIME_COOKIE - 1) || is_free_threaded))
-        return LF_PYTHON_UNKNOWN;
     return is_as_expected(version, s) ? version : LF_PYTHON_UNKNOWN;
 }
 

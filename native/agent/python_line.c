@@ -192,7 +192,7 @@ static int is_python_known(void) {
         ls_interpreter_find(scratch);
         free(scratch);
     }
-    return ls_python.version >= LF_PYTHON_3_11 && ls_python.version <= LF_PYTHON_3_13;
+    return ls_python.version >= LF_PYTHON_3_11 && ls_python.version <= LF_PYTHON_3_14;
 }
 
 int ls_python_line_begin(const char *folder) {

@@ -57,6 +57,8 @@ static int is_entry(int i) { return !!(again.frames[i].place & LF_ENTRY); }
 static int agree(int from, int evals, int is_root) {
     int eval = 0;
     for (int i = from, is_first = 1; i < again.count; is_first = is_entry(i++)) {
+        if (again.frames[i].code == LT_NONE)
+            return 0;
         if (!is_first)
             continue;
         if (eval == evals)
@@ -87,39 +89,43 @@ static int functions_alone(const sm_process *p, int evals, int is_sure, sm_pytho
     return count;
 }
 
-/* --- Where C frames of the interpreter have the next instruction --- */
+/* --- What C frames of the interpreter have always in the same place --- */
 
-/* One register or word of them has it, always the same: what an earlier call has left lies in others. It is learned from
- * frames that are known. */
+/* One register or word of them has the next instruction, another one the frame: what an earlier call has left lies in
+ * others. They are learned from frames that are known. CPython 3.11 and 3.12 name the frame otherwise. */
 #define LEARNED 16u
 #define MOST_LEARNED 400u
 #define SURE_SHARE 50u /* of so many, one may be otherwise: a frame that was just made */
+enum { INSTRUCTION, FRAME, KINDS };
 typedef struct sm_told {
-    uint32_t seen, hits[SM_PLACES_MOST];
+    uint32_t seen, hits[KINDS][SM_PLACES_MOST];
 } told;
 
 static void learn_places(sm_process *p, const lu_native_frame *native, const lu_frame_registers *had,
-                         const lu_stack_copy *stack, uint32_t code) {
+                         const lu_stack_copy *stack, const lu_python_frame *raw, uint32_t code) {
     if (!p->outside.told)
         p->outside.told = calloc(1, sizeof *p->outside.told);
     told *to = p->outside.told;
     if (!to || code == LT_NONE || to->seen == MOST_LEARNED)
         return;
     to->seen++;
-    for (uint32_t where = 0; where < SM_PLACES_MOST; where++)
-        to->hits[where] += sm_python_of_word(p, sm_interpreter_word(native, had, stack, where)).code == code;
+    for (uint32_t where = 0; where < SM_PLACES_MOST; where++) {
+        uint64_t word = sm_interpreter_word(native, had, stack, where);
+        to->hits[INSTRUCTION][where] += sm_python_of_word(p, word).code == code;
+        to->hits[FRAME][where] += word == raw->at;
+    }
 }
 
 /* -1: not known (yet). */
-static int place_of_instruction(const sm_process *p) {
+static int place_of(const sm_process *p, int kind) {
     const told *of = p->outside.told;
     int best = 0;
     if (!of || of->seen < LEARNED)
         return -1;
     for (int where = 1; where < (int)SM_PLACES_MOST; where++)
-        if (of->hits[where] > of->hits[best])
+        if (of->hits[kind][where] > of->hits[kind][best])
             best = where;
-    return (of->seen - of->hits[best]) * SURE_SHARE <= of->seen ? best : -1;
+    return (of->seen - of->hits[kind][best]) * SURE_SHARE <= of->seen ? best : -1;
 }
 
 void sm_outside_forget(sm_process *p) {
@@ -133,29 +139,33 @@ static int is_interpreter(const sm_process *p, const lu_native_frame *native) {
     return lu_space_in_function(p->space, native->address, SM_INTERPRETER);
 }
 
-/* What each C frame of the interpreter ran; how many there are. */
+/* What each C frame of the interpreter ran; how many there are. `where`: what they have always in the same place. */
 static int interpreted(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,
-                       const lu_stack_copy *stack, int where) {
+                       const lu_stack_copy *stack, const int where[KINDS]) {
     static sm_interpreter_words words;
     int evals = sm_interpreted(t, native, had, natives, stack, then, &words);
     for (int i = 0, eval = 0; i < natives && eval < evals; i++) {
         if (!is_interpreter(t->process, &native[i]))
             continue;
-        uint64_t word = where < 0 ? 0 : sm_interpreter_word(&native[i], &had[i], stack, (uint32_t)where);
-        if (where >= 0)
-            then[eval] = sm_python_of_word(t->process, word);
-        then_at[eval] = sm_interpreted_frame(t, &native[i], &had[i], stack, then[eval].code);
+        uint64_t told_here[KINDS] = {0};
+        for (int kind = 0; kind < KINDS; kind++)
+            if (where[kind] >= 0)
+                told_here[kind] = sm_interpreter_word(&native[i], &had[i], stack, (uint32_t)where[kind]);
+        if (where[INSTRUCTION] >= 0)
+            then[eval] = sm_python_of_word(t->process, told_here[INSTRUCTION]);
+        then_at[eval] = where[FRAME] >= 0 ? told_here[FRAME]
+                                          : sm_interpreted_frame(t, &native[i], &had[i], stack, then[eval].code);
         eval++;
     }
     return evals;
 }
 
-/* The innermost C frame has this code, which has been read. */
+/* The innermost C frame has this frame and its code, which have been read. */
 static void learn_from(sm_process *p, const lu_native_frame *native, const lu_frame_registers *had, int natives,
-                       const lu_stack_copy *stack, uint32_t code) {
+                       const lu_stack_copy *stack, const lu_python_frame *raw, uint32_t code) {
     for (int i = 0; i < natives; i++)
         if (is_interpreter(p, &native[i])) {
-            learn_places(p, &native[i], &had[i], stack, code);
+            learn_places(p, &native[i], &had[i], stack, raw, code);
             return;
         }
 }
@@ -163,15 +173,16 @@ static void learn_from(sm_process *p, const lu_native_frame *native, const lu_fr
 int sm_outside_frames(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                       uint32_t how, const lu_stack_copy *stack, sm_python_frame *into, int *is_torn) {
     sm_process *p = t->process;
-    int where = place_of_instruction(p), evals = interpreted(t, native, had, natives, stack, where);
+    const int where[KINDS] = {place_of(p, INSTRUCTION), place_of(p, FRAME)};
+    int evals = interpreted(t, native, had, natives, stack, where);
     *is_torn = 0;
     if (!evals || again.thread != t || !sm_python_state(t))
         return 0;
     int from = beginning(evals, !!(how & LU_UNWOUND_ROOT)), count = again.count - from;
     *is_torn = from < 0;
     if (*is_torn)
-        return functions_alone(p, evals, where >= 0, into);
-    learn_from(p, native, had, natives, stack, again.frames[from].code);
+        return functions_alone(p, evals, where[INSTRUCTION] >= 0, into);
+    learn_from(p, native, had, natives, stack, &again.raw[from], again.frames[from].code);
     memcpy(into, &again.frames[from], (size_t)count * sizeof *into);
     into[0].place = then[0].place | (into[0].place & LF_ENTRY); /* where it was, not where it is by now */
     return count;

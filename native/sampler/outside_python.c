@@ -9,8 +9,6 @@
 #include "procfs.h"
 #include "recording.h"
 
-#include <string.h>
-
 #define FIRST_PATIENCE_NS 250000000ull
 #define LONGEST_PATIENCE_NS 60000000000ull
 
@@ -20,29 +18,18 @@ static uint64_t word_at(const sm_process *p, uint64_t address) {
     return address && !sm_read_memory(&pid, address, &word, sizeof word) ? word : 0;
 }
 
-static int is_free_threaded(const sm_process *p, uint64_t runtime) {
-    char cookie[sizeof LU_RUNTIME_COOKIE - 1];
-    int32_t pid = p->pid;
-    if (sm_read_memory(&pid, runtime, cookie, sizeof cookie) || memcmp(cookie, LU_RUNTIME_COOKIE, sizeof cookie))
-        return 0;
-    return word_at(p, runtime + LU_RUNTIME_FREE_THREADED) != 0;
-}
-
 static void say_unread(const sm_process *p, const char *why) {
     sm_problem("python_not_read", p->pid, "functions of Python of that process",
-               "run it with the release build of CPython 3.11, 3.12 or 3.13", "process %d has a Python whose frames are "
+               "run it with the release build of CPython 3.11, 3.12, 3.13 or 3.14", "process %d has a Python whose frames are "
                "not read: %s", p->pid, why);
 }
 
 /* Why the frames of this Python are not read; NULL: they are. */
 static const char *refusal(const sm_process *p, uint64_t version, uint64_t runtime) {
-    if (!version)
-        return "it is older than 3.11";
-    if (version >> 24 != 3 || (version >> 16 & 0xff) < LF_PYTHON_3_11 || (version >> 16 & 0xff) > LF_PYTHON_3_13)
-        return "it is of a version that layerscope does not know";
-    if (lu_space_symbol(p->space, "_Py_NegativeRefcount")) /* in builds that count all references */
+    int32_t pid = p->pid;
+    if (version && lu_space_symbol(p->space, "_Py_NegativeRefcount")) /* in builds that count all references */
         return "it is a debug build";
-    return is_free_threaded(p, runtime) ? "it is a free-threaded build" : NULL;
+    return lu_python_refusal(version, runtime, sm_read_memory, &pid);
 }
 
 void sm_python_find(sm_process *p) {

@@ -33,6 +33,12 @@ static int64_t last_before(const sm_process *p, uint64_t address) {
     return (int64_t)low - 1;
 }
 
+/* Those of this code object; -1: none. */
+static int64_t of_code(const sm_process *p, uint64_t code) {
+    int64_t at = last_before(p, lu_python_first_instruction(p->python, code));
+    return at >= 0 && p->instructions.all[at].code == code ? at : -1;
+}
+
 static instructions *room_at(sm_process *p, int64_t at) {
     if (p->instructions.count == p->instructions.room) {
         uint32_t room = p->instructions.room ? 2 * p->instructions.room : 256;
@@ -51,10 +57,9 @@ static void learn(sm_process *p, const lu_python_frame *frame, uint32_t number) 
     uint64_t known_by = frame->name ^ frame->lines << 20 ^ (uint64_t)(uint32_t)frame->first_line << 40, first;
     uint8_t head[LU_PYTHON_CODE_BYTES];
     int32_t pid = p->pid;
-    int64_t at = last_before(p, frame->code + sizeof head);
-    for (int64_t i = at; i >= 0 && i >= at - 2; i--)
-        if (p->instructions.all[i].code == frame->code && p->instructions.all[i].known_by == known_by)
-            return;
+    int64_t at = of_code(p, frame->code);
+    if (at >= 0 && p->instructions.all[at].known_by == known_by)
+        return;
     if (number == LT_NONE || sm_read_memory(&pid, frame->code, head, sizeof head))
         return;
     uint64_t bytes = lu_python_instructions(p->python, frame->code, head, &first);
@@ -87,11 +92,8 @@ static const instructions *at_word(const sm_process *p, uint64_t word) {
 }
 
 uint32_t sm_python_code_known(const sm_process *p, uint64_t code) {
-    int64_t at = last_before(p, code + LU_PYTHON_CODE_BYTES);
-    for (int64_t i = at; i >= 0 && i >= at - 2; i--)
-        if (p->instructions.all[i].code == code)
-            return p->instructions.all[i].number;
-    return LT_NONE;
+    int64_t at = of_code(p, code);
+    return at < 0 ? LT_NONE : p->instructions.all[at].number;
 }
 
 static uint32_t place_of(const instructions *one, uint64_t word) { return (uint32_t)(word - one->first - 2) & ~1u; }

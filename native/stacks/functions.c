@@ -1,6 +1,7 @@
 /* Where a function of an ELF file lies, its cold and split pieces too. */
 #define _GNU_SOURCE
 #include "functions.h"
+#include "cfi.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -70,14 +71,14 @@ static bool is_piece(const char *symbol, const char *name) {
     return !strcmp(name, TAIL_CALLER) && !strncmp(symbol, TAIL_CALLED, strlen(TAIL_CALLED));
 }
 
-static void keep_piece(lu_object *object, const Elf64_Sym *symbol) {
+static void keep_piece(lu_object *object, lu_range piece) {
     if (object->range_count == PIECES_MOST)
         return;
     lu_range *grown = realloc(object->ranges, (object->range_count + 1) * sizeof *grown);
     if (!grown)
         return;
     object->ranges = grown;
-    object->ranges[object->range_count++] = (lu_range){symbol->st_value, symbol->st_value + symbol->st_size};
+    object->ranges[object->range_count++] = piece;
 }
 
 static void collect(lu_object *object, const Elf64_Shdr *table, const Elf64_Shdr *strings, const char *name) {
@@ -86,10 +87,55 @@ static void collect(lu_object *object, const Elf64_Shdr *table, const Elf64_Shdr
     for (uint64_t i = 0; symbols && texts && i < table->sh_size / sizeof *symbols; i++)
         if (ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC && symbols[i].st_name < strings->sh_size &&
             symbols[i].st_shndx != SHN_UNDEF && is_piece(texts + symbols[i].st_name, name))
-            keep_piece(object, &symbols[i]);
+            keep_piece(object, (lu_range){symbols[i].st_value, symbols[i].st_value + symbols[i].st_size});
     free(symbols);
     free(texts);
 }
+
+/* --- Pieces without a name --- */
+
+static bool is_kept(const lu_object *object, uint64_t address) {
+    for (uint32_t i = 0; i < object->range_count; i++)
+        if (address >= object->ranges[i].start && address < object->ranges[i].end)
+            return true;
+    return false;
+}
+
+/* Where the jump at `code` leads, with 4 bytes: opcode e9, or 0f 8x with a condition; 0: it is none. */
+static uint64_t jump_to(const uint8_t *code, size_t left, uint64_t address) {
+    size_t opcode = left && code[0] == 0xe9 ? 1 : left > 1 && code[0] == 0x0f && code[1] >> 4 == 8 ? 2 : 0;
+    int32_t by;
+    if (!opcode || left < opcode + sizeof by)
+        return 0;
+    memcpy(&by, code + opcode, sizeof by);
+    return address + opcode + sizeof by + (uint64_t)(int64_t)by;
+}
+
+/* Where a function begins, its frame has nothing but the address to return to. What begins otherwise is a piece. */
+static void keep_if_piece(lu_object *object, uint64_t address) {
+    const lu_row *row = is_kept(object, address) ? NULL : lu_row_at(object, address);
+    lu_range piece = row ? (lu_range){row->start, row->end} : (lu_range){0, 0};
+    row = row ? lu_row_at(object, piece.start) : NULL;
+    if (row && (row->cfa.kind != LU_REGISTER || row->cfa.of != LF_RSP || row->cfa.value != 8))
+        keep_piece(object, piece);
+}
+
+/* Compilers put what they take to be seldom used elsewhere. In a file without a table of all symbols that has no name:
+ * it is where the function jumps to. */
+static void collect_unnamed(lu_object *object) {
+    for (uint32_t i = 0, named = object->range_count; i < named; i++) {
+        uint64_t offset, start = object->ranges[i].start, bytes = object->ranges[i].end - start;
+        uint8_t *code = lu_object_offset(object, start, &offset) ? read_part(object->file, offset, bytes) : NULL;
+        for (uint64_t at = 0; code && at < bytes; at++) {
+            uint64_t to = jump_to(code + at, bytes - at, start + at);
+            if (to)
+                keep_if_piece(object, to);
+        }
+        free(code);
+    }
+}
+
+/* --- Tables of symbols --- */
 
 /* The tables of symbols of a file; NULL: it has none. */
 typedef struct {
@@ -124,6 +170,8 @@ static void find_pieces(lu_object *object, const char *name) {
     if (from && (!of.hashes || !of.exported ||
                  exports(object->file, of.hashes, of.exported, &of.sections[of.exported->sh_link], name, &symbol)))
         collect(object, from, &of.sections[from->sh_link], name);
+    if (!of.all)
+        collect_unnamed(object);
     free(of.sections);
 }
 
@@ -146,8 +194,5 @@ bool lu_object_in_function(lu_object *object, uint64_t address, const char *name
         if (object->function)
             find_pieces(object, name);
     }
-    for (uint32_t i = 0; i < object->range_count; i++)
-        if (address >= object->ranges[i].start && address < object->ranges[i].end)
-            return true;
-    return false;
+    return is_kept(object, address);
 }

@@ -3,15 +3,16 @@
  * Where the members of its structures lie is the same in all releases of a minor version (CPython says so in
  * pycore_runtime.h of 3.13); tests/native/test_python_frames.py compares the numbers with the headers of each version
  * that is there. Builds with Py_DEBUG or without the GIL are laid out otherwise: to native/agent/interpreter.c they are
- * LF_PYTHON_UNKNOWN.
+ * LF_PYTHON_UNKNOWN. What the runtime of 3.14 says of them itself must agree (lu_python_refusal).
  *
  * Python calls Python without a C frame in between. Where a C frame of the interpreter begins, 3.11 sets `is_entry` in
- * the frame; later ones put a frame of no function, owned by the C stack, outside of it. */
+ * the frame; later ones put a frame of no function, owned by the C stack, outside of it. What a frame of 3.14 names is
+ * marked in the lowest bits where it is not counted. */
 #include "python_frames.h"
 
 #include <string.h>
 
-#define FRAME_BYTES 72u   /* of an _PyInterpreterFrame: all that is looked at */
+#define FRAME_BYTES 80u   /* of an _PyInterpreterFrame: all that is looked at */
 #define OBJECT_TYPE 8u    /* in a PyObject: ob_type */
 #define TYPE_NAME 24u     /* in a PyTypeObject: tp_name */
 #define STRING_LENGTH 16u /* in a PyASCIIObject: length, and its bits of state */
@@ -19,7 +20,11 @@
 #define CODE_UNITS 16u /* in a PyCodeObject: ob_size, units of two bytes */
 #define BYTES_SIZE 16u /* in a PyBytesObject: ob_size, and the first byte */
 #define BYTES_FIRST 32u
-enum { OWNED_BY_C_STACK = 3, NO_C_FRAME = 0xffff };
+enum { OWNED_BY_C_STACK = 3, /* and 4 */  NO_C_FRAME = 0xffff };
+#define RUNTIME_VERSION 8u /* in _Py_DebugOffsets, of which so many bytes are looked at */
+#define OFFSETS_BYTES 392u
+#define RETURN_OF_INIT_BYTES 16u
+#define MARKS 7ull /* of what frames of 3.14 name, in the lowest bits */
 #define INTERPRETER_BYTES 1024u /* of the C stack that a C frame of the interpreter takes at most */
 enum { KIND_SHIFT = 2, KIND_MASK = 7, IS_COMPACT = 1 << 5, IS_ASCII = 1 << 6 };
 /* More threads, or interpreters, there are not: a list that does not end is one that changes. */
@@ -40,10 +45,11 @@ static const layout layouts[] = {
     {8, 160, 56, 8, 48, 32, 56, 69, 68, 72, 112, 128, 136, 184, 40, 0, 16, 48, 72},                   /* 3.11 */
     {8, 144, 56, 0, 8, 0, 56, 70, 0, 68, 112, 128, 136, 192, 40, 0, 72, 40, 56},                      /* 3.12 */
     {8, 160, 72, NO_C_FRAME, 8, 0, 56, 70, 0, 68, 112, 128, 136, 200, 632, 7264, 7344, 40, 56},       /* 3.13 */
+    {8, 160, 72, NO_C_FRAME, 8, 0, 56, 74, 0, 68, 112, 128, 136, 208, 808, 7272, 7344, 40, 56},       /* 3.14 */
 };
 
 static const layout *layout_of(uint32_t python) {
-    return python >= LF_PYTHON_3_11 && python <= LF_PYTHON_3_13 ? &layouts[python - LF_PYTHON_3_11] : NULL;
+    return python >= LF_PYTHON_3_11 && python <= LF_PYTHON_3_14 ? &layouts[python - LF_PYTHON_3_11] : NULL;
 }
 
 static uint64_t word_at(const uint8_t *bytes, size_t offset) {
@@ -58,6 +64,57 @@ static uint64_t follow(lu_read read, void *of, uint64_t address) {
     return read(of, address, &word, sizeof word) ? 0 : word;
 }
 
+/* --- Which builds are understood --- */
+
+/* Where the runtime of 3.14 says in a word what the layout has. */
+static const struct {
+    uint16_t says, member; /* in _Py_DebugOffsets, in the layout */
+} said[] = {
+    {40, offsetof(layout, interpreters)}, {64, offsetof(layout, interpreter_next)},
+    {72, offsetof(layout, interpreter_threads)}, {192, offsetof(layout, thread_next)},
+    {208, offsetof(layout, thread_frame)}, {224, offsetof(layout, thread_native_id)},
+    {256, offsetof(layout, previous)}, {264, offsetof(layout, code)},
+    {272, offsetof(layout, instruction)}, {288, offsetof(layout, owner)},
+    {320, offsetof(layout, file)}, {336, offsetof(layout, name)},
+    {344, offsetof(layout, lines)}, {352, offsetof(layout, first_line)},
+    {384, offsetof(layout, units)},
+};
+
+static int is_as_said(const layout *l, const uint8_t *offsets) {
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        uint16_t known;
+        memcpy(&known, (const uint8_t *)l + said[i].member, sizeof known);
+        if (word_at(offsets, said[i].says) != known)
+            return 0;
+    }
+    return 1;
+}
+
+static const char *refusal_by_offsets(uint64_t version, const uint8_t *offsets) {
+    uint32_t minor = version >> 16 & 0xff;
+    if (memcmp(offsets, LU_RUNTIME_COOKIE, sizeof LU_RUNTIME_COOKIE - 1))
+        return "its runtime does not say how it is laid out";
+    if (word_at(offsets, LU_RUNTIME_FREE_THREADED))
+        return "it is a free-threaded build";
+    if (word_at(offsets, RUNTIME_VERSION) >> 16 != version >> 16)
+        return "its runtime is of another version";
+    return minor < LF_PYTHON_3_14 || is_as_said(layout_of(minor), offsets)
+        ? NULL : "its frames are laid out otherwise than those of releases";
+}
+
+const char *lu_python_refusal(uint64_t version, uint64_t runtime, lu_read read, void *of) {
+    uint8_t offsets[OFFSETS_BYTES];
+    uint32_t minor = version >> 16 & 0xff;
+    if (!version)
+        return "it is older than 3.11";
+    if (version >> 24 != 3 || !layout_of(minor))
+        return "it is of a version that layerscope does not know";
+    if (minor < LF_PYTHON_3_13)
+        return NULL;
+    return read(of, runtime, offsets, sizeof offsets) ? "its runtime cannot be read"
+                                                      : refusal_by_offsets(version, offsets);
+}
+
 /* --- Frames --- */
 
 /* Where in its code a frame is. One that has just been made is before its first instruction. */
@@ -66,8 +123,22 @@ static uint32_t place_of(const layout *l, const uint8_t *frame, uint64_t code) {
     return bytes < 0 || bytes >= (int64_t)LF_ENTRY ? 0 : (uint32_t)bytes;
 }
 
+static uint64_t code_in(const layout *l, const uint8_t *frame) { return word_at(frame, l->code) & ~MARKS; }
+
+/* Where `__init__` of a class returns to in 3.13 and later, when its call was specialised: a frame of code that is of no
+ * function. No text is called as its file is, and begins before the first line. */
+static int is_return_of_init(const layout *l, uint64_t code, uint32_t place, lu_read read, void *of) {
+    uint64_t file, name;
+    uint32_t line;
+    if (l->c_frame != NO_C_FRAME || place > RETURN_OF_INIT_BYTES || read(of, code + l->first_line, &line, sizeof line)
+        || line)
+        return 0;
+    return !read(of, code + l->file, &file, sizeof file) && !read(of, code + l->name, &name, sizeof name)
+        && file == name;
+}
+
 static int is_shim(const layout *l, const uint8_t *frame) {
-    return !l->is_entry && frame[l->owner] == OWNED_BY_C_STACK;
+    return !l->is_entry && frame[l->owner] >= OWNED_BY_C_STACK;
 }
 
 static int is_entry(const layout *l, const uint8_t *frame) { return l->is_entry && frame[l->is_entry]; }
@@ -166,8 +237,10 @@ static int walk_from(const layout *l, const beginning *begin, lu_read read, void
                 into->last->place |= LF_ENTRY;
             continue;
         }
-        uint64_t code = word_at(frame, l->code);
+        uint64_t code = code_in(l, frame);
         uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LF_ENTRY : 0);
+        if (is_return_of_init(l, code, place, read, of))
+            continue;
         keep_frame(into, (lu_python_frame){.at = here, .code = code, .place = place});
     }
     return WALKED;
@@ -216,17 +289,29 @@ int lu_python_here(uint32_t python, uint64_t thread_state, lu_read read, void *o
     return into[0] && read(of, into[0] + l->instruction, &into[1], sizeof into[1]) ? -1 : 0;
 }
 
+static int read_own(void *of, uint64_t address, void *into, size_t bytes) {
+    (void)of;
+    memcpy(into, (const void *)(uintptr_t)address, bytes);
+    return 0;
+}
+
+/* What lu_python_outwards gives, of these bytes of the frame. */
+static uint64_t outwards(const layout *l, const uint8_t *frame, lu_read read, void *of, lu_python_frame *into) {
+    if (!is_shim(l, frame)) {
+        into->code = code_in(l, frame);
+        into->place = place_of(l, frame, into->code);
+        if (is_return_of_init(l, into->code, into->place, read, of))
+            into->code = 0;
+    }
+    return word_at(frame, l->previous);
+}
+
 uint64_t lu_python_own_outwards(uint32_t python, uint64_t frame, lu_python_frame *into) {
     const layout *l = layout_of(python);
-    const uint8_t *bytes = (const uint8_t *)(uintptr_t)frame;
     into->code = 0;
     if (!l || !frame || frame % 8)
         return 0;
-    if (!is_shim(l, bytes)) {
-        into->code = word_at(bytes, l->code);
-        into->place = place_of(l, bytes, into->code);
-    }
-    return word_at(bytes, l->previous);
+    return outwards(l, (const uint8_t *)(uintptr_t)frame, read_own, NULL, into);
 }
 
 int lu_python_c_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, uint64_t *into, int most) {
@@ -247,7 +332,7 @@ uint32_t lu_python_frame_in_c_frame(uint32_t python) {
 
 uint64_t lu_python_code_of(uint32_t python, uint64_t frame, lu_read read, void *of) {
     const layout *l = layout_of(python);
-    return l && frame % 8 == 0 ? follow(read, of, frame + l->code) : 0;
+    return l && frame % 8 == 0 ? follow(read, of, frame + l->code) & ~MARKS : 0;
 }
 
 void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *into) {
@@ -257,9 +342,14 @@ void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *i
     memcpy(&into->first_line, code + l->first_line, sizeof into->first_line);
 }
 
+uint64_t lu_python_first_instruction(uint32_t python, uint64_t code) {
+    const layout *l = layout_of(python);
+    return l ? code + l->units : 0;
+}
+
 uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first) {
     const layout *l = layout_of(python);
-    *first = l ? code + l->units : 0;
+    *first = lu_python_first_instruction(python, code);
     return l ? 2 * word_at(bytes, CODE_UNITS) : 0;
 }
 
@@ -334,11 +424,7 @@ uint64_t lu_python_outwards(uint32_t python, uint64_t frame, lu_read read, void 
     into->code = 0;
     if (!l || !frame || frame % 8 || read(of, frame, bytes, sizeof bytes))
         return 0;
-    if (!is_shim(l, bytes)) {
-        into->code = word_at(bytes, l->code);
-        into->place = place_of(l, bytes, into->code);
-    }
-    return word_at(bytes, l->previous);
+    return outwards(l, bytes, read, of, into);
 }
 
 int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of) {

@@ -15,6 +15,10 @@
 /* Reads `bytes` at `address` of the process; 0, or -1 if not all of it is there. Must not fault whatever `address` is. */
 typedef int (*lu_read)(void *of, uint64_t address, void *into, size_t bytes);
 
+/* Why frames of a Python of this version (as PY_VERSION_HEX; 0: it does not say) are not read, by what its runtime says
+ * of itself; NULL: they are, if it is not a debug build. */
+const char *lu_python_refusal(uint64_t version, uint64_t runtime, lu_read read, void *of);
+
 typedef struct {
     uint64_t at; /* where it lies */
     uint64_t code, name, lines; /* addresses of the code object, its qualified name, its co_linetable: what it is known by */
@@ -51,6 +55,8 @@ uint64_t lu_python_code_of(uint32_t python, uint64_t frame, lu_read read, void *
 void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *into);
 /* Where the instructions of a code object lie, of which `bytes` has the first LU_PYTHON_CODE_BYTES bytes; how many bytes. */
 uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first);
+/* The address of the first of them. */
+uint64_t lu_python_first_instruction(uint32_t python, uint64_t code);
 /* The PyThreadState of the thread `tid` of any interpreter, by `_PyRuntime`; 0: none. */
 uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_read read, void *of);
 /* All threads of all interpreters; how many, at most `most`. */

@@ -15,6 +15,10 @@
 #include "internal/pycore_frame.h"
 #include "internal/pycore_interp.h"
 #include "internal/pycore_runtime.h"
+#if PY_VERSION_HEX >= 0x030e0000
+#include "internal/pycore_debug_offsets.h"
+#include "internal/pycore_interpframe.h"
+#endif
 
 #define HAS(member, type, field) \
     do { \
@@ -40,7 +44,11 @@ static void compare(void) {
 #if PY_VERSION_HEX < 0x030c0000
     HAS(is_entry, _PyInterpreterFrame, is_entry);
 #else
+#if PY_VERSION_HEX < 0x030e0000
     if (FRAME_OWNED_BY_CSTACK != OWNED_BY_C_STACK)
+#else
+    if (FRAME_OWNED_BY_INTERPRETER != OWNED_BY_C_STACK || FRAME_OWNED_BY_CSTACK != OWNED_BY_C_STACK + 1)
+#endif
         puts("owned by the C stack");
 #endif
     HAS(previous, _PyInterpreterFrame, previous);
@@ -59,6 +67,11 @@ static void compare(void) {
         puts("strings, bytes");
     if (TYPE_NAME != offsetof(PyTypeObject, tp_name) || FRAME_BYTES > sizeof(_PyInterpreterFrame))
         puts("types, frames");
+#if PY_VERSION_HEX >= 0x030e0000
+    _Py_DebugOffsets offsets = _Py_DebugOffsets_INIT(LU_RUNTIME_COOKIE);
+    if (!is_as_said(l, (const uint8_t *)&offsets))
+        puts("what the runtime says of itself");
+#endif
     printf("%d.%d\n", PY_MAJOR_VERSION, PY_MINOR_VERSION);
 }
 #endif
@@ -112,7 +125,7 @@ static void make_noise(uint64_t seed, int rounds) {
     lu_python_left_out left_out;
     int most = 0;
     for (int i = 0; i < rounds; i++) {
-        uint32_t python = 10u + (uint32_t)i % 5;
+        uint32_t python = 10u + (uint32_t)i % 6;
         uint64_t at = seed << 8;
         int count = lu_python_walk(python, at, i & 1 ? at - 64 : 0, read_noise, &seed, frames, 512, &left_out);
         count = count > most ? count : lu_python_frames(python, at, read_noise, &seed, frames, 512, &left_out);

@@ -14,7 +14,7 @@ import pytest
 from tests.native.building import build, sanitizer_flag
 from tests.native.door import Door
 from tests.native.sampled import Code, areas
-from tests.native.test_sampling_python import TEXT, VERSIONS, python_of
+from tests.native.test_sampling_python import TEXT, VERSIONS, python_here, python_of
 
 SOURCE = Path(__file__).parent / "python_frames_driver.c"
 TIMEOUT_S = 120
@@ -50,14 +50,16 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_numbers_are_those_of_the_headers(tmp_path: Path) -> None:
     compared = []
-    for version in VERSIONS:
+    for version, python in ((version, python_here(version)) for version in VERSIONS):
+        if python is None:
+            continue
         asked = "import sysconfig; print(sysconfig.get_path('include'))"
-        include = Path(
-            subprocess.check_output([python_of(version), "-c", asked], text=True).strip()
-        )
+        include = Path(subprocess.check_output([python, "-c", asked], text=True).strip())
         if not (include / "internal" / "pycore_frame.h").exists():
             continue
-        flags = ("-DHEADERS", "-isystem", str(include), "-isystem", str(include / "internal"))
+        # Debian's pyconfig.h includes one by the folder above.
+        folders = (include.parent, include, include / "internal")
+        flags = ("-DHEADERS", *(flag for folder in folders for flag in ("-isystem", str(folder))))
         driver = build(tmp_path / f"offsets-{version}", [SOURCE], *flags)
         assert subprocess.check_output([str(driver), "offsets"], text=True) == f"{version}\n"
         compared.append(version)
