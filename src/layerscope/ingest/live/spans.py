@@ -134,11 +134,15 @@ class LiveSpans:
     def _of_part(self, came: list[tuple[int, np.ndarray, int]]) -> Iterator[TrackSums]:
         """The sums of spans by track, which stand for those that were left out."""
         kept = []
+        left_out = 0
         for _, rows, _ in came:
-            dur_ns = np.maximum(rows["end"] - rows["start"], 0)
-            kept.append(self._thinned.kept(rows, dur_ns))
-        self._thinned.settle(sum(len(one) - int(one.sum()) for one in kept))
-        for (track, rows, oldest), is_kept in zip(came, kept, strict=True):
+            lasted_ns = rows["end"] - rows["start"]
+            is_kept = self._thinned.kept(rows, np.maximum(lasted_ns, 0))
+            left_out += len(rows) - int(is_kept.sum())
+            kept.append(is_kept)
+        self._thinned.settle(left_out)
+        for of_track, is_kept in zip(came, kept, strict=True):
+            track, rows, oldest = of_track
             yield self._of_track(track, rows, oldest, is_kept)
 
     def _of_track(
@@ -237,13 +241,20 @@ class LiveSpans:
         if not len(mine):
             return None
         spans = columns.rows.take(mine)
-        whole = zip(*(spans[name].tolist() for name in ("kind", "name", "args")), strict=True)
+        kinds = spans["kind"].tolist()
+        names = spans["name"].tolist()
+        args = spans["args"].tolist()
+        whole = zip(kinds, names, args, strict=True)
         row = [self._primitive(*one) for one in whole]
         first = int(columns.bucket.min())
-        pair = (columns.bucket.take(mine) - first) << 32 | np.array(row, np.int64)
+        pair = columns.bucket.take(mine) - first
+        pair <<= 32
+        pair |= np.array(row, np.int64)
+        dur_ns = columns.dur_ns.take(mine)
         self_ns = columns.nested.self_ns.take(mine)
-        keys, sums = by_key(pair, columns.dur_ns.take(mine), self_ns)
-        return KeyedSums(first + (keys >> 32), keys & 0xFFFFFFFF, sums[:, :3])
+        keys, sums = by_key(pair, dur_ns, self_ns)
+        buckets = first + (keys >> 32)
+        return KeyedSums(buckets, keys & 0xFFFFFFFF, sums[:, :3])
 
     def _primitive(self, kind: int, name: int, args: int) -> int:
         """The row of a kind and the numbers of a name and of arguments."""
