@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +23,11 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.recording import ranks
+from layerscope.recording.complete import read_state, write_state
 from layerscope.recording.packed import complete_by_rename
-from layerscope.recording.reader import Reader
+from layerscope.recording.reader import Reader, all_files
 from layerscope.recording.run import RANKS, SUFFIX, Run, RunInfo
+from layerscope.recording.writer import write_rows
 
 # rank-3.json.gz, trace_rank3.json, rank_3.1074.pt.trace.json
 _RANK_IN_NAME = re.compile(r"rank[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
@@ -98,6 +101,7 @@ def _make(
         (run.path / "raw").rmdir()
         for rank, part in by_rank.items():
             _link(part, run.path / RANKS / str(rank))
+            _number(run.path / RANKS / str(rank), rank)
         ranks.write_problems(run.path, problems)
 
 
@@ -154,6 +158,22 @@ def _link(source: Path, target: Path) -> None:
             _link(entry, twin)
         elif entry.name != cache.ORIGIN:
             os.link(entry, twin)
+
+
+def _number(folder: Path, rank: int) -> None:
+    """Let the processes in `folder`, which has links to files of others, be of this rank."""
+    run = Run.open(folder)
+    state = read_state(folder)
+    assert state is not None  # it was written as a whole
+    with Reader(run) as reader:
+        rows = reader.query("SELECT * FROM processes").to_pylist()
+    if all(row["rank"] == rank for row in rows):
+        return
+    for row in rows:
+        row["rank"] = rank
+    shutil.rmtree(folder / "processes")
+    write_rows(folder, "processes", rows)
+    write_state(folder, state.raw_bytes, state.rows, all_files(folder))
 
 
 def _info(path: Path, first: Path, key: str) -> RunInfo:
