@@ -20,6 +20,13 @@ class GpuRecording:
         self.recording.rows["processes"][0]["rank"] = rank
         self.streams: dict[tuple[int, int], int] = {}
 
+    def next_rank(self, rank: int) -> None:
+        """What follows is of another process."""
+        recording = self.recording
+        recording.process = recording.add_process(100 + rank, rank=rank)
+        recording.thread = recording.add_thread(recording.process, 100 + rank, "python")
+        self.streams.clear()
+
     def stream(self, device: int, number: int) -> int:
         """The track of a stream."""
         key = device, number

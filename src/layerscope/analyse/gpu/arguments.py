@@ -12,3 +12,10 @@ def number(key: str, type_: str = "BIGINT") -> str:
 BYTES = number("bytes")
 REGISTERS = number("registers per thread")
 OCCUPANCY_PERCENT = number("est. achieved occupancy %", "DOUBLE")
+
+
+def text(key: str, table: str = "args") -> str:
+    """SQL for the argument `key` as a text, lists as they are written; null where it has none."""
+    value = '("([^"]*)"|(\\[[^\\]]*\\])|(-?[0-9.]+))'
+    found = [f"regexp_extract({table}.json, '\"{key}\": *{value}', {n})" for n in (2, 3, 4)]
+    return f"nullif({' || '.join(found)}, '')"

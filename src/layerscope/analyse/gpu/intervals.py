@@ -1,0 +1,66 @@
+"""Intervals of time that are sorted and do not overlap: sets of moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerscope.analyse.gpu.sweep import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Sorted, and none overlaps another: each from `start_ns` up to `end_ns`."""
+
+    start_ns: Int64s
+    end_ns: Int64s
+
+    @property
+    def total_ns(self) -> int:
+        """How long they are together."""
+        lasted_ns = self.end_ns - self.start_ns
+        return int(lasted_ns.sum())
+
+    def within(self, from_ns: int, until_ns: int) -> int:
+        """How much of the time between two moments they cover."""
+        if until_ns <= from_ns:
+            return 0
+        first = np.searchsorted(self.end_ns, from_ns, side="right")
+        behind = np.searchsorted(self.start_ns, until_ns, side="left")
+        starts_ns = np.maximum(self.start_ns[first:behind], from_ns)
+        ends_ns = np.minimum(self.end_ns[first:behind], until_ns)
+        lasted_ns = ends_ns - starts_ns
+        return int(lasted_ns.sum())
+
+
+def merged(start_ns: Int64s, end_ns: Int64s) -> Intervals:
+    """What any intervals cover; those that touch become one."""
+    if not len(start_ns):
+        return Intervals(start_ns, end_ns)
+    order = np.argsort(start_ns, kind="stable")
+    starts_ns = start_ns[order]
+    latest_ns = np.maximum.accumulate(end_ns[order])
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = starts_ns[1:] > latest_ns[:-1]
+    first = np.flatnonzero(is_new)
+    last = np.append(first[1:], len(order)) - 1
+    return Intervals(starts_ns[first], latest_ns[last])
+
+
+def difference(whole: Intervals, without: Intervals) -> Intervals:
+    """The moments of the first that are not in the second."""
+    at_ns = np.concatenate((whole.start_ns, whole.end_ns, without.start_ns, without.end_ns))
+    of_whole = np.repeat([1, -1, 0, 0], _lengths(whole, without))
+    of_other = np.repeat([0, 0, 1, -1], _lengths(whole, without))
+    order = np.argsort(at_ns, kind="stable")
+    is_in = (np.cumsum(of_whole[order]) > 0) & (np.cumsum(of_other[order]) == 0)
+    moments_ns = at_ns[order]
+    is_kept = is_in[:-1] & (np.diff(moments_ns) > 0)
+    return merged(moments_ns[:-1][is_kept], moments_ns[1:][is_kept])
+
+
+def _lengths(whole: Intervals, without: Intervals) -> list[int]:
+    mine = len(whole.start_ns)
+    others = len(without.start_ns)
+    return [mine, mine, others, others]

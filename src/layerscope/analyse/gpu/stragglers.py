@@ -1,0 +1,163 @@
+"""Which rank came last to collectives, by how much, and what it did meanwhile that others did not.
+
+Late: from the start of the median of the other ranks to the start of the last one. The window of a
+rank is the time from the end of the collective before, on any group, to the start of this one. It
+is divided into four parts: computation ran on the GPU; else copies ran; else the program was in its
+data loader; else the GPU waited for the host, which launched the next work only after the work
+before had ended; the rest is other waiting. The reason is the part in which the last rank has most
+more than the median of all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerscope.analyse.gpu.clock_fit import NO_CHANGE
+from layerscope.analyse.gpu.collectives import Collective, Job
+from layerscope.analyse.gpu.intervals import Intervals, difference, merged
+from layerscope.analyse.gpu.sweep import Int64s
+from layerscope.analyse.gpu.work import COMMUNICATION, COMPUTE, COPY, GpuWork
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+PARTS = ("compute", "copy", "loader", "host", "other")
+# Of less nobody is late: clocks and launches differ by as much.
+LEAST_LATE_NS = 1_000
+_LOADING = """
+    SELECT coalesce(rank, 0) AS rank, s.start_ns, s.start_ns + s.dur_ns AS end_ns
+    FROM spans s JOIN tracks USING (track) JOIN processes USING (process)
+    WHERE s.layer = 'operators' AND s.kind = 'loader' ORDER BY s.start_ns"""
+
+
+@dataclass(frozen=True, slots=True)
+class LateArrival:
+    """That a rank came last to a collective. `late_ns`: by how much. `more_ns`: for each of PARTS,
+    how much more of it the rank had than the median of all ranks.
+    """
+
+    rank: int
+    late_ns: int
+    more_ns: tuple[int, ...]
+
+    @property
+    def reason(self) -> str:
+        """The part that it had most more of."""
+        most = max(range(len(PARTS)), key=lambda part: self.more_ns[part])
+        return PARTS[most]
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimeline:
+    """What a rank did, as intervals on the clock of all that do not overlap, one for each of
+    PARTS.
+    """
+
+    parts: tuple[Intervals, ...]
+
+    def in_window(self, from_ns: int, until_ns: int) -> list[int]:
+        """The time of each part between two moments."""
+        return [part.within(from_ns, until_ns) for part in self.parts]
+
+
+def late_arrivals(job: Job, timelines: Mapping[int, RankTimeline]) -> list[LateArrival]:
+    """Of each collective with a rank that was late, that rank."""
+    ended_ns: dict[int, int] = {}
+    found = []
+    for collective in job.collectives:
+        arrival = _late(collective, ended_ns, timelines)
+        if arrival is not None:
+            found.append(arrival)
+        for call in collective.calls:
+            ended_ns[call.rank] = max(call.end_ns, ended_ns.get(call.rank, call.end_ns))
+    return found
+
+
+def _late(
+    collective: Collective, ended_ns: Mapping[int, int], timelines: Mapping[int, RankTimeline]
+) -> LateArrival | None:
+    last = collective.last
+    others_ns = [call.start_ns for call in collective.calls if call is not last]
+    late_ns = last.start_ns - int(np.median(others_ns))
+    if late_ns < LEAST_LATE_NS:
+        return None
+    begins_ns = [ended_ns.get(call.rank) for call in collective.calls]
+    known_ns = [at_ns for at_ns in begins_ns if at_ns is not None]
+    # Before the first collective the windows of all begin together.
+    first_ns = min(known_ns, default=0)
+    times = {}
+    for call, begin_ns in zip(collective.calls, begins_ns, strict=True):
+        from_ns = first_ns if begin_ns is None else begin_ns
+        times[call.rank] = timelines[call.rank].in_window(from_ns, call.start_ns)
+    usual_ns = np.median(list(times.values()), axis=0)
+    more_ns = np.array(times[last.rank]) - usual_ns
+    return LateArrival(last.rank, late_ns, tuple(int(ns) for ns in more_ns))
+
+
+def read_timelines(reader: Reader, work: GpuWork, job: Job) -> dict[int, RankTimeline]:
+    """What each rank did."""
+    loading = reader.query(_LOADING)
+    loading_rank = loading["rank"].to_numpy()
+    starts_ns = loading["start_ns"].to_numpy()
+    ends_ns = loading["end_ns"].to_numpy()
+    found = {}
+    for rank in np.unique(work.rank).tolist():
+        fit = job.fits.get(rank, NO_CHANGE)
+        its = loading_rank == rank
+        loads = merged(fit.corrected(starts_ns[its]), fit.corrected(ends_ns[its]))
+        mine = work.chosen(work.rank == rank)
+        found[rank] = _timeline(_on_clock(mine, fit.corrected), loads)
+    return found
+
+
+def _on_clock(work: GpuWork, corrected: object) -> GpuWork:
+    import dataclasses
+
+    assert callable(corrected)
+    times = ("start_ns", "end_ns", "launch_ns", "launched_ns")
+    return dataclasses.replace(work, **{name: corrected(getattr(work, name)) for name in times})
+
+
+def _timeline(work: GpuWork, loads: Intervals) -> RankTimeline:
+    computing = _of_kind(work, COMPUTE)
+    copying = difference(_of_kind(work, COPY), computing)
+    working = merged(
+        np.concatenate((computing.start_ns, copying.start_ns)),
+        np.concatenate((computing.end_ns, copying.end_ns)),
+    )
+    communicating = _of_kind(work, COMMUNICATION)
+    idle, is_host = _idle(work)
+    loading = difference(loads, working)
+    waits = [
+        Intervals(idle.start_ns[chosen], idle.end_ns[chosen]) for chosen in (is_host, ~is_host)
+    ]
+    host, other = (difference(difference(one, loading), communicating) for one in waits)
+    return RankTimeline((computing, copying, loading, host, other))
+
+
+def _of_kind(work: GpuWork, kind: int) -> Intervals:
+    is_kind = work.kind == kind
+    return merged(work.start_ns[is_kind], work.end_ns[is_kind])
+
+
+def _idle(work: GpuWork) -> tuple[Intervals, np.ndarray]:
+    """When nothing ran on any stream, and whether the host had launched nothing then."""
+    order = np.argsort(work.start_ns, kind="stable")
+    start_ns = work.start_ns[order]
+    latest_ns = np.maximum.accumulate(work.end_ns[order])
+    is_gap = start_ns[1:] > latest_ns[:-1]
+    gaps = Intervals(latest_ns[:-1][is_gap], start_ns[1:][is_gap])
+    launch_ns = work.launch_ns[order][1:][is_gap]
+    is_launched = work.is_launched[order][1:][is_gap]
+    is_host: np.ndarray = is_launched & (launch_ns > gaps.start_ns)
+    return gaps, is_host
+
+
+def totals(arrivals: Sequence[LateArrival]) -> Int64s:
+    """The sums over arrivals of each of PARTS."""
+    found: Int64s = np.sum([one.more_ns for one in arrivals], axis=0, dtype=np.int64)
+    return found

@@ -1,0 +1,81 @@
+"""Stragglers: the ranks that the others waited for in collectives on GPUs, and why.
+
+rank          number in the job
+collectives   collectives of several ranks that it took part in
+last          how often it came last, at least a microsecond behind the median of the others
+late_ns       by how much then, on average
+max_late_ns   the most
+total_ns      sum of these: what the job would be faster by, if nothing else were late then
+reason        what it had most more of than the median rank, from the collective before until it
+              came: compute, copy, loader, host (the GPU waited for the program), or other
+compute_ns, copy_ns, loader_ns, host_ns, other_ns
+              how much more of each, on average over the collectives that it was last to
+
+Clocks of the ranks are fitted to the ends of collectives, where there are at least ten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from layerscope.analyse.result import COUNT, NS, Result, ResultColumn, of_rows
+
+if TYPE_CHECKING:
+    from layerscope.analyse.gpu.stragglers import LateArrival
+    from layerscope.recording.reader import Reader
+
+BY = ()
+REFUSED: dict[str, str] = {}
+COLUMNS = (
+    ResultColumn("rank", "int32", "", "number in the job"),
+    ResultColumn("collectives", "int64", COUNT, "that it took part in"),
+    ResultColumn("last", "int64", COUNT, "how often it came last"),
+    ResultColumn("late_ns", "float64", NS, "behind the median of the others, mean"),
+    ResultColumn("max_late_ns", "int64", NS, "the most"),
+    ResultColumn("total_ns", "int64", NS, "the sum"),
+    ResultColumn("reason", "string", "", "what it had most more of"),
+    ResultColumn("compute_ns", "float64", NS, "more computation, mean", signed=True),
+    ResultColumn("copy_ns", "float64", NS, "more copies, mean", signed=True),
+    ResultColumn("loader_ns", "float64", NS, "more of the data loader, mean", signed=True),
+    ResultColumn("host_ns", "float64", NS, "more waiting for the host, mean", signed=True),
+    ResultColumn("other_ns", "float64", NS, "more other waiting, mean", signed=True),
+)
+TOP = 0
+EMPTY = (
+    "No collective of several ranks was recorded on GPUs. Name a folder with a trace of each rank."
+)
+NEXT = "layerscope table collectives"
+
+
+def build(reader: Reader, by: str | None = None) -> Result:
+    """One row for each rank; the one that cost most first."""
+    from collections import Counter
+
+    from layerscope.analyse.gpu.collectives import read_job
+    from layerscope.analyse.gpu.stragglers import late_arrivals, read_timelines
+    from layerscope.analyse.gpu.work import read_work
+
+    job = read_job(reader)
+    timelines = read_timelines(reader, read_work(reader), job)
+    arrivals: dict[int, list[LateArrival]] = {}
+    for one in late_arrivals(job, timelines):
+        arrivals.setdefault(one.rank, []).append(one)
+    part_in = Counter(call.rank for one in job.collectives for call in one.calls)
+    rows = [_row(rank, count, arrivals.get(rank, [])) for rank, count in part_in.items()]
+    total_at = [column.name for column in COLUMNS].index("total_ns")
+    rows.sort(key=lambda row: (-row[total_at], row[0]))
+    return of_rows("stragglers", COLUMNS, rows, notes=job.notes)
+
+
+def _row(rank: int, collectives: int, arrivals: list[LateArrival]) -> tuple[Any, ...]:
+    from layerscope.analyse.gpu.stragglers import PARTS, totals
+
+    count = len(arrivals)
+    if not count:
+        return rank, collectives, 0, None, None, 0, None, *(None for _ in PARTS)
+    late_ns = [one.late_ns for one in arrivals]
+    more_ns = totals(arrivals)
+    reason = PARTS[int(more_ns.argmax())]
+    means = more_ns / count
+    total_ns = sum(late_ns)
+    return rank, collectives, count, total_ns / count, max(late_ns), total_ns, reason, *means
