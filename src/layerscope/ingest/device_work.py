@@ -45,16 +45,23 @@ class _Known(Struct):
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row of each of these keys, and whether there is one."""
         if self._fresh:
-            before = [self._rows] if len(self._rows) else []
-            rows = np.concatenate([*before, *self._fresh])
-            self._fresh.clear()
-            _, first = np.unique(rows[:, 0], return_index=True)
-            self._rows = rows[first]
+            self._put_in_order()
         if not len(self._rows):
-            return np.full((len(keys), self.width), _NONE), np.zeros(len(keys), np.bool_)
-        place = np.searchsorted(self._rows[:, 0], keys)
-        found = self._rows[np.minimum(place, len(self._rows) - 1)]
+            nothing = np.full((len(keys), self.width), _NONE)
+            return nothing, np.zeros(len(keys), np.bool_)
+        known = self._rows[:, 0]
+        place = np.searchsorted(known, keys)
+        place = np.minimum(place, len(known) - 1)
+        found = self._rows[place]
         return found, found[:, 0] == keys
+
+    def _put_in_order(self) -> None:
+        """By their keys, each once."""
+        before = [self._rows] if len(self._rows) else []
+        rows = np.concatenate([*before, *self._fresh])
+        self._fresh.clear()
+        _, first = np.unique(rows[:, 0], return_index=True)
+        self._rows = rows[first]
 
 
 def _calls() -> _Known:
