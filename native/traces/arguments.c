@@ -16,7 +16,10 @@ static int column_of(lt_part key) {
     case 9:
         return IS("Python id") ? DROPPED : -1;
     case 11:
-        return IS("External id") || IS("external id") ? LT_EXTERNAL : IS("correlation") ? LT_CORRELATION : -1;
+        return IS("External id") || IS("external id") ? LT_EXTERNAL
+             : IS("correlation")                      ? LT_CORRELATION
+             : IS("external ts")                      ? DROPPED
+                                                      : -1;
     case 13:
         return IS("Fwd thread id") ? LT_FORWARD : -1;
     case 15:
@@ -25,6 +28,8 @@ static int column_of(lt_part key) {
         return IS("Python parent id") ? DROPPED : -1;
     case 18:
         return IS("Record function id") ? DROPPED : -1;
+    case 20:
+        return IS("Profiler Event Index") ? DROPPED : -1;
     }
     return -1;
 }

@@ -251,6 +251,7 @@ def _about(process: ImportedProcess, file: ForeignFile) -> dict[str, Any]:
         "ppid": process.ppid,
         "rank": process.rank,
         "argv": [process.name],
+        "about": process.about,
         "start_ns": process.start_ns or file.start_ns,
         "end_ns": file.end_ns if process.end_ns is None else process.end_ns,
     }

@@ -34,7 +34,8 @@ class ImportedTrack:
 class ImportedProcess:
     """A process of the file: how the file calls it, "" if it does not, and its rank.
 
-    `end_ns`: when it ended; None: with the last that the file tells.
+    `end_ns`: when it ended; None: with the last that the file tells. `about`: JSON, what the file
+    tells of its job and its GPUs.
     """
 
     name: str = ""
@@ -43,6 +44,7 @@ class ImportedProcess:
     ppid: int | None = None
     start_ns: int = 0
     end_ns: int | None = None
+    about: str | None = None
 
 
 @dataclass(slots=True)
