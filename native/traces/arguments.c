@@ -7,6 +7,8 @@
 #define IS(text) (key.length == sizeof(text) + 1 && !memcmp(key.at + 1, text, sizeof(text) - 1))
 /* Of what is a number in every event and says nothing: no column. */
 #define DROPPED LT_NUMBERS
+/* The same, but that it is there says something. */
+#define RECORD (LT_NUMBERS + 1)
 
 /* The column of a number by its name, which has its quotes; -1: it stays. */
 static int column_of(lt_part key) {
@@ -27,7 +29,7 @@ static int column_of(lt_part key) {
     case 16:
         return IS("Python parent id") ? DROPPED : -1;
     case 18:
-        return IS("Record function id") ? DROPPED : -1;
+        return IS("Record function id") ? RECORD : -1;
     case 20:
         return IS("Profiler Event Index") ? DROPPED : -1;
     }
@@ -44,6 +46,22 @@ static int column_of_memory(lt_part key) {
          : IS("Device Type") ? LT_FORWARD
          : IS("Ev Idx") ? DROPPED
                         : -1;
+}
+
+static int begins(lt_part text, const char *with) {
+    size_t length = strlen(with);
+    return text.length >= length && !memcmp(text.at, with, length);
+}
+
+static int ends(lt_part text, const char *with) {
+    size_t length = strlen(with);
+    return text.length >= length && !memcmp(text.at + text.length - length, with, length);
+}
+
+/* Whether what is of this category may tell of a stream, and runs on none: it keeps what it tells. */
+static int runs_on_cpu(lt_part category) {
+    return begins(category, "cpu_") || begins(category, "user_") || begins(category, "python_") ||
+           begins(category, "Operator") || ends(category, "untime") || ends(category, "driver");
 }
 
 static int has_room(lt_scan *scan, size_t length) {
@@ -71,14 +89,18 @@ static int32_t shortened(lt_scan *scan, const lt_fields *fields, size_t row) {
     int is_memory = fields->name.length == sizeof memory - 1 && !memcmp(fields->name.at, memory, sizeof memory - 1);
     if (!has_room(scan, fields->args.length + 2))
         return -1;
+    int is_of_cpu = !is_memory && runs_on_cpu(fields->category);
     size_t used = 0;
     for (size_t i = 0; i < scan->pairs; i++) {
         lt_pair pair = scan->pair[i];
         int column = is_memory ? column_of_memory(pair.key) : column_of(pair.key);
         int64_t number;
+        if (is_of_cpu && (column == LT_STREAM || column == LT_DEVICE))
+            column = -1;
         if (column >= 0 && lt_whole(pair.value, &number)) {
-            if (column != DROPPED)
+            if (column < LT_NUMBERS)
                 scan->rows.numbers[column][row] = number;
+            scan->rows.flags[row] |= column == RECORD ? LT_HAS_RECORD : 0;
             continue;
         }
         scan->made[used] = used ? ',' : '{';

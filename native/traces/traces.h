@@ -29,6 +29,7 @@ enum {
     LT_HAS_DURATION = 2,
     LT_HAS_VALUE = 4,     /* of a counter: a row for each of its series, `args` is its name, `duration` its value */
     LT_ODD_ARGUMENTS = 8, /* they are no JSON as it is written */
+    LT_HAS_RECORD = 32,   /* it has a number of torch's RecordFunction */
     LT_IMPOSSIBLE = 16    /* a time or a duration is no number, or none that can be */
 };
 

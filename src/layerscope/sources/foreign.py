@@ -41,7 +41,7 @@ class ForeignFile:
 
     def __init__(self, content: Imported) -> None:
         self.content = content
-        self.options: dict[str, Any] = {FULL: True}
+        self.options: dict[str, Any] = {FULL: True, "step_mark": content.step_mark}
         self.start_ns, self.end_ns = extent(content)
         names = ["(other names)", *content.names, *content.args_texts]
         spans = _spans(content)

@@ -138,7 +138,8 @@ class Imported:
     further fields of `sources.process.SPAN`. `realtime_at_ns`: the moment on the
     file's own clock that was `realtime_ns`. `lost`: (when, how many) samples nobody has. `host`:
     the machine it was recorded on. `command`: the command line of the recorder. `versions` and
-    `environment`: what the file says about its libraries and the machine.
+    `environment`: what the file says about its libraries and the machine. `step_mark`: what spans
+    that are steps are called, as the option of that name has it; "": it does not tell.
     """
 
     start_ns: np.ndarray = field(default_factory=_none)
@@ -164,3 +165,4 @@ class Imported:
     versions: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    step_mark: str = ""

@@ -1,5 +1,5 @@
-"""Events of Chrome JSON as columns, by the scan of native/traces: the file is read once, in pieces, and no event is an
-object of Python.
+"""Events of Chrome JSON as columns, by the scan of native/traces: the file is read once, in pieces,
+and no event is an object of Python.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ VERSION = 1
 BLOCK_ROWS = 1 << 18
 NONE = np.iinfo(np.int64).min
 # Bits of `flags`.
-HAS_TIME, HAS_DURATION, HAS_VALUE, ODD_ARGUMENTS, IMPOSSIBLE = 1, 2, 4, 8, 16
+HAS_TIME, HAS_DURATION, HAS_VALUE, ODD_ARGUMENTS, IMPOSSIBLE, HAS_RECORD = 1, 2, 4, 8, 16, 32
 # As lt_columns gives them.
 NUMBERS = ("external", "correlation", "stream", "device", "sequence", "forward")
 _TYPES: dict[str, Any] = {
@@ -78,8 +79,8 @@ class _About(ctypes.Structure):
 
 
 def scan(path: Path, take: Callable[[Columns], object], numbers: bool = False) -> ScannedTrace:
-    """Hand on all rows of the file `path`, which may be packed with gzip, block by block; arrays are
-    valid until `take` returns. `numbers`: take those that differ in every event out of the
+    """Hand on all rows of the file `path`, which may be packed with gzip, block by block; arrays
+    are valid until `take` returns. `numbers`: take those that differ in every event out of the
     arguments. ReadError when the file, or the library, cannot be read.
     """
     library = _library()
@@ -153,8 +154,7 @@ def _texts(library: ctypes.CDLL, handle: int, which: int) -> list[str]:
     places = (ctypes.c_uint64 * (count + 1)).from_address(at.value or 0)
     bounds = np.frombuffer(places, np.uint64).tolist()
     whole = ctypes.string_at(text.value or 0, bounds[-1])
-    pairs = zip(bounds[:-1], bounds[1:], strict=True)
-    return [whole[first:last].decode("utf-8", "replace") for first, last in pairs]
+    return [whole[first:last].decode("utf-8", "replace") for first, last in pairwise(bounds)]
 
 
 def _unescaped(text: str) -> str:
@@ -186,7 +186,7 @@ def _decoded(text: str) -> Any:
 
 
 def as_json(text: str) -> str:
-    """Arguments that are no JSON as they are written, as JSON: what it has no word for is a text."""
+    """Arguments that are no JSON as they are written, as JSON: what has no word there is a text."""
     words = _TEXT.split(text)
     texts = _TEXT.findall(text)
     quoted = [_WORD.sub(_quoted, part) for part in words]
