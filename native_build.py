@@ -64,6 +64,7 @@ class Part(NamedTuple):
 
 VISIBLE = "liblayerscope.map"
 TABLES = "liblayerscope-tables.so"
+TRACES = "liblayerscope-traces.so"
 DRAINING = "liblayerscope-draining.so"
 PYTHON_FRAMES = "stacks/python_frames.c"
 LOCATION_TABLE = "agent/location_table.c"
@@ -74,8 +75,8 @@ AT_ONCE = ["-Wl,-z,now"]
 
 def parts(sources: Path) -> list[Part]:
     """What is compiled: the agent, what loads it into programs in C++, the probe, the sampler, what
-    the drainer does with rings, the passes over columns of the conversion, and the library for
-    programs in C that has the agent inside.
+    the drainer does with rings, the passes over columns of the conversion, the scan of traces, and the
+    library for programs in C that has the agent inside.
     """
     # Its thread and its threads' ends are code of the library: it stays where it is when a plug-in
     # that has it goes.
@@ -110,6 +111,7 @@ def parts(sources: Path) -> list[Part]:
         ),
         Part(["draining", "chunks"], DRAINING, ["-shared"], []),
         Part(["tables"], TABLES, ["-shared"], []),
+        Part(["traces"], TRACES, ["-shared"], []),
         Part(["unwinding", "stacks"], "liblayerscope-unwinding.so", ["-shared", *AT_ONCE], []),
     ]
 

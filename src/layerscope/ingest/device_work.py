@@ -45,18 +45,18 @@ class _Known(Struct):
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row of each of these keys, and whether there is one."""
         if self._fresh:
-            self._settle()
+            self._put_in_order()
         if not len(self._rows):
             nothing = np.full((len(keys), self.width), _NONE)
             return nothing, np.zeros(len(keys), np.bool_)
         known = self._rows[:, 0]
         place = np.searchsorted(known, keys)
-        last = len(known) - 1
-        found = self._rows[np.minimum(place, last)]
+        place = np.minimum(place, len(known) - 1)
+        found = self._rows[place]
         return found, found[:, 0] == keys
 
-    def _settle(self) -> None:
-        """Put what is fresh among the others."""
+    def _put_in_order(self) -> None:
+        """By their keys, each once."""
         before = [self._rows] if len(self._rows) else []
         rows = np.concatenate([*before, *self._fresh])
         self._fresh.clear()

@@ -55,6 +55,8 @@ OF_THE_END = ("step", "phase")
 # What is not asked for any more then.
 OF_LINKING = ("thread", "optimizer")
 NO_STEPS = no_steps()
+# What the names of steps end with that are numbered: ProfilerStep#12.
+NUMBERED = "#"
 # The columns of a span that say what the steps are.
 OF_STEPS = (
     "track",
@@ -194,9 +196,9 @@ class Epochs:
         lines = outer[is_mine[outer]]
         lines = lines[(columns["kind_code"][lines] != MODULE) | (columns["sequence"][lines] == 0)]
         lines = self._without_calls(columns, lines)
-        marked = self._texts.names.get(self.step_mark, -1)
-        if marked >= 0:  # wherever they lie
-            lines = np.union1d(lines, rows[columns["name_code"][rows] == marked])
+        marked = self._marked()
+        if marked:  # wherever they lie
+            lines = np.union1d(lines, rows[np.isin(columns["name_code"][rows], marked)])
         outline = {name: columns[name][lines] for name in OF_STEPS}
         # A program that has made no step so far may be one that makes none.
         is_waiting = process.stepping.count > 0 or process.cut_ns < 0
@@ -206,6 +208,17 @@ class Epochs:
             return self._span_columns(process, chosen, from_ns, end_ns)
 
         return process.stepping.advance(outline, prepare, end_ns, last, patient)
+
+    def _marked(self) -> list[int]:
+        """The names that a step has: the one that the user said, or all that go on with a
+        number where it ends with #.
+        """
+        known = self._texts.names
+        if not self.step_mark.endswith(NUMBERED):
+            return [known[self.step_mark]] if self.step_mark in known else []
+        length = len(self.step_mark)
+        named = (name for name in known if name.startswith(self.step_mark))
+        return [known[name] for name in named if name[length:].isdigit()]
 
     def _without_calls(self, columns: Columns, lines: np.ndarray) -> np.ndarray:
         """The rows among `lines` that are no calls of a C interface, but those that run a backward
@@ -262,7 +275,13 @@ class Epochs:
         )
 
     def _name_lines(self, lines: Columns) -> None:
-        """Where the user said FILE:LINE, the ranges of that line are called by it; in place."""
+        """Where the user said FILE:LINE or NAME#, the ranges of that line, or with a number behind
+        that name, are called by it; in place.
+        """
+        if self.step_mark.endswith(NUMBERED):
+            numbered = np.isin(lines["name_code"], self._marked())
+            lines["name_code"][numbered] = self._texts.name(self.step_mark)
+            return
         file, _, number = self.step_mark.rpartition(":")
         if not file or not number.isdigit():
             return

@@ -101,6 +101,7 @@ class SmallTables:
                 "start_ns": start_ns,
                 "end_ns": session.get("end_ns") if is_main else about.get("end_ns", ended_ns),
                 "exit": session.get("exit") if is_main else None,
+                "about": about.get("about"),
             }
         )
         for number, key in process.tracks.items():

@@ -43,6 +43,13 @@ PROCESSES = Table(
             instant=True,
         ),
         Column("exit", "int32", "exit status, or minus the signal", nullable=True),
+        Column(
+            "about",
+            "string",
+            "a JSON object: what a trace tells of the job and its GPUs (deviceProperties, "
+            "distributedInfo)",
+            nullable=True,
+        ),
     ),
 )
 

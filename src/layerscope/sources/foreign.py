@@ -41,7 +41,7 @@ class ForeignFile:
 
     def __init__(self, content: Imported) -> None:
         self.content = content
-        self.options: dict[str, Any] = {FULL: True}
+        self.options: dict[str, Any] = {FULL: True, "step_mark": content.step_mark}
         self.start_ns, self.end_ns = extent(content)
         names = ["(other names)", *content.names, *content.args_texts]
         spans = _spans(content)
@@ -251,6 +251,7 @@ def _about(process: ImportedProcess, file: ForeignFile) -> dict[str, Any]:
         "ppid": process.ppid,
         "rank": process.rank,
         "argv": [process.name],
+        "about": process.about,
         "start_ns": process.start_ns or file.start_ns,
         "end_ns": file.end_ns if process.end_ns is None else process.end_ns,
     }

@@ -34,7 +34,8 @@ class ImportedTrack:
 class ImportedProcess:
     """A process of the file: how the file calls it, "" if it does not, and its rank.
 
-    `end_ns`: when it ended; None: with the last that the file tells.
+    `end_ns`: when it ended; None: with the last that the file tells. `about`: JSON, what the file
+    tells of its job and its GPUs.
     """
 
     name: str = ""
@@ -43,6 +44,7 @@ class ImportedProcess:
     ppid: int | None = None
     start_ns: int = 0
     end_ns: int | None = None
+    about: str | None = None
 
 
 @dataclass(slots=True)
@@ -136,7 +138,8 @@ class Imported:
     further fields of `sources.process.SPAN`. `realtime_at_ns`: the moment on the
     file's own clock that was `realtime_ns`. `lost`: (when, how many) samples nobody has. `host`:
     the machine it was recorded on. `command`: the command line of the recorder. `versions` and
-    `environment`: what the file says about its libraries and the machine.
+    `environment`: what the file says about its libraries and the machine. `step_mark`: what spans
+    that are steps are called, as the option of that name has it; "": it does not tell.
     """
 
     start_ns: np.ndarray = field(default_factory=_none)
@@ -162,3 +165,4 @@ class Imported:
     versions: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    step_mark: str = ""

@@ -7,7 +7,7 @@ An event tells the thread, not the operator: that is what was open on the thread
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +17,11 @@ from layerscope.model.layers import KINDS, MEMORY, PHASES
 from layerscope.model.memory import CPU
 from layerscope.sources.imported import ImportedMemory
 from layerscope.sources.memory_counters import MemoryCounters
+from layerscope.sources.trace_scan import NONE
 
 if TYPE_CHECKING:
-    from layerscope.sources.kineto import KinetoTrace
+    from layerscope.sources.kineto_spans import KinetoSpans
+    from layerscope.sources.trace_scan import Columns
 
 NAME = "[memory]"
 # What PyTorch calls its types of devices; those of AMD are "cuda" in Python too.
@@ -31,7 +33,17 @@ _PHASE_OF_KIND = {
     KINDS.index("loader"): PHASES.index("loading"),
 }
 _FORWARD, _OTHER = PHASES.index("forward"), PHASES.index("other")
-_NUMBERS = ("address", "bytes", "allocated", "reserved", "device_type", "device")
+# The columns of a scan that have them (native/traces).
+_COLUMN_OF = {
+    "address": "external",
+    "bytes": "correlation",
+    "allocated": "stream",
+    "reserved": "sequence",
+    "device_type": "forward",
+    "device": "device",
+}
+# Where they are not told.
+_USUAL = {"reserved": 0, "device": -1}
 _MOST_NUMBER, _MOST_DEVICES = 1 << 62, 1 << 15
 # Devices may have the same addresses: their number stands above those of all addresses.
 _ADDRESS_BITS = 57
@@ -41,12 +53,14 @@ _TYPE_UNIT, _NO_DEVICE = 1 << 16, 1
 
 @dataclass(slots=True)
 class MemoryEvents:
-    """Those of a trace in the order of time, as columns; `device`: index into `devices`.
+    """Those of a trace in the order of time, as columns; `device`: index into `devices`. `pid` and
+    `tid`: as the scan numbers them.
 
     `rejected`: how many have numbers that cannot be.
     """
 
     at_ns: np.ndarray
+    pid: np.ndarray
     tid: np.ndarray
     address: np.ndarray
     bytes: np.ndarray
@@ -57,42 +71,43 @@ class MemoryEvents:
     rejected: int = 0
 
 
-def memory_events(events: list[Any], base_ns: int) -> MemoryEvents:
-    """Those among all events of a trace, as `kineto` decodes them; none: memory was not
-    profiled.
-    """
-    found = [event for event in events if event.name == NAME and event.ph == "i"]
-    rows = [_numbers(event.args) for event in found]
-    is_kept = np.array([row is not None for row in rows], np.bool_)
-    numbers = np.array([row for row in rows if row is not None], np.int64)
-    numbers = numbers.reshape(-1, len(_NUMBERS))
-    at_ns = np.array([round(event.ts * 1000) for event in found], np.int64)[is_kept] + base_ns
-    tids = [event.tid if isinstance(event.tid, int) else -1 for event in found]
-    order = np.argsort(at_ns, kind="stable")
-    columns = dict(zip(_NUMBERS, numbers[order].T, strict=True))
+def name_in(names: list[str]) -> int:
+    """The number of their name; one that no event has where there are none."""
+    return names.index(NAME) if NAME in names else -2
+
+
+def memory_events(instants: Columns, names: list[str]) -> MemoryEvents:
+    """Those among the instants of a trace; none: memory was not profiled."""
+    rows = np.flatnonzero(instants["name"] == name_in(names))
+    columns = {name: instants[column].take(rows) for name, column in _COLUMN_OF.items()}
+    for name, usual in _USUAL.items():
+        columns[name] = np.where(columns[name] == NONE, usual, columns[name])
+    is_kept = _are_possible(columns)
+    order = np.argsort(instants["time_ns"][rows], kind="stable")
+    order = order[is_kept[order]]
+    columns = {name: values.take(order) for name, values in columns.items()}
     device = columns.pop("device") + _NO_DEVICE
     packed = columns.pop("device_type") * _TYPE_UNIT + device
     different, place = np.unique(packed, return_inverse=True)
+    places = {name: instants[name].take(rows[order]) for name in ("pid", "tid")}
     return MemoryEvents(
-        at_ns=at_ns[order],
-        tid=np.array(tids, np.int64)[is_kept][order],
+        at_ns=instants["time_ns"].take(rows[order]),
         device=place,
         devices=[_device(one) for one in different.tolist()],
         rejected=int(np.count_nonzero(~is_kept)),
+        **places,
         **columns,
     )
 
 
-def _numbers(arguments: Any) -> tuple[int, ...] | None:
-    """The numbers of an event; None: it has others than there can be."""
-    told = [getattr(arguments, name, None) for name in _NUMBERS]
-    found = [number for number in told if type(number) is int and abs(number) < _MOST_NUMBER]
-    if len(found) < len(told):
-        return None
-    kind, device = found[-2:]
-    is_device = 0 <= kind < _MOST_DEVICES and -1 <= device < _MOST_DEVICES
-    is_block = found[0] >= 0 and found[1] != 0
-    return tuple(found) if is_device and is_block else None
+def _are_possible(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Whether the numbers of each event are such as there can be."""
+    kind, device = columns["device_type"], columns["device"]
+    found = (kind >= 0) & (kind < _MOST_DEVICES) & (device >= -1) & (device < _MOST_DEVICES)
+    found &= (columns["address"] >= 0) & (columns["bytes"] != 0)
+    for values in columns.values():
+        found &= (values > -_MOST_NUMBER) & (values < _MOST_NUMBER)
+    return found
 
 
 def _device(packed: int) -> str:
@@ -104,10 +119,10 @@ def _device(packed: int) -> str:
 
 
 def blocks(
-    events: MemoryEvents, trace: KinetoTrace, track: np.ndarray, names: dict[str, int]
+    events: MemoryEvents, trace: KinetoSpans, track: np.ndarray, names: dict[str, int]
 ) -> ImportedMemory:
     """Allocations and releases on these tracks; `names`: the texts by their number, which grow."""
-    operator, phase = _open_at(trace, events.tid, events.at_ns)
+    operator, phase = _open_at(trace, track, events.at_ns)
     devices = [names.setdefault(text, len(names)) for text in events.devices]
     above = events.device.astype(np.uint64) << np.uint64(_ADDRESS_BITS)
     return ImportedMemory(
@@ -153,10 +168,10 @@ def problems(events: MemoryEvents) -> list[Problem]:
 
 
 def _open_at(
-    trace: KinetoTrace, tid: np.ndarray, at_ns: np.ndarray
+    trace: KinetoSpans, track: np.ndarray, at_ns: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """By moment of a thread, the name of the operator that was open (-1: none), and the phase."""
-    row = _last_started(trace, tid, at_ns)
+    row = _last_started(trace, track, at_ns)
     parent = _parents(trace)
     is_operator = np.isin(trace.kind, _OPERATORS)
     only_allocates = np.isin(trace.name, _numbers_of(trace.names, allocators()))
@@ -192,20 +207,20 @@ def _open_at(
     return operator, phase.astype(np.uint8)
 
 
-def _last_started(trace: KinetoTrace, tid: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
+def _last_started(trace: KinetoSpans, track: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
     """The last span that had started on each thread at each moment, -1: none."""
-    found = np.full(len(tid), -1, np.int64)
-    for one in np.unique(tid).tolist():
-        first, last = np.searchsorted(trace.tid, (one, one + 1))
+    found = np.full(len(track), -1, np.int64)
+    for one in np.unique(track).tolist():
+        first, last = np.searchsorted(trace.track, (one, one + 1))
         starts_ns = trace.start_ns[first:last]
-        moments = np.flatnonzero(tid == one)
+        moments = np.flatnonzero(track == one)
         started = np.searchsorted(starts_ns, at_ns[moments], side="right")
         has_span = started > 0
         found[moments[has_span]] = first + started[has_span] - 1
     return found
 
 
-def _parents(trace: KinetoTrace) -> np.ndarray:
+def _parents(trace: KinetoSpans) -> np.ndarray:
     """The span that each one lies in, -1: none."""
     parent = np.full(len(trace.depth), -1, np.int64)
     outer = np.flatnonzero(trace.depth == 0)

@@ -24,7 +24,7 @@ from layerscope.model.secrets import mask
 from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.log_files import raw_file_of_windows
 from layerscope.rawfile.sums import RawTotals
-from layerscope.sources.kineto import KinetoTrace, read_trace
+from layerscope.sources.kineto_window import KinetoTrace, read_trace
 from layerscope.sources.raw.decoder import Decoder
 from layerscope.sources.raw.late_spans import name_chunks
 from layerscope.sources.span_depths import depths

@@ -1,0 +1,149 @@
+/* Reads traces in Chrome's JSON: every event becomes a row of columns. layerscope/sources/trace_scan.py loads it.
+ *
+ * The file comes in pieces that end anywhere. What a trace may have that JSON has not is read too: quotes and control
+ * characters in texts, NaN, no beginning, no end, several traces one behind the other. What cannot be read is counted,
+ * and the next event goes on. Memory is bounded by the number of different texts and by LT_MOST_EVENT. */
+#ifndef LAYERSCOPE_TRACES_H
+#define LAYERSCOPE_TRACES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What trace_scan.py expects; to be changed with any function here. */
+#define LT_VERSION 1
+#define LT_API __attribute__((visibility("default")))
+/* In a column of numbers: there is none. */
+#define LT_NONE INT64_MIN
+/* An event that is longer is passed over; so is what stands beside the events, if it is longer. */
+#define LT_MOST_EVENT ((size_t)16 << 20)
+#define LT_MOST_BESIDE ((size_t)4 << 20)
+/* Values that lie deeper in each other are passed over. */
+#define LT_MOST_DEPTH 256
+#define LT_EXAMPLE 200
+/* Arguments of an event that are looked at one by one. */
+#define LT_MOST_PAIRS 256
+
+/* Bits of the column `flags`. */
+enum {
+    LT_HAS_TIME = 1,
+    LT_HAS_DURATION = 2,
+    LT_HAS_VALUE = 4,     /* of a counter: a row for each of its series, `args` is its name, `duration` its value */
+    LT_ODD_ARGUMENTS = 8, /* they are no JSON as it is written */
+    LT_HAS_RECORD = 32,   /* it has a number of torch's RecordFunction */
+    LT_IMPOSSIBLE = 16    /* a time or a duration is no number, or none that can be */
+};
+
+/* Numbers among the arguments, as trace_scan.py names them; in brackets those of torch's events of memory. */
+enum {
+    LT_EXTERNAL,    /* External id (Addr) */
+    LT_CORRELATION, /* correlation (Bytes) */
+    LT_STREAM,      /* stream (Total Allocated) */
+    LT_DEVICE,      /* device (Device Id) */
+    LT_SEQUENCE,    /* Sequence number (Total Reserved) */
+    LT_FORWARD,     /* Fwd thread id (Device Type) */
+    LT_NUMBERS
+};
+
+/* Texts, each once, numbered in the order in which they came. */
+typedef struct {
+    uint8_t *text;
+    uint64_t *at; /* where each begins, and where the last one ends */
+    uint64_t *hash;
+    int32_t *slot;
+    size_t used, room;
+    uint32_t count, capacity, mask;
+} lt_words;
+
+enum { LT_CATEGORIES, LT_NAMES, LT_SCALARS, LT_ARGUMENTS, LT_IDS, LT_BESIDE, LT_WORDS };
+
+typedef struct {
+    uint8_t *phase, *flags;
+    int32_t *category, *name, *pid, *tid, *args;
+    int64_t *time_ns, *duration_ns, *id, *numbers[LT_NUMBERS];
+    size_t count, capacity;
+} lt_rows;
+
+/* Where the scan is. */
+enum { LT_BEFORE, LT_AROUND, LT_AMONG, LT_BEHIND, LT_PASSING, LT_SEARCHING };
+
+/* A part of a text. */
+typedef struct {
+    const uint8_t *at;
+    size_t length;
+} lt_part;
+
+/* An argument: its name with the quotes, and its value. */
+typedef struct {
+    lt_part key, value;
+} lt_pair;
+
+typedef struct {
+    lt_rows rows;
+    lt_pair pair[LT_MOST_PAIRS];
+    size_t pairs; /* how many there are, noted or not */
+    lt_words words[LT_WORDS];
+    uint8_t *rest; /* what is left of a piece */
+    size_t left, room;
+    uint8_t *made; /* arguments without their numbers */
+    size_t made_room;
+    int place, after; /* `after`: where to go on behind what is passed over */
+    int takes_numbers, is_last, is_lenient, failed, in_object;
+    uint8_t solid; /* while an event is looked for: the last letter that is no space */
+    /* What is passed over: how deep, in a text, behind a backslash. */
+    int depth, in_text, is_escaped;
+    int64_t damaged, headers, ends;
+    int is_cut, is_headless;
+    uint8_t example[LT_EXAMPLE];
+    size_t example_length;
+} lt_scan;
+
+/* What is said of a scan at its end. */
+typedef struct {
+    int64_t damaged; /* events, or what stands in their place */
+    int64_t headers; /* how many traces begin in the file */
+    int64_t ends;    /* and how many end */
+    int64_t is_cut;  /* the file ends within an event */
+    int64_t is_headless;
+} lt_about;
+
+/* words.c */
+int32_t lt_word(lt_words *words, lt_part part);
+void lt_free_words(lt_words *words);
+
+/* values.c */
+const uint8_t *lt_space(const uint8_t *p, const uint8_t *end);
+const uint8_t *lt_text_end(const uint8_t *p, const uint8_t *end, int *odd);
+const uint8_t *lt_raw_text_end(const uint8_t *p, const uint8_t *end, int is_key, int is_last);
+const uint8_t *lt_value(const lt_scan *scan, const uint8_t *p, const uint8_t *end, int *odd, int *wrong);
+
+/* numbers.c */
+int lt_scaled(lt_part part, int scale, int64_t *found);
+int lt_counted(lt_part part, int64_t *found);
+int lt_whole(lt_part part, int64_t *found);
+int lt_is_json_word(lt_part part);
+
+/* events.c */
+size_t lt_new_row(lt_scan *scan);
+const uint8_t *lt_event(lt_scan *scan, const uint8_t *p, const uint8_t *end, int *wrong);
+
+/* arguments.c */
+typedef struct {
+    lt_part name, category, pid, tid, id, args, time, duration;
+    uint8_t phase;
+    int has_odd_args;
+} lt_fields;
+void lt_arguments(lt_scan *scan, const lt_fields *fields, size_t row);
+void lt_series(lt_scan *scan, const lt_fields *fields, size_t row);
+
+/* scan.c */
+LT_API int64_t lt_version(void);
+LT_API lt_scan *lt_new(int64_t takes_numbers);
+LT_API void lt_free(lt_scan *scan);
+LT_API int64_t lt_feed(lt_scan *scan, const uint8_t *piece, int64_t length, int64_t is_last);
+LT_API void lt_columns(const lt_scan *scan, const void **columns);
+LT_API void lt_clear(lt_scan *scan);
+LT_API int64_t lt_texts(const lt_scan *scan, int64_t which, const void **text, const void **at);
+LT_API void lt_tell(const lt_scan *scan, lt_about *about);
+LT_API int64_t lt_example(const lt_scan *scan, const void **text);
+
+#endif

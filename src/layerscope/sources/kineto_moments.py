@@ -1,0 +1,80 @@
+"""Instants and counters of a trace of torch.profiler as marks and values. Used by `kineto`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layerscope.sources.imported import ImportedMoments
+from layerscope.sources.kineto_tracks import KinetoTracks
+from layerscope.sources.trace_scan import HAS_VALUE, Columns, ScannedTrace
+
+_NO_SERIES = ("", "value")
+_ALL = ("at_ns", "track", "name", "value", "is_mark")
+
+
+def joined(parts: list[ImportedMoments]) -> ImportedMoments:
+    """All of them."""
+    columns = {name: [getattr(part, name) for part in parts] for name in _ALL}
+    return ImportedMoments(**{name: np.concatenate(pieces) for name, pieces in columns.items()})
+
+
+def marks_of(
+    trace: ScannedTrace, rows: Columns, tracks: KinetoTracks, names: dict[str, int]
+) -> ImportedMoments:
+    """Instants as marks."""
+    number = _by_distinct(rows["name"], lambda code: _one_line(trace, code), names)
+    return ImportedMoments(
+        at_ns=rows["time_ns"],
+        track=tracks.threads(rows["pid"], rows["tid"]),
+        name=number,
+        value=np.zeros(len(number), np.int64),
+        is_mark=np.ones(len(number), np.bool_),
+    )
+
+
+def values_of(
+    trace: ScannedTrace, rows: Columns, tracks: KinetoTracks, names: dict[str, int]
+) -> ImportedMoments:
+    """Counters, each on the track that is called as its process."""
+    kept = np.flatnonzero((rows["flags"] & HAS_VALUE) != 0)
+    rows = {name: values.take(kept) for name, values in rows.items()}
+    series = len(trace.arguments) + 1
+    process = len(trace.scalars) + 1
+    key = (rows["name"].astype(np.int64) + 1) * series + rows["args"] + 1
+    key = key * process + rows["pid"] + 1
+
+    def text(packed: int) -> str:
+        packed, pid = divmod(packed, process)
+        name, one = divmod(packed, series)
+        return _counter(trace, name - 1, one - 1, pid - 1)
+
+    return ImportedMoments(
+        at_ns=rows["time_ns"],
+        track=tracks.threads(rows["pid"], rows["tid"]),
+        name=_by_distinct(key, text, names),
+        value=rows["duration_ns"],
+        is_mark=np.zeros(len(kept), np.bool_),
+    )
+
+
+def _counter(trace: ScannedTrace, name: int, series: int, pid: int) -> str:
+    """The name of a counter, and in a second line its domain."""
+    called = _one_line(trace, name)
+    one = trace.arguments[series] if series >= 0 else ""
+    whole = called if one in (*_NO_SERIES, called) else f"{called}.{one}".replace("\n", " ")
+    process = trace.scalars[pid] if pid >= 0 else ""
+    domain = process if isinstance(process, str) and process else "trace"
+    return f"{whole}\n{domain}"
+
+
+def _one_line(trace: ScannedTrace, code: int) -> str:
+    return " ".join(trace.names[code].split()) if code >= 0 else ""
+
+
+def _by_distinct(codes: np.ndarray, text_of: object, names: dict[str, int]) -> np.ndarray:
+    """The number of the text of each code, asked once for those that are alike."""
+    used, place = np.unique(codes, return_inverse=True)
+    texts = map(text_of, used.tolist())  # type: ignore[call-overload]
+    numbers = [names.setdefault(text, len(names)) for text in texts]
+    found: np.ndarray = np.array(numbers, np.int32)[place]
+    return found

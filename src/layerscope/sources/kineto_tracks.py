@@ -1,0 +1,118 @@
+"""The tracks of a trace of torch.profiler: threads of the CPU, and streams of GPUs. Used by
+`kineto`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from layerscope.model.layers import STREAM
+from layerscope.sources.imported import ImportedTrack
+from layerscope.sources.trace_rows import named
+from layerscope.sources.trace_scan import NONE, Columns, ScannedTrace
+
+_LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+_WITHIN = re.compile(r"thread -?\d+ \((.*)\)", re.DOTALL)
+
+
+class KinetoTracks:
+    """Numbers tracks as they are asked for. `found`: what they are; `pids`: of processes, by their
+    number.
+    """
+
+    def __init__(self, trace: ScannedTrace, names: Columns) -> None:
+        self.found: list[ImportedTrack] = []
+        self.pids: list[int] = []
+        self._scalars = trace.scalars
+        self._names = named(trace, names, "thread_name")
+        self._codes: dict[tuple[object, ...], int] = {}
+
+    def threads(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
+        """The track of each of these pairs of numbers of `scalars`."""
+        return _by_pair(pid, tid, self._thread)
+
+    def streams(
+        self, pid: np.ndarray, tid: np.ndarray, device: np.ndarray, stream: np.ndarray
+    ) -> np.ndarray:
+        """The track of each of these streams; where their numbers are not told, they are pid and
+        tid.
+        """
+        numbers = np.array([_whole(one) for one in [*self._scalars, 0]], np.int64)
+        device = np.where(device != NONE, device, numbers[pid])
+        stream = np.where(stream != NONE, stream, numbers[tid])
+        return _by_pair(device, stream, self._stream)
+
+    def with_numbers(self, numbers: dict[int, int]) -> list[ImportedTrack]:
+        """The tracks with the framework's numbers of these threads."""
+        for track, number in numbers.items():
+            self.found[track] = replace(self.found[track], framework_thread=number)
+        return self.found
+
+    def process(self, pid: int) -> int:
+        """The number of a process."""
+        if pid not in self.pids:
+            self.pids.append(pid)
+        return self.pids.index(pid)
+
+    def _thread(self, pid: int, tid: int) -> int:
+        key = ("thread", pid, tid)
+        if key in self._codes:
+            return self._codes[key]
+        process, thread = self._scalar(pid), self._scalar(tid)
+        text = self._names.get((pid, tid), "")
+        within = _WITHIN.fullmatch(text)
+        name = within[1] if within else text
+        number = thread if isinstance(thread, int) and _LEAST <= thread <= _MOST else None
+        of = self.process(process) if isinstance(process, int) and 0 < process <= _MOST else 0
+        # Two traces in one file may have the same thread.
+        track = ImportedTrack(of, name or _called(process, thread), number)
+        return self._add(key, track)
+
+    def _stream(self, device: int, stream: int) -> int:
+        key = (STREAM, device, stream)
+        if key in self._codes:
+            return self._codes[key]
+        number = device if _LEAST <= device <= _MOST else None
+        track = ImportedTrack(0, f"stream {stream}", kind=STREAM, device=number)
+        return self._add(key, track)
+
+    def _add(self, key: tuple[object, ...], track: ImportedTrack) -> int:
+        self._codes[key] = len(self.found)
+        self.found.append(track)
+        return self._codes[key]
+
+    def _scalar(self, code: int) -> int | str:
+        return self._scalars[code] if code >= 0 else -1
+
+
+def _called(process: int | str, thread: int | str) -> str:
+    """What stands for the name of a thread that has none."""
+    if isinstance(process, str):
+        return f"{process}: {thread}"
+    return f"thread {thread}" if isinstance(thread, int) else thread
+
+
+def _whole(value: int | str) -> int:
+    return value if isinstance(value, int) and abs(value) <= _MOST else -1
+
+
+def _by_pair(
+    one: np.ndarray, other: np.ndarray, number_of: Callable[[int, int], int]
+) -> np.ndarray:
+    """What `number_of` says of each pair, asked once for those that are alike."""
+    if not len(one):
+        return np.zeros(0, np.int32)
+    ones, place = np.unique(one, return_inverse=True)
+    others, beside = np.unique(other, return_inverse=True)
+    key = place * len(others) + beside
+    keys, first, row = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    found = np.zeros(len(keys), np.int32)
+    for at in order.tolist():
+        pair = int(ones[keys[at] // len(others)]), int(others[keys[at] % len(others)])
+        found[at] = number_of(*pair)
+    return found[row]

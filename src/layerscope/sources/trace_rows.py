@@ -1,0 +1,131 @@
+"""The rows of a scanned trace, gathered from its blocks: spans, instants, counters, arrows, and
+what names threads. Used by the sources that read Chrome JSON.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from layerscope.sources.trace_scan import (
+    HAS_TIME,
+    IMPOSSIBLE,
+    NONE,
+    ODD_ARGUMENTS,
+    Columns,
+    ScannedTrace,
+    as_json,
+    scan,
+)
+
+# The letters of phases by what becomes of them.
+SPANS, INSTANTS, COUNTERS, ARROWS, NAMES = "X", "iIRn", "C", "sft", "M"
+GROUPS = {"spans": SPANS, "instants": INSTANTS, "counters": COUNTERS, "arrows": ARROWS}
+# Of what names threads the arguments are asked for, not the times.
+_NAMES = "names"
+_WANTED = {
+    "spans": (
+        "flags category name pid tid args time_ns duration_ns external correlation stream device "
+        "sequence forward"
+    ),
+    "instants": (
+        "flags category name pid tid args time_ns external correlation stream device sequence "
+        "forward"
+    ),
+    "counters": "flags category name pid tid args time_ns duration_ns",
+    "arrows": "phase category pid tid time_ns id",
+    _NAMES: "name pid tid args",
+}
+
+
+class TraceRows:
+    """Takes blocks of a scan; `columns` gives the rows of a group. `rejected`: events without a
+    time, or with one that cannot be. `unknown`: by letter, how many events of other phases.
+    """
+
+    def __init__(self) -> None:
+        self.rejected = 0
+        self.unknown: dict[str, int] = {}
+        self.odd: set[int] = set()
+        self._parts: dict[str, list[Columns]] = {group: [] for group in (*GROUPS, _NAMES)}
+        self._group_of = np.full(256, len(GROUPS) + 1, np.int8)
+        for number, letters in enumerate((*GROUPS.values(), NAMES)):
+            for letter in letters:
+                self._group_of[ord(letter)] = number
+
+    def take(self, block: Columns) -> None:
+        """Copy what is wanted of a block."""
+        group = self._group_of[block["phase"]]
+        flags = block["flags"]
+        is_named = group == len(GROUPS)
+        is_timed = (flags & (HAS_TIME | IMPOSSIBLE)) == HAS_TIME
+        is_known = group < len(GROUPS)
+        self.rejected += int(np.count_nonzero(is_known & ~is_timed))
+        for number, name in enumerate(GROUPS):
+            self._add(name, block, np.flatnonzero((group == number) & is_timed))
+        self._add(_NAMES, block, np.flatnonzero(is_named))
+        self._note_unknown(block["phase"][~(is_known | is_named)])
+        is_odd = (flags & ODD_ARGUMENTS) != 0
+        if is_odd.any():
+            self.odd.update(np.unique(block["args"][is_odd]).tolist())
+
+    def _add(self, group: str, block: Columns, rows: np.ndarray) -> None:
+        if not len(rows):
+            return
+        wanted = _WANTED[group].split()
+        self._parts[group].append({name: block[name].take(rows) for name in wanted})
+
+    def _note_unknown(self, phases: np.ndarray) -> None:
+        letters, counts = np.unique(phases, return_counts=True)
+        for letter, count in zip(letters.tolist(), counts.tolist(), strict=True):
+            name = chr(letter) if letter else ""
+            self.unknown[name] = self.unknown.get(name, 0) + count
+
+    def columns(self, group: str) -> Columns:
+        """All rows of a group, which are handed over."""
+        found, self._parts[group] = self._parts[group], []
+        columns = {}
+        for name in _WANTED[group].split():
+            pieces = [part.pop(name) for part in found]
+            columns[name] = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+        return columns
+
+
+def gather(path: Path, numbers: bool = False) -> tuple[ScannedTrace, TraceRows]:
+    """The rows of a file, and what it has beside them."""
+    rows = TraceRows()
+    found = scan(path, rows.take, numbers)
+    for code in rows.odd:
+        if code >= 0:
+            found.arguments[code] = as_json(found.arguments[code])
+    return found, rows
+
+
+def named(trace: ScannedTrace, names: Columns, wanted: str) -> dict[tuple[int, int], str]:
+    """What the events of this name call a process or a thread, by the numbers of pid and tid."""
+    if wanted not in trace.names:
+        return {}
+    code = trace.names.index(wanted)
+    rows = np.flatnonzero((names["name"] == code) & (names["args"] >= 0))
+    found = {}
+    for row in rows.tolist():
+        text = _name_in(trace.arguments[names["args"][row]])
+        if text is not None:
+            found[int(names["pid"][row]), int(names["tid"][row])] = text
+    return found
+
+
+def _name_in(text: str) -> str | None:
+    try:
+        name = msgspec.json.decode(text.encode()).get("name")
+    except (msgspec.MsgspecError, UnicodeError, AttributeError):
+        return None
+    return None if name is None else str(name)
+
+
+def or_none(values: np.ndarray, least: int, most: int) -> np.ndarray:
+    """Numbers that are told and between these two; -1: none."""
+    is_known = (values != NONE) & (values >= least) & (values <= most)
+    return np.where(is_known, values, -1)

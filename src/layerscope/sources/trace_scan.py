@@ -1,0 +1,228 @@
+"""Events of Chrome JSON as columns, by the scan of native/traces: the file is read once, in pieces,
+and no event is an object of Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerscope.model.errors import ReadError
+from layerscope.sources.text_chunks import parts
+
+LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-traces.so"
+# LT_VERSION of native/traces/traces.h. A library of other sources is not called.
+VERSION = 1
+# Rows that are handed on together, or a few more.
+BLOCK_ROWS = 1 << 18
+NONE = np.iinfo(np.int64).min
+# Bits of `flags`.
+HAS_TIME, HAS_DURATION, HAS_VALUE, ODD_ARGUMENTS, IMPOSSIBLE, HAS_RECORD = 1, 2, 4, 8, 16, 32
+# As lt_columns gives them.
+NUMBERS = ("external", "correlation", "stream", "device", "sequence", "forward")
+_TYPES: dict[str, Any] = {
+    "phase": np.uint8,
+    "flags": np.uint8,
+    "category": np.int32,
+    "name": np.int32,
+    "pid": np.int32,
+    "tid": np.int32,
+    "args": np.int32,
+    "time_ns": np.int64,
+    "duration_ns": np.int64,
+    "id": np.int64,
+    **dict.fromkeys(NUMBERS, np.int64),
+}
+_CATEGORIES, _NAMES, _SCALARS, _ARGUMENTS, _IDS, _BESIDE = range(6)
+_WORD = re.compile(r"(?<![\w.+-])-?[A-Za-z_]\w*(?![\w.])")
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PLAIN_WORDS = ("true", "false", "null")
+
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(slots=True)
+class ScannedTrace:
+    """What a file has beside its rows. Texts by their numbers.
+
+    `beside`: what stands beside the events, as JSON. `damaged`: how many events could not be read,
+    of which `example` was the first. `is_cut`: it ends within an event. `has_header`, `has_end`:
+    whether the list of events has them.
+    """
+
+    categories: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    scalars: list[int | str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    beside: dict[str, Any] = field(default_factory=dict)
+    damaged: int = 0
+    example: str = ""
+    is_cut: bool = False
+    has_header: bool = False
+    has_end: bool = False
+
+
+class _About(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64) for name in ("damaged", "headers", "ends", "cut", "headless")
+    ]
+
+
+def scan(path: Path, take: Callable[[Columns], object], numbers: bool = False) -> ScannedTrace:
+    """Hand on all rows of the file `path`, which may be packed with gzip, block by block; arrays
+    are valid until `take` returns. `numbers`: take those that differ in every event out of the
+    arguments. ReadError when the file, or the library, cannot be read.
+    """
+    library = _library()
+    if library is None:
+        raise ReadError(
+            f"{path} cannot be read without the part of layerscope that is compiled, which is not "
+            "here: install a C compiler (for example gcc), then install layerscope again"
+        )
+    handle = library.lt_new(int(numbers))
+    if not handle:
+        raise MemoryError
+    try:
+        for piece, is_last in _pieces(path):
+            rows = library.lt_feed(handle, piece, len(piece), is_last)
+            if rows < 0:
+                raise MemoryError
+            if rows and (rows >= BLOCK_ROWS or is_last):
+                take(_columns(library, handle, rows))
+                library.lt_clear(handle)
+        return _told(library, handle)
+    finally:
+        library.lt_free(handle)
+
+
+def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
+    for piece in parts(path):
+        if piece:
+            yield piece, False
+    yield b"", True
+
+
+def _columns(library: ctypes.CDLL, handle: int, rows: int) -> Columns:
+    addresses = (ctypes.c_void_p * len(_TYPES))()
+    library.lt_columns(handle, addresses)
+    found = {}
+    for (name, kind), address in zip(_TYPES.items(), addresses, strict=True):
+        size = np.dtype(kind).itemsize * rows
+        memory = (ctypes.c_char * size).from_address(address)
+        found[name] = np.frombuffer(memory, kind)
+    return found
+
+
+def _told(library: ctypes.CDLL, handle: int) -> ScannedTrace:
+    """What is known when the file has ended."""
+    about = _About()
+    library.lt_tell(handle, ctypes.byref(about))
+    example = ctypes.c_void_p()
+    length = library.lt_example(handle, ctypes.byref(example))
+    words = b"" if not length else ctypes.string_at(example.value or 0, length)
+    beside = [text.partition('"') for text in _texts(library, handle, _BESIDE)]
+    return ScannedTrace(
+        categories=list(map(_unescaped, _texts(library, handle, _CATEGORIES))),
+        names=list(map(_unescaped, _texts(library, handle, _NAMES))),
+        scalars=list(map(_scalar, _texts(library, handle, _SCALARS))),
+        arguments=_texts(library, handle, _ARGUMENTS),
+        ids=_texts(library, handle, _IDS),
+        beside={key: _decoded(text.lstrip(" \t\r\n:")) for key, _, text in beside},
+        damaged=about.damaged,
+        example=" ".join(words.decode("utf-8", "replace").split()),
+        is_cut=bool(about.cut),
+        has_header=bool(about.headers) and not about.headless,
+        has_end=about.ends >= max(1, about.headers),
+    )
+
+
+def _texts(library: ctypes.CDLL, handle: int, which: int) -> list[str]:
+    text, at = ctypes.c_void_p(), ctypes.c_void_p()
+    count = library.lt_texts(handle, which, ctypes.byref(text), ctypes.byref(at))
+    if not count:
+        return []
+    places = (ctypes.c_uint64 * (count + 1)).from_address(at.value or 0)
+    bounds = np.frombuffer(places, np.uint64).tolist()
+    whole = ctypes.string_at(text.value or 0, bounds[-1])
+    return [whole[first:last].decode("utf-8", "replace") for first, last in pairwise(bounds)]
+
+
+def _unescaped(text: str) -> str:
+    """A text of JSON as it is meant; one that was written as it is stays so."""
+    if "\\" not in text:
+        return text
+    try:
+        meant = json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return text
+    return str(meant).encode("utf-8", "replace").decode()
+
+
+def _scalar(text: str) -> int | str:
+    """A number or a text that a field has."""
+    if text.startswith('"'):
+        return _unescaped(text[1:-1])
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def as_json(text: str) -> str:
+    """Arguments that are no JSON as they are written, as JSON: what has no word there is a text."""
+    words = _TEXT.split(text)
+    texts = _TEXT.findall(text)
+    quoted = [_WORD.sub(_quoted, part) for part in words]
+    whole = quoted[0] + "".join(a + b for a, b in zip(texts, quoted[1:], strict=True))
+    try:
+        found = json.loads(re.sub(r",\s*([}\]])", r"\1", whole), strict=False)
+        return json.dumps(found if isinstance(found, dict) else {"args": found})
+    except (ValueError, RecursionError):
+        return json.dumps({"unreadable": text})
+
+
+def _quoted(found: re.Match[str]) -> str:
+    word = found[0]
+    return word if word in _PLAIN_WORDS else f'"{word}"'
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """None: it is not there, or of other sources."""
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        version = library.lt_version
+    except (OSError, AttributeError):
+        return None
+    version.restype = ctypes.c_int64
+    if version() != VERSION:
+        return None
+    place, number = ctypes.c_void_p, ctypes.c_int64
+    library.lt_new.restype = place
+    library.lt_new.argtypes = [number]
+    library.lt_free.argtypes = library.lt_clear.argtypes = [place]
+    library.lt_free.restype = library.lt_clear.restype = None
+    library.lt_feed.restype = library.lt_texts.restype = library.lt_example.restype = number
+    library.lt_feed.argtypes = [place, ctypes.c_char_p, number, number]
+    library.lt_columns.argtypes = library.lt_tell.argtypes = [place, place]
+    library.lt_columns.restype = library.lt_tell.restype = None
+    library.lt_texts.argtypes = [place, number, place, place]
+    library.lt_example.argtypes = [place, place]
+    return library
