@@ -168,7 +168,7 @@ static void find_python(sm_thread *t, kernel_tick *tick, const lu_frame_register
     tick->evals = sm_interpreted(t, tick->native, had, tick->natives, stack, inner, &first);
     if (t->process->outside.is_read)
         sm_outside_instructions(t->process, tick->native, had, tick->natives, stack, inner);
-    if (tick->evals && inner[0].code == LT_NONE)
+    else if (tick->evals && inner[0].code == LT_NONE)
         tick->words = &first;
 }
 
