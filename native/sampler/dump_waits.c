@@ -15,7 +15,6 @@
 
 #define FUTEX_BYTES 32u
 #define POLLED_MOST 64u
-#define FRAME_VALUES 72u /* of an _PyInterpreterFrame: localsplus, of which the first is `self` */
 enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_WAIT_REQUEUE_PI = 11, FUTEX_LOCK_PI2 = 13 };
 
 /* --- /proc/PID/task/TID/status --- */
@@ -124,7 +123,7 @@ int sm_tell_thread_object(const sm_process *p, uint64_t frame, const lu_python_f
     int is_join = sm_python_is_called(p, is, "Thread.join");
     if (!is_join && !sm_python_is_called(p, is, "Thread._bootstrap"))
         return 0;
-    uint64_t self = sm_word(p, frame + FRAME_VALUES);
+    uint64_t self = sm_python_first(p, frame);
     char text[256];
     int32_t pid = p->pid;
     if (is_join) {
@@ -143,6 +142,6 @@ int sm_tell_thread_object(const sm_process *p, uint64_t frame, const lu_python_f
 void sm_tell_owner(const sm_process *p, uint64_t frame, const lu_python_frame *is) {
     if (!sm_python_is_called(p, is, "_RLock.acquire") && !sm_python_is_called(p, is, "_RLock._acquire_restore"))
         return;
-    int64_t owner = sm_python_number(p, sm_python_attribute(p, sm_word(p, frame + FRAME_VALUES), "_owner"));
+    int64_t owner = sm_python_number(p, sm_python_attribute(p, sm_python_first(p, frame), "_owner"));
     printf(",\"python_rlock\":[%" PRId64 "]", owner > 0 ? owner : 0);
 }

@@ -12,6 +12,7 @@
 
 #include "chance.h"
 #include "interpreter_frames.h"
+#include "outside_frames.h"
 #include "perf_event.h"
 #include "procfs.h"
 #include "python_function.h"
@@ -165,7 +166,9 @@ static void find_python(sm_thread *t, kernel_tick *tick, const lu_frame_register
     tick->inner = inner;
     sm_recent_add(t, SM_RECENT_LOOK, now, tick->pythons);
     tick->evals = sm_interpreted(t, tick->native, had, tick->natives, stack, inner, &first);
-    if (tick->evals && inner[0].code == LT_NONE)
+    if (t->process->outside.is_read)
+        sm_outside_instructions(t->process, tick->native, had, tick->natives, stack, inner);
+    else if (tick->evals && inner[0].code == LT_NONE)
         tick->words = &first;
 }
 
@@ -303,16 +306,19 @@ static void gather_group(gathered *g, const sm_python_group *group, uint32_t pla
         g->frames[g->count - group->count].place = place | (group->frames->place & LF_ENTRY);
 }
 
-/* A function of which nobody has seen who called it. The sample's C frame may be the same: it began with one function. */
+/* A function of which nobody has seen who called it: who did is left out. The sample's C frame may be the same: it began
+ * with one function. */
 static void gather_alone(sm_process *p, gathered *g, sm_python_frame inner, const sm_python_group *sample) {
     if (inner.code == LT_NONE && !g->count)
         inner = sm_python_unknown(p);
-    if (!sample || inner.code == sample->frames[sample->count - 1].code) {
-        gather(g, (sm_python_frame){inner.code, inner.place | LF_ENTRY});
+    const sm_python_frame *first = sample ? &sample->frames[sample->count - 1] : NULL;
+    int is_first = first && inner.code == first->code;
+    gather(g, (sm_python_frame){inner.code, inner.place | (is_first ? LF_ENTRY : 0)});
+    if (is_first)
         return;
-    }
-    gather(g, inner);
-    gather(g, sample->frames[sample->count - 1]);
+    gather(g, (sm_python_frame){LF_BETWEEN, 1 | (first ? 0 : LF_ENTRY)});
+    if (first)
+        gather(g, *first);
 }
 
 /* The frames of Python of a tick whose native frames are whole: one group for each C frame of the interpreter. */

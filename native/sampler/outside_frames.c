@@ -160,6 +160,17 @@ static int interpreted(sm_thread *t, const lu_native_frame *native, const lu_fra
     return evals;
 }
 
+void sm_outside_instructions(const sm_process *p, const lu_native_frame *native, const lu_frame_registers *had,
+                             int natives, const lu_stack_copy *stack, sm_python_frame *into) {
+    int where = place_of(p, INSTRUCTION);
+    for (int i = 0, eval = 0; i < natives; i++) {
+        if (!is_interpreter(p, &native[i]))
+            continue;
+        uint64_t word = where < 0 ? 0 : sm_interpreter_word(&native[i], &had[i], stack, (uint32_t)where);
+        into[eval++] = sm_python_of_word(p, word);
+    }
+}
+
 /* The innermost C frame has this frame and its code, which have been read. */
 static void learn_from(sm_process *p, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                        const lu_stack_copy *stack, const lu_python_frame *raw, uint32_t code) {

@@ -13,10 +13,10 @@
 #include <string.h>
 
 enum {
-    FRAME_VALUES = 72,        /* of an _PyInterpreterFrame: localsplus */
     CODE_EXCEPTIONS = 40,     /* of a PyCodeObject: co_exceptiontable */
     METHOD_SELF = 24,         /* of a PyCFunctionObject and of a PyMethodObject */
     LOCK_ADDRESS = 16, RLOCK_OWNER = 24, RLOCK_COUNT = 32,
+    PARKED_ADDRESS = 8, /* 3.14, in what a thread waits by: so far before its semaphore the address that it waits for */
     SHARED_COUNT = 32, /* of a SemLock: its count and the most that it can be, four bytes each */
     GIL_BYTES = 208, GIL_HOLDER = 8, GIL_LOCKED = 16, /* of struct _gil_runtime_state */
     THREAD_INTERPRETER = 16,
@@ -28,20 +28,26 @@ enum {
 /* From the system call to the C function that has the lock in a register that it keeps, or in its frame. */
 #define STACK_BYTES 2048u
 
+/* A Lock names its semaphore; since 3.14 it is a byte in itself, and an RLock counts from 0. */
 static int take_lock(const sm_process *p, uint64_t object, sm_python_lock *into) {
-    int is_rlock = sm_python_is(p, object, "_thread.RLock");
+    int is_rlock = sm_python_is(p, object, "_thread.RLock"), is_byte = p->python >= LF_PYTHON_3_14;
     if (!is_rlock && !sm_python_is(p, object, "_thread.lock"))
         return 0;
-    *into = (sm_python_lock){object, sm_word(p, object + LOCK_ADDRESS), 0, is_rlock ? SM_RLOCK : SM_LOCK};
-    if (is_rlock && sm_word(p, object + RLOCK_COUNT))
+    uint64_t at = object + LOCK_ADDRESS;
+    *into = (sm_python_lock){object, is_byte ? at : sm_word(p, at), 0, is_rlock ? SM_RLOCK : SM_LOCK};
+    if (is_rlock && (is_byte || sm_word(p, object + RLOCK_COUNT)))
         into->owner = sm_word(p, object + RLOCK_OWNER);
     return 1;
 }
 
+static int take_queue(const sm_process *p, uint64_t object, sm_python_lock *into) {
+    *into = (sm_python_lock){object, sm_word(p, object + LOCK_ADDRESS), 0, SM_SIMPLE_QUEUE};
+    return sm_python_is(p, object, "_queue.SimpleQueue");
+}
+
 /* What else waits as a lock does, with the address of its semaphore where a lock has it. */
 static int take_other(const sm_process *p, uint64_t object, sm_python_lock *into) {
-    *into = (sm_python_lock){object, sm_word(p, object + LOCK_ADDRESS), 0, SM_SIMPLE_QUEUE};
-    if (sm_python_is(p, object, "_queue.SimpleQueue"))
+    if (take_queue(p, object, into))
         return 1;
     into->kind = sm_word(p, object + SHARED_COUNT) >> 32 == 1 ? SM_SHARED_LOCK : SM_SHARED_SEMAPHORE;
     return sm_python_is(p, object, "_multiprocessing.SemLock");
@@ -52,6 +58,9 @@ int sm_python_waits_for(const sm_process *p, uint64_t stack_pointer, uint64_t fu
     int32_t pid = p->pid;
     if (p->python <= LF_PYTHON_UNKNOWN || sm_read_pages(&pid, stack_pointer, words, sizeof words))
         return 0;
+    uint64_t parked = p->python >= LF_PYTHON_3_14 ? sm_word(p, futex - PARKED_ADDRESS) - LOCK_ADDRESS : 0;
+    if (parked && (take_lock(p, parked, into) || take_queue(p, parked, into)))
+        return 1;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         uint64_t head[3];
         if (words[i] % 8 || words[i] < 4096 || words[i] >> 47)
@@ -98,14 +107,9 @@ static uint32_t depth_at(const uint8_t *table, size_t bytes, uint32_t place) {
 static int held_by(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into, int most,
                    int depth);
 
-/* The locks that are held until this method is called, if it is an `__exit__`: of a lock, of a Condition of `threading`
- * that has one, or of a function with `contextlib.contextmanager`, whose frame is in a `with` block itself. */
-static int locks_of_method(const sm_process *p, uint64_t method, sm_python_lock *into, int most, int depth) {
-    if (sm_python_is(p, method, "builtin_function_or_method"))
-        return take_lock(p, sm_word(p, method + METHOD_SELF), into);
-    if (!sm_python_is(p, method, "method"))
-        return 0;
-    uint64_t self = sm_word(p, method + METHOD_SELF);
+/* The locks that are held until the `__exit__` of this object is called: of a Condition of `threading` that has one, or
+ * of a function with `contextlib.contextmanager`, whose frame is in a `with` block itself. */
+static int locks_of_manager(const sm_process *p, uint64_t self, sm_python_lock *into, int most, int depth) {
     if (sm_python_is(p, self, "Condition"))
         return take_lock(p, sm_python_attribute(p, self, "_lock"), into);
     if (depth == MANAGERS_MOST || !sm_python_is(p, self, "_GeneratorContextManager"))
@@ -120,6 +124,16 @@ static int locks_of_method(const sm_process *p, uint64_t method, sm_python_lock 
     return is.code ? held_by(p, frame, &is, into, most, depth + 1) : 0;
 }
 
+/* Those of a value that a frame keeps to the end of a `with` block. */
+static int locks_of_value(const sm_process *p, uint64_t value, sm_python_lock *into, int most, int depth) {
+    if (p->python >= LF_PYTHON_3_14)
+        return take_lock(p, value, into) || locks_of_manager(p, value, into, most, depth);
+    if (sm_python_is(p, value, "builtin_function_or_method"))
+        return take_lock(p, sm_word(p, value + METHOD_SELF), into);
+    return sm_python_is(p, value, "method")
+        ? locks_of_manager(p, sm_word(p, value + METHOD_SELF), into, most, depth) : 0;
+}
+
 static int held_by(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into, int most,
                    int managers) {
     static uint8_t table[TABLE_BYTES];
@@ -132,11 +146,11 @@ static int held_by(const sm_process *p, uint64_t frame, const lu_python_frame *i
     if (!depth || depth > DEPTH_MOST || sm_read_pages(&pid, is->code + locals_at, &locals, sizeof locals)
         || locals < 0)
         return 0;
-    if (sm_read_pages(&pid, frame + FRAME_VALUES + 8u * (uint64_t)locals, values, 8u * depth))
+    if (sm_read_pages(&pid, lu_python_value_at(p->python, frame, (uint32_t)locals), values, 8u * depth))
         return 0;
     for (uint32_t i = 0; i < depth && count < most; i++)
-        if (values[i])
-            count += locks_of_method(p, values[i], &into[count], most - count, managers);
+        if (lu_python_value(p->python, values[i]))
+            count += locks_of_value(p, lu_python_value(p->python, values[i]), &into[count], most - count, managers);
     return count;
 }
 
@@ -147,7 +161,7 @@ int sm_python_held(const sm_process *p, uint64_t frame, const lu_python_frame *i
 int sm_python_released(const sm_process *p, uint64_t frame, const lu_python_frame *is, sm_python_lock *into) {
     if (!sm_python_is_called(p, is, "Condition.wait"))
         return 0;
-    uint64_t self = sm_word(p, frame + FRAME_VALUES);
+    uint64_t self = sm_python_first(p, frame);
     return take_lock(p, sm_python_attribute(p, self, "_lock"), into);
 }
 
@@ -157,7 +171,7 @@ sm_gil sm_python_gil(const sm_process *p, uint64_t state) {
     uint64_t interpreter = sm_word(p, state + THREAD_INTERPRETER), at = 0;
     if (p->python == LF_PYTHON_3_11)
         at = p->python_runtime + 360; /* of _PyRuntimeState: ceval.gil */
-    else if (p->python <= LF_PYTHON_3_13 && interpreter)
+    else if (p->python <= LF_PYTHON_3_14 && interpreter)
         at = sm_word(p, interpreter + (p->python == LF_PYTHON_3_12 ? 384 : 16)); /* ceval.gil */
     if (!at || p->python <= LF_PYTHON_UNKNOWN)
         return (sm_gil){0, 0, 0};

@@ -1,4 +1,4 @@
-/* Objects of CPython 3.11 to 3.13, by where the members of its structures lie; tests/dump/test_python_locks.py tries the
+/* Objects of CPython 3.11 to 3.14, by where the members of its structures lie; tests/dump/test_python_locks.py tries the
  * numbers with each version that is there. */
 #define _GNU_SOURCE
 #include "python_objects.h"
@@ -110,6 +110,10 @@ uint64_t sm_python_attribute(const sm_process *p, uint64_t object, const char *n
     uint64_t cached_keys = p->python == LF_PYTHON_3_11 ? 872 : 880; /* of a PyHeapTypeObject */
     int place = place_of_key(p, sm_word(p, type + cached_keys), name, &value);
     return place < 0 ? 0 : sm_word(p, values + 8u * (uint64_t)place);
+}
+
+uint64_t sm_python_first(const sm_process *p, uint64_t frame) {
+    return lu_python_value(p->python, sm_word(p, lu_python_value_at(p->python, frame, 0)));
 }
 
 int64_t sm_python_number(const sm_process *p, uint64_t object) {

@@ -10,6 +10,8 @@ uint64_t sm_word(const sm_process *process, uint64_t address);
 int sm_python_is(const sm_process *process, uint64_t object, const char *type);
 /* An attribute that the object itself has, not its class; 0: none. */
 uint64_t sm_python_attribute(const sm_process *process, uint64_t object, const char *name);
+/* The first variable of a frame: of a method `self`. */
+uint64_t sm_python_first(const sm_process *process, uint64_t frame);
 /* A number that is not negative and below 2^60; -1: another object. */
 int64_t sm_python_number(const sm_process *process, uint64_t object);
 

@@ -23,6 +23,7 @@
 enum { OWNED_BY_C_STACK = 3, /* and 4 */  NO_C_FRAME = 0xffff };
 #define RUNTIME_VERSION 8u /* in _Py_DebugOffsets, of which so many bytes are looked at */
 #define OFFSETS_BYTES 392u
+enum { VALUES = 72, VALUES_3_14 = 80, NUMBER_MARK = 3 }; /* of a frame: localsplus */
 #define RETURN_OF_INIT_BYTES 16u
 #define MARKS 7ull /* of what frames of 3.14 name, in the lowest bits */
 #define INTERPRETER_BYTES 1024u /* of the C stack that a C frame of the interpreter takes at most */
@@ -425,6 +426,16 @@ uint64_t lu_python_outwards(uint32_t python, uint64_t frame, lu_read read, void 
     if (!l || !frame || frame % 8 || read(of, frame, bytes, sizeof bytes))
         return 0;
     return outwards(l, bytes, read, of, into);
+}
+
+uint64_t lu_python_value_at(uint32_t python, uint64_t frame, uint32_t number) {
+    return frame + (python >= LF_PYTHON_3_14 ? VALUES_3_14 : VALUES) + 8ull * number;
+}
+
+uint64_t lu_python_value(uint32_t python, uint64_t word) {
+    if (python < LF_PYTHON_3_14)
+        return word;
+    return (word & NUMBER_MARK) == NUMBER_MARK ? 0 : word & ~MARKS;
 }
 
 int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of) {

@@ -69,6 +69,10 @@ int lu_python_threads(uint32_t python, uint64_t runtime, lu_read read, void *of,
 /* `code` and `place` of the frame at this address; `code` is 0 where it is of no function. The frame outside of it; 0:
  * there is none. */
 uint64_t lu_python_outwards(uint32_t python, uint64_t frame, lu_read read, void *of, lu_python_frame *into);
+/* Where the value `number` of a frame lies: its variables, then what it computes with. What object a word there names; 0:
+ * none. */
+uint64_t lu_python_value_at(uint32_t python, uint64_t frame, uint32_t number);
+uint64_t lu_python_value(uint32_t python, uint64_t word);
 /* Whether this is the PyThreadState of that thread. */
 int lu_python_is_thread(uint32_t python, uint64_t thread_state, int32_t tid, lu_read read, void *of);
 /* A str object as UTF-8; its length, cut at `most`, or -1. */

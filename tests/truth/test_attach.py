@@ -23,6 +23,7 @@ from layerscope.session.attach import target
 from tests.live.steered import TRAINS, standing_by
 from tests.live.test_run_paused import ranges
 from tests.live.test_standby import complete
+from tests.native.test_sampling_python import python_of
 from tests.recorded import Recorded, layerscope
 
 pytestmark = [
@@ -44,10 +45,10 @@ TREE = """
 
 
 @contextmanager
-def running(*words: str) -> Iterator[subprocess.Popen[str]]:
+def running(*words: str, python: str = sys.executable) -> Iterator[subprocess.Popen[str]]:
     """A program that has printed its first line and runs until its standard input is closed."""
     program = subprocess.Popen(
-        [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [python, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         yield program
@@ -105,6 +106,30 @@ def test_nobody_is_called_by_who_does_not_call(tmp_path: Path) -> None:
     assert not wrong
     whole_ns = sum(ns for chain, ns in found if chain[:1] == ["<module>"])
     assert whole_ns > 0.2 * sum(ns for _, ns in found)
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_no_stack_has_another_caller(version: str, tmp_path: Path) -> None:
+    with running(str(PROGRAMS / "one_caller.py"), python=python_of(version)) as program:
+        assert program.stdout is not None
+        callers = json.loads(program.stdout.readline())
+        recorded = attach(program.pid, tmp_path, "--for", "3", "--rate", "999")
+        out, _ = program.communicate("", timeout=PATIENCE_S)
+    assert (out, program.returncode) == ("done\n", 0)
+
+    found = chains(recorded)
+    wrong = [
+        chain
+        for chain, _ in found
+        for caller, callee in itertools.pairwise(chain)
+        if caller and callers.get(callee, caller) != caller
+    ]
+    assert not wrong
+    outermost = ("<module>", "Thread._bootstrap")
+    whole_ns = sum(ns for chain, ns in found if chain[:1] and chain[0] in outermost)
+    assert whole_ns > 0.2 * sum(ns for _, ns in found)
+    computing = {name for name in callers if name.startswith("of_")}
+    assert len(computing & {name for chain, _ in found for name in chain}) > len(computing) / 2
 
 
 def started(program: subprocess.Popen[str]) -> str:

@@ -1,11 +1,13 @@
 """Record a program that runs already, from outside.
 
 Nothing gets into the program and nothing stops it: the kernel copies its stacks, and Python's
-frames (CPython 3.11 to 3.13) are read from its memory. The recording is like any other, without
-what only `layerscope run` can see: operators, modules, steps, primitives.
+frames (CPython 3.11 to 3.14) are read from its memory. The recording is like any other, without
+what only `layerscope run` can see: operators, modules, steps, primitives. With --operators it has
+those too: CPython 3.14 executes a script of ours in the program, which loads the recorder.
 
     layerscope attach 4711 --for 30
     layerscope attach 4711 --tree -o job
+    layerscope attach 4711 --operators --for 60
 
 It needs the program's user, or root. Ctrl-C ends the recording, not the program.
 """
@@ -28,6 +30,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tree", action="store_true", help="record its children too, and theirs")
     parser.add_argument(
+        "--operators",
+        action="store_true",
+        help="have CPython 3.14 load the recorder into the program, and record its operators too",
+    )
+    parser.add_argument(
         "-o", "--output", metavar="NAME", help="the recording (default: the program, then -2)"
     )
     parser.add_argument(
@@ -49,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             pid=pid_of(arguments.pid),
             for_s=_seconds_of(arguments.for_s) if arguments.for_s else None,
             tree=arguments.tree,
+            operators=arguments.operators,
             output=arguments.output or "",
             rate_hz=_rate_of(arguments.rate),
             size=_size.options_of(arguments),

@@ -51,10 +51,12 @@ def _record(settings: dict[str, Any]) -> bool:
     with steering.lock:
         if steering.settings:
             return False
+        tells_children = settings.pop("tells_children", True)
         door = open_door(settings["hooks"])
         door.settings.update(settings)
         steering.adopt(door)
-        os.environ[AUTOSTART] = json.dumps(settings)
+        if tells_children:
+            os.environ[AUTOSTART] = json.dumps(settings)
         steering.run()
         return steering.agent is not None
 

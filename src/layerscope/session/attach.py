@@ -29,13 +29,14 @@ from layerscope.model.secrets import kept_environment, mask
 from layerscope.rawfile.counters import read
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
-from layerscope.session import standby
+from layerscope.session import remote_script, standby
 from layerscope.session.command import program_name
 from layerscope.session.converter import Converter
 from layerscope.session.create import create, discard, shown, text
 from layerscope.session.finish import finish, summarise
 from layerscope.session.living import ask, living_of
 from layerscope.session.outside import environment_of, raise_descriptor_limit, words_of
+from layerscope.session.remote_script import RemoteScript
 from layerscope.session.run import reserve_streams, write_options
 from layerscope.session.session import Ended
 from layerscope.session.spooling import divert
@@ -58,7 +59,8 @@ class AttachOptions:
 
     `for_s`: how long in seconds, None until it ends or somebody ends us; `tree`: its children too;
     `output`: the name of the recording, empty for one of the program's; `size`: what keeps the
-    recording small, as `size_options` says it.
+    recording small, as `size_options` says it; `operators`: have the program execute a script of
+    ours, if its Python offers that, and record its operators.
     """
 
     pid: int
@@ -68,6 +70,7 @@ class AttachOptions:
     output: str = ""
     spool: str = ""
     rate_hz: int = HZ
+    operators: bool = False
     quiet: bool = False
 
 
@@ -83,6 +86,9 @@ def attach(asked: AttachOptions) -> int:
         )
     if living is not None or standby.is_prepared(asked.pid):
         return attach_through_door(asked)
+    if asked.operators:
+        _check_script(asked.pid)
+        return attach_through_door(asked, RemoteScript)
     recording = create_for(program, asked.output, asked.quiet)
     divert(recording, asked.spool or None)
     write_options(recording, asked.size)
@@ -105,10 +111,22 @@ def attach(asked: AttachOptions) -> int:
     return 0
 
 
-def attach_through_door(asked: AttachOptions) -> int:
+def _check_script(pid: int) -> None:
+    """RunError where the process cannot be had to execute a script of ours."""
+    why = remote_script.refusal(pid)
+    if why is not None:
+        raise RunError(
+            f"operators of process {pid} cannot be recorded: {why}. Or start it under layerscope "
+            "run, or with LAYERSCOPE_AUTOSTART=standby; without --operators attach records the rest"
+        )
+
+
+def attach_through_door(
+    asked: AttachOptions, knock: Callable[[int], standby.Signal | RemoteScript] = standby.Signal
+) -> int:
     """Have the program record itself, with its operators: it was started with
-    LAYERSCOPE_AUTOSTART=standby, or its recording waits to be told. Its recorder stays until it
-    ends.
+    LAYERSCOPE_AUTOSTART=standby, its recording waits to be told, or it executes a script of ours
+    (`knock`). Its recorder stays until it ends.
     """
     output = Path(asked.output).absolute()
     folder, name = (output.parent, output.name) if asked.output else (output, "")
@@ -121,7 +139,7 @@ def attach_through_door(asked: AttachOptions) -> int:
     notes = [_OPENED_BEFORE] if living is not None else []
     notes += [_TREE] if asked.tree else []
     if living is None:
-        living = standby.open_door(asked.pid, folder, name, options)
+        living = standby.open_door(asked.pid, folder, name, options, knock(asked.pid))
     with asked_to_end() as ending:
         try:
             error_text = ask(living, {"what": "start", "for_s": asked.for_s}).get("error")
@@ -294,11 +312,14 @@ def wait_for(
 
 def _from_outside(pid: int) -> Problem:
     what = f"process {pid} was recorded from outside, where nothing tells what a framework does"
+    remedy = "start it under layerscope run"
+    if remote_script.refusal(pid) is None:
+        remedy += ", or attach it with --operators"
     return Problem(
         OPERATORS,
         "from_outside",
         what,
-        "start it under layerscope run",
+        remedy,
         "operators, modules, steps, primitives and ranges",
     )
 

@@ -33,7 +33,7 @@ def is_ours(pid: int) -> bool:
     of the process, or it has ended.
     """
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-        for start, size in _static_memory(pid):
+        for start, size in static_memory(pid):
             data = _read(memory.fileno(), start, size)
             for address in _handlers(data):
                 if DOOR in _read(memory.fileno(), address, _OBJECT_BYTES):
@@ -41,7 +41,7 @@ def is_ours(pid: int) -> bool:
     return False
 
 
-def _static_memory(pid: int) -> Iterator[tuple[int, int]]:
+def static_memory(pid: int) -> Iterator[tuple[int, int]]:
     """Where the variables of the executable and of a library of Python are: starts and sizes."""
     program = os.readlink(f"/proc/{pid}/exe")
     end_before = 0

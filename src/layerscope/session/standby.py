@@ -2,7 +2,8 @@
 it, whose window is opened and closed from outside as that of `layerscope run --paused`.
 
 The program is told by SIGURG, and only if that is handled by what autostart.py left there: a
-program that handles it itself, or is no Python, gets no signal. It connects to a socket of ours
+program that handles it itself, or is no Python, gets no signal. One of CPython 3.14 may also be
+told by a script (remote_script.py), if somebody asks for that. It connects to a socket of ours
 with its pid in the name, and gets what it must know.
 """
 
@@ -27,11 +28,13 @@ from layerscope.session import signal_table
 from layerscope.session.living import Living, living_of
 from layerscope.session.outside import environment_of
 from layerscope.session.record import has_ended
+from layerscope.session.remote_script import RemoteScript
 
 # As layerscope/autostart.py has them.
 VARIABLE, STANDBY = "LAYERSCOPE_AUTOSTART", "standby"
 # A program in one long call of native code hears of a signal at its end.
 _PATIENCE_S = 20.0
+_KNOCK_S = 0.2
 _READY_S = 60.0
 _SETTLED_S = 5.0
 _PACKET_BYTES = 65536
@@ -57,13 +60,48 @@ def is_resting(living: Living) -> bool:
     return bool(living.window.get("steered")) and not living.window.get("open")
 
 
+class Signal:
+    """SIGURG, which opens a door that was prepared; sent once."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._pidfd = -1
+
+    def __enter__(self) -> Signal:
+        self._pidfd = os.pidfd_open(self._pid)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._pidfd)
+
+    def again(self) -> None:
+        """Send it."""
+        if self.has_begun:
+            return
+        if not is_prepared(self._pid):  # looked at behind the pidfd: no other has its number
+            raise RunError(f"process {self._pid} has no door any more")
+        signal.pidfd_send_signal(self._pidfd, signal.SIGURG)
+        self.has_begun = True
+
+    has_begun = False
+    unheard = (
+        "does not answer: its main thread is in one long call of native code, or is stopped. Try "
+        "again"
+    )
+
+
 def open_door(
-    pid: int, folder: Path, name: str = "", options: dict[str, Any] | None = None
+    pid: int,
+    folder: Path,
+    name: str = "",
+    options: dict[str, Any] | None = None,
+    knock: Signal | RemoteScript | None = None,
 ) -> Living:
     """Have the process recorded, in `folder`, as `name` or else by the program's; its window is
-    closed as yet. `options`: as `record_beside` takes them. RunError when it does not answer or
-    cannot be.
+    closed as yet. `options`: as `record_beside` takes them; `knock`: what has the process come to
+    us. RunError when it does not answer or cannot be.
     """
+    knock = knock or Signal(pid)
     try:
         pidfd = os.pidfd_open(pid)
     except OSError as error:
@@ -71,11 +109,9 @@ def open_door(
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             _listen(listener, pid)
-            if not is_prepared(pid):  # looked at again behind the pidfd: no other has its number
-                raise RunError(f"process {pid} has no door any more")
-            signal.pidfd_send_signal(pidfd, signal.SIGURG)
-            with _accepted(listener, pid, pidfd) as connection:
-                _hand_over(connection, pid, folder, name, options or {})
+            with knock, _accepted(listener, pid, pidfd, knock) as connection:
+                about = {"pid": pid, "folder": str(folder), "stem": name, **(options or {})}
+                _hand_over(connection, about, has_variable=isinstance(knock, Signal))
         return _settled(pid)
     except (OSError, ValueError, KeyError, RunError) as error:
         if has_ended(pidfd):
@@ -83,10 +119,7 @@ def open_door(
         if isinstance(error, RunError):
             raise
         if isinstance(error, TimeoutError):
-            raise RunError(
-                f"process {pid} does not answer: its main thread is in one long call of native "
-                "code, or is stopped. Try again"
-            ) from error
+            raise RunError(f"process {pid} {knock.unheard}") from error
         raise RunError(f"the door of process {pid} could not be opened: {error}") from error
     finally:
         os.close(pidfd)
@@ -104,7 +137,9 @@ def _listen(listener: socket.socket, pid: int) -> None:
     listener.listen(1)
 
 
-def _accepted(listener: socket.socket, pid: int, pidfd: int) -> socket.socket:
+def _accepted(
+    listener: socket.socket, pid: int, pidfd: int, knock: Signal | RemoteScript
+) -> socket.socket:
     """The connection of the process: nobody else may have what it gets. TimeoutError where it does
     not come, which it does not either if it has ended.
     """
@@ -113,9 +148,12 @@ def _accepted(listener: socket.socket, pid: int, pidfd: int) -> socket.socket:
     poll.register(listener, select.POLLIN)
     poll.register(pidfd, select.POLLIN)
     while (left_s := give_up - time.monotonic()) > 0:
-        came = [descriptor for descriptor, _ in poll.poll(left_s * 1000)]
-        if listener.fileno() not in came:
+        knock.again()
+        came = [descriptor for descriptor, _ in poll.poll(min(left_s, _KNOCK_S) * 1000)]
+        if pidfd in came:
             break
+        if not came:
+            continue
         connection, _ = listener.accept()
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         came_pid, _, _ = _PEER.unpack(peer)
@@ -126,10 +164,11 @@ def _accepted(listener: socket.socket, pid: int, pidfd: int) -> socket.socket:
     raise TimeoutError
 
 
-def _hand_over(
-    connection: socket.socket, pid: int, folder: Path, name: str, options: dict[str, Any]
-) -> None:
-    """Start a recorder and tell the process how to reach it."""
+def _hand_over(connection: socket.socket, about: dict[str, Any], has_variable: bool) -> None:
+    """Start a recorder and tell the process how to reach it. `has_variable`: it was started with
+    LAYERSCOPE_AUTOSTART, which tells the programs that it starts.
+    """
+    pid = about["pid"]
     state = json.loads(connection.recv(_PACKET_BYTES))
     if state["records"]:
         if living_of(pid) is not None:
@@ -138,18 +177,17 @@ def _hand_over(
             f"process {pid} is recorded already, by layerscope.profiler: it starts and stops that "
             "itself"
         )
-    started = _recorder(pid, folder, name, options)
-    settings = json.dumps(started["settings"])
+    started = _recorder(about)
+    settings = json.dumps({**started["settings"], "tells_children": has_variable})
     connection.send(settings.encode(), socket.MSG_NOSIGNAL)
     state = json.loads(connection.recv(_PACKET_BYTES))
     if not state["records"]:
         raise RunError(f"process {pid} could not load the recorder's library")
 
 
-def _recorder(pid: int, folder: Path, name: str, options: dict[str, Any]) -> dict[str, Any]:
+def _recorder(about: dict[str, Any]) -> dict[str, Any]:
     """A recorder beside the process, which stays when we have ended: what it says of itself."""
-    about = {"pid": pid, "folder": str(folder), "stem": name, "steered": True, **options}
-    command = own_command("layerscope", "_record", json.dumps(about))
+    command = own_command("layerscope", "_record", json.dumps({**about, "steered": True}))
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
