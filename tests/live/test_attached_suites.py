@@ -164,4 +164,4 @@ def test_a_suite_of_pytest_ends_as_it_does_alone(tmp_path: Path) -> None:
     assert sorted(bare[3]) == ["junit.xml", "suite/test_all.py", "written.txt"]
     found = Recorded(open_run(tmp_path / "attached.layerscope"), 0, "", "")
     names = {row["name"] for row in found.rows("SELECT DISTINCT name FROM frames")}
-    assert {"fib", "test_numbers", "pytest_runtest_call"} <= names
+    assert {"test_numbers", "pytest_runtest_call"} <= names
