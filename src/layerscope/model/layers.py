@@ -111,6 +111,7 @@ WAITS = (
     "join",
     "backward",
     "gpu",
+    "stopped",
     "other",
     "unknown",
 )
