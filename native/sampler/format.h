@@ -111,7 +111,7 @@ typedef struct {
     uint64_t kernel_ns; /* cpu: the part in the kernel, of which functions may be the innermost frames of the stack */
     uint32_t kind, flags;
     uint32_t count;      /* how many faults, waits or samples it stands for */
-    int32_t system_call; /* offcpu: its number; -1: in none (a page fault), -2: not known */
+    int32_t system_call; /* offcpu: its number; -1: in none (a page fault), -2: not known, -3: stopped */
     uint32_t file;       /* offcpu: what it waits for; cpu: how many samples were taken of a second of CPU time */
     uint32_t waker;      /* offcpu: the thread that woke it, LT_NONE: not known */
 } lt_sample;

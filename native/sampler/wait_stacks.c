@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -59,6 +60,9 @@ static uint32_t kind_of_file(int32_t pid, int fd) {
     if (fd < 0 || bytes <= 0)
         return LT_NO_FILE;
     target[bytes] = 0;
+    struct stat is;
+    if (target[0] == '/' && !stat(path, &is) && S_ISFIFO(is.st_mode))
+        return LT_PIPE; /* with a name */
     static const struct {
         const char *begins;
         uint32_t kind;

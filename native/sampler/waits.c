@@ -30,6 +30,7 @@
 /* How often, where no switches are told. */
 #define LONG_NS 100000000ull
 #define ROUND_NS 100000000ull
+#define STOPPED (-3) /* in place of a system call */
 
 static uint64_t look_budget_ns;
 
@@ -171,7 +172,7 @@ void sm_waits_found(sm_thread *t) {
     if (!sm.has_switches || t->wait.in_ns || t->wait.out_ns)
         return;
     const char *at = sm_stat(text, sizeof text, t->process->pid, t->tid);
-    if (!at || !strchr("SD", at[1]))
+    if (!at || !strchr("SDTt", at[1]))
         return;
     t->wait.is_preempted = 0;
     t->wait.looked = SM_NOT_LOOKED;
@@ -192,9 +193,20 @@ void sm_waits_lost(void) {
 
 /* --- Looks --- */
 
-static void look(sm_thread *t) {
+/* Whether a signal or a debugger has stopped the process: all of its threads then, whatever call they are in. */
+static int is_stopped(const sm_process *p) {
+    char text[256];
+    const char *at = sm_stat(text, sizeof text, p->pid, p->pid);
+    return at && (at[1] == 'T' || at[1] == 't');
+}
+
+static void look(sm_thread *t, int stopped) {
     t->wait.looked = sm_look_at(t, &t->wait.look);
     t->wait.look.waker = LT_NONE;
+    if (stopped && t->wait.looked == SM_LOOKED) {
+        t->wait.look.system_call = STOPPED;
+        t->wait.look.file = LT_NO_FILE;
+    }
     if (t->wait.looked != SM_UNREADABLE)
         return;
     static int is_said;
@@ -205,7 +217,7 @@ static void look(sm_thread *t) {
 }
 
 /* Where no switches are told: `dispatches` is how often the thread has come onto a CPU. */
-static void look_again(sm_thread *t) {
+static void look_again(sm_thread *t, int stopped) {
     uint64_t delay_ns, dispatches = 0;
     sm_ran_ns(t->process->pid, t->tid, &delay_ns, &dispatches);
     if (t->wait.out_ns && dispatches == t->wait.dispatches)
@@ -215,22 +227,24 @@ static void look_again(sm_thread *t) {
     t->wait.out_ns = 0;
     t->wait.dispatches = dispatches;
     if (look_budget_ns)
-        look(t);
+        look(t, stopped);
     if (look_budget_ns && t->wait.looked == SM_LOOKED)
         t->wait.look.at_ns = t->wait.out_ns = sm.now_ns;
 }
 
 /* Of those that have waited since `before_ns` or longer. */
 static void look_round(sm_process *p, uint64_t before_ns) {
+    int stopped = -1; /* asked when there is a thread to look at */
     for (sm_thread *t = p->threads; t && look_budget_ns; t = t->next) {
         int is_waiting = t->wait.out_ns && !t->wait.is_preempted && t->wait.looked == SM_NOT_LOOKED;
         if (t->end_ns || (sm.has_switches && (!is_waiting || t->wait.out_ns > before_ns)))
             continue;
         uint64_t before = sm_clock(CLOCK_THREAD_CPUTIME_ID);
+        stopped = stopped < 0 ? is_stopped(p) : stopped;
         if (sm.has_switches)
-            look(t);
+            look(t, stopped);
         else
-            look_again(t);
+            look_again(t, stopped);
         uint64_t took = sm_clock(CLOCK_THREAD_CPUTIME_ID) - before;
         look_budget_ns -= took < look_budget_ns ? took : look_budget_ns;
     }

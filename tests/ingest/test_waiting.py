@@ -169,6 +169,7 @@ def test_a_thread_of_an_engine_is_told_by_its_signature() -> None:
         (WAIT4, files.NO_FILE, "child"), (files.NO_SYSTEM_CALL, files.NO_FILE, "page_fault"),
         (VFORK, files.NO_FILE, "child"), (OPENAT, files.NO_FILE, "file"), (GETDENTS64, files.REGULAR, "file"),
         (files.UNKNOWN_SYSTEM_CALL, files.NO_FILE, "unknown"), (PAUSE, files.NO_FILE, "other"),
+        (files.STOPPED_BY_SIGNAL, files.NO_FILE, "stopped"),
     ],
 )  # fmt: skip
 def test_other_system_calls_are_what_they_are_called_with(

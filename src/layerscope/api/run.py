@@ -63,6 +63,25 @@ class OpenedRun:
 
         return text(summarise(self._reader))
 
+    def live(
+        self,
+        table: str = "",
+        for_s: float | None = None,
+        interval_s: float = 0.5,
+        window_s: float = 5.0,
+        top: int = 20,
+    ) -> None:
+        """Show what the program does while its recording grows, as `layerscope top` does: in a
+        notebook below the cell, drawn anew each `interval_s`, until it ends, `for_s` are over or
+        the cell is interrupted.
+
+        `table`: functions, operators, primitives, symbols, threads or waits; "": the first that has
+        something. UsageError where nothing grows any more.
+        """
+        from layerscope.api.live import GrowingRun, show
+
+        show(GrowingRun(Path(self.path), window_s), table, for_s, interval_s, top)
+
     def _repr_html_(self) -> str:
         """In a notebook: the page of `layerscope report`, or the summary where it is too large."""
         from layerscope.show.report.frame import framed

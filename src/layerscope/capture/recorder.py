@@ -67,6 +67,7 @@ class Recorder:
         self._use_tsc = tsc_is_usable()
         self._probers = [one.prober(self._use_tsc) for one in adapters() if one.prober]
         self._listener: socket.socket | None = None
+        self._takes_memory = True
         self._receiver: threading.Thread | None = None
         self._stop_receiver = -1  # an event (eventfd(2)), while it receives
         self._refused: set[int] = set()
@@ -79,6 +80,16 @@ class Recorder:
         if unable:
             self.problems.append(unable)
             return None
+        name = self._bind()
+        return agent.settings(name, self._use_tsc) if name else None
+
+    def listen_for_requests(self) -> None:
+        """Open the socket for questions alone: the program knows nothing of it."""
+        self._takes_memory = False
+        self._bind()
+
+    def _bind(self) -> str:
+        """The name that the socket listens at; empty, and a problem, where there can be none."""
         name = f"layerscope-{os.getuid()}-{os.urandom(8).hex()}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -86,10 +97,11 @@ class Recorder:
             listener.listen(4096)
         except OSError as error:
             listener.close()
-            self.say_no_door(error)
-            return None
+            if self._takes_memory:
+                self.say_no_door(error)
+            return ""
         self._listener = listener
-        return agent.settings(name, self._use_tsc)
+        return name
 
     def stop_listening(self) -> None:
         """Close the socket again: nobody can come through it."""
@@ -103,6 +115,11 @@ class Recorder:
         self.problems.append(
             Problem("operators", "no_door", what, "choose another place with -o", EVERYTHING)
         )
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether nothing of ours is in the program."""
+        return not self._takes_memory
 
     # -- while the program runs --------------------------------------------------------------------
 
@@ -281,7 +298,8 @@ class Recorder:
                     "everything in that process",
                 )
             )
-        if self._listener is not None and not self.seen_processes:
+        is_door = self._listener is not None and self._takes_memory
+        if is_door and not self.seen_processes:
             nobody = self.nobody_came(command)
             self.problems += [nobody] if nobody not in self.problems else []
         if not Path("/proc/self/stat").exists():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -34,9 +37,12 @@ class Descriptors:
         where it may not be read.
         """
         try:
-            return os.readlink(self._proc / str(pid) / "fd" / str(descriptor))
+            return os.readlink(self._link(pid, descriptor))
         except OSError:
             return ""
+
+    def _link(self, pid: int, descriptor: int) -> Path:
+        return self._proc / str(pid) / "fd" / str(descriptor)
 
     def info(self, pid: int, descriptor: int) -> dict[str, list[str]]:
         """What /proc/PID/fdinfo says of it: by name the values, of which there may be several."""
@@ -52,8 +58,24 @@ class Descriptors:
 
     def holders(self, target: str) -> list[Holder]:
         """Who has the pipe or socket `target` open, in the order of their numbers."""
+        return self._holders(self._by_target.get(target, ()))
+
+    def is_fifo(self, pid: int, descriptor: int) -> bool:
+        """Whether it is open to a pipe, one with a name or one without."""
+        with contextlib.suppress(OSError):
+            return stat.S_ISFIFO(os.stat(self._link(pid, descriptor)).st_mode)
+        return False
+
+    def holders_of_fifo(self, pid: int, descriptor: int) -> list[Holder]:
+        """Who has the same FIFO open as this descriptor, by whatever name."""
+        with contextlib.suppress(OSError):
+            known = os.stat(self._link(pid, descriptor))
+            return self._holders(self._by_fifo.get((known.st_dev, known.st_ino), ()))
+        return []
+
+    def _holders(self, descriptors: Iterable[tuple[int, int]]) -> list[Holder]:
         found = []
-        for pid, descriptor in self._by_target.get(target, ()):
+        for pid, descriptor in descriptors:
             flags = self.info(pid, descriptor).get("flags", ["0"])[0]
             mode = int(flags, 8) & os.O_ACCMODE
             found.append(Holder(pid, descriptor, mode in _READS, mode in _WRITES))
@@ -65,12 +87,32 @@ class Descriptors:
         have it open.
         """
         found: dict[str, list[tuple[int, int]]] = {}
+        for one, target in self._every.items():
+            if target.startswith(("pipe:", "socket:")):
+                found.setdefault(target, []).append(one)
+        return found
+
+    @cached_property
+    def _by_fifo(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """By device and inode of a FIFO with a name the same."""
+        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for one, target in self._every.items():
+            if not target.startswith("/"):
+                continue
+            with contextlib.suppress(OSError):
+                known = os.stat(self._link(*one))
+                if stat.S_ISFIFO(known.st_mode):
+                    found.setdefault((known.st_dev, known.st_ino), []).append(one)
+        return found
+
+    @cached_property
+    def _every(self) -> dict[tuple[int, int], str]:
+        """What each descriptor is open to, by process and descriptor."""
+        found: dict[tuple[int, int], str] = {}
         names = filter(str.isdecimal, os.listdir(self._proc))
         for pid in sorted(map(int, names)):
             for descriptor in self._of(pid):
-                target = self.target(pid, descriptor)
-                if target.startswith(("pipe:", "socket:")):
-                    found.setdefault(target, []).append((pid, descriptor))
+                found[pid, descriptor] = self.target(pid, descriptor)
         return found
 
     def _of(self, pid: int) -> list[int]:

@@ -85,7 +85,7 @@ def open_one(path: Path, memory_bytes: int | None = None) -> Run:
     """
     run = open_folder(path)
     _note_where_it_is(run)
-    if _is_live(run):
+    if is_live(run):
         return _convert_snapshot(run, memory_bytes)
     if run.info.state == "running":
         run.info.state = "killed"
@@ -98,7 +98,7 @@ def open_one(path: Path, memory_bytes: int | None = None) -> Run:
     return run
 
 
-def _is_live(run: Run) -> bool:
+def is_live(run: Run) -> bool:
     """Whether more may come."""
     return run.info.state == "running" and (session_lives(run) or is_growing(run.raw))
 
@@ -132,7 +132,7 @@ def _opened_ranks(path: Path, is_copy: bool) -> Run:
     run = open_folder(path)
     run.info = joined_info(run, session_lives)
     everyone, unread = _ranks_of(run)
-    live = {rank for rank, part in everyone.items() if _is_live(part)}
+    live = {rank for rank, part in everyone.items() if is_live(part)}
     whole, left = dict[int, Run](), dict[int, Path]()
     for rank, part in everyone.items():
         damage = [] if rank in live else _find_tables(part)
@@ -216,7 +216,7 @@ def left_bytes(path: Path) -> int:
     """
     parts, _ = _ranks_of(Run.open(path))
     return sum(
-        raw_bytes(part.raw) for part in parts.values() if _is_live(part) or not _has_state(part)
+        raw_bytes(part.raw) for part in parts.values() if is_live(part) or not _has_state(part)
     )
 
 

@@ -3,6 +3,7 @@
 The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 
 - **`preempted`**: it could run, but others had its CPU.
+- **`stopped`**: a signal (SIGSTOP, Ctrl-Z) or a debugger has stopped the process.
 - **`page_fault`**: it is in the kernel and in no system call.
 - **`gil`**: in a function of CPython that waits for the interpreter's lock, or for another thread
   to take it.
@@ -174,7 +175,7 @@ _OF_A_DISK = (
 )
 _CHILD = (56, 57, 58, 61, 247, 435)
 _POLL = (7, 23, 232, 270, 271, 281, 441)
-_NONE, _NOT_SEEN = -1, -2
+_NONE, _NOT_SEEN, _STOPPED = -1, -2, -3
 _CODES = {state: code for code, state in enumerate(WAITS)}
 # The one that is idle.
 POOL_STATE = _CODES["pool"]
@@ -265,5 +266,6 @@ def states(
     found[for_gpu] = _CODES["gpu"]
     found[on_futex & (evidence_of_stack & GIL > 0)] = _CODES["gil"]
     found[system_call == _NONE] = _CODES["page_fault"]
+    found[system_call == _STOPPED] = _CODES["stopped"]
     found[is_preempted] = _CODES["preempted"]
     return found, found == POOL_STATE

@@ -129,6 +129,7 @@ WAITS = (
     "join",
     "backward",
     "gpu",
+    "stopped",
     "other",
     "unknown",
 )

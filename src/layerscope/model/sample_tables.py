@@ -87,8 +87,8 @@ SAMPLES = Table(
             "state",
             "name",
             "cpu: user, kernel; offcpu: gil, lock, barrier, pool, sleep, yield, pipe, socket, "
-            "file, event, page_fault, preempted, child, join, backward, gpu, other, unknown; "
-            "fault: user",
+            "file, event, page_fault, preempted, child, join, backward, gpu, stopped, other, "
+            "unknown; fault: user",
         ),
         Column(
             "idle", "bool", "a wait for work of a thread of a pool: folded away unless asked for"

@@ -99,7 +99,7 @@ STACK = np.dtype([("stack", "<u4"), ("parent", "<u4"), ("frame", "<u4"), ("depth
 CPU, OFFCPU, FAULT = range(3)
 EXACT, PREEMPTED, NO_SPLICE, UNFINISHED, BEFORE = 1, 2, 4, 8, 16
 NO_FILE, PIPE, SOCKET, REGULAR, TERMINAL, EVENT = range(6)
-NO_SYSTEM_CALL, UNKNOWN_SYSTEM_CALL = -1, -2
+NO_SYSTEM_CALL, UNKNOWN_SYSTEM_CALL, STOPPED_BY_SIGNAL = -1, -2, -3
 SAMPLE = np.dtype(
     [
         ("at_ns", "<u8"),

@@ -36,7 +36,11 @@ from layerscope.session.create import create, discard, shown, text
 from layerscope.session.finish import finish, summarise
 from layerscope.session.living import ask, living_of
 from layerscope.session.outside import environment_of, raise_descriptor_limit, words_of
+<<<<<<< HEAD
 from layerscope.session.remote_script import RemoteScript
+=======
+from layerscope.session.requests import Requests
+>>>>>>> top22
 from layerscope.session.run import reserve_streams, write_options
 from layerscope.session.session import Ended
 from layerscope.session.spooling import divert
@@ -93,6 +97,8 @@ def attach(asked: AttachOptions) -> int:
     divert(recording, asked.spool or None)
     write_options(recording, asked.size)
     attached = Attached(program, recording, asked.rate_hz, asked.tree)
+    requests = Requests(recording, attached.recorder, of_one=not asked.tree)
+    attached.recorder.listen_for_requests()
     with asked_to_end() as ending:
         try:
             attached.begin()
@@ -108,6 +114,8 @@ def attach(asked: AttachOptions) -> int:
     with surviving(attached.recorder.problems):
         summarise(recording, attached.recorder, attached.converter, asked.quiet)
     attached.converter.close()
+    with surviving(attached.recorder.problems):
+        requests.finish()
     return 0
 
 

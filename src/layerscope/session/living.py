@@ -63,11 +63,18 @@ def living_of(pid: int) -> Living | None:
             return found
     below = 0
     for one in lineage(pid):
-        # What was forked before a running program was recorded is no part of that.
-        if one in programs and (not below or began_ns(below) + TICK_NS >= programs[one].start_ns):
+        if one in programs and (not below or _takes_children(programs[one], below)):
             return programs[one]
         below = one
     return None
+
+
+def _takes_children(living: Living, child: int) -> bool:
+    """Whether the recording of a program has this child of it too: `layerscope attach` may be of
+    one process, and what was forked before a running program was recorded is no part of that.
+    """
+    is_of_one = bool(living.window.get("of_one"))
+    return not is_of_one and began_ns(child) + TICK_NS >= living.start_ns
 
 
 def living_at(path: Path) -> Living | None:

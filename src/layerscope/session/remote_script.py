@@ -274,7 +274,9 @@ def _runtime(pid: int, memory: int) -> Runtime | None:
         while at >= 0:
             offsets = data[at : at + _OFFSETS_BYTES]
             if at % _WORD.size == 0 and len(offsets) == _OFFSETS_BYTES:
-                words = {name: _WORD.unpack_from(offsets, place)[0] for name, place in _WORDS.items()}
+                words = {
+                    name: _WORD.unpack_from(offsets, place)[0] for name, place in _WORDS.items()
+                }
                 if words["version"] >> 24 == _UNDERSTOOD[0]:
                     return Runtime(start + at, words)
             at = data.find(_COOKIE, at + 1)

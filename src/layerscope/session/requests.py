@@ -48,7 +48,8 @@ class RequestedTrace:
 class Requests:
     """The requests of one recording: `recorder` hands them on from now on."""
 
-    def __init__(self, recording: Run, recorder: Recorder) -> None:
+    def __init__(self, recording: Run, recorder: Recorder, of_one: bool = False) -> None:
+        """`of_one`: it is of a program that runs already, and not of its children."""
         self._recording = recording
         self._recorder = recorder
         self._traces: dict[str, RequestedTrace] = {}
@@ -56,7 +57,7 @@ class Requests:
         self._beginning = threading.Lock()
         self._writing = threading.Lock()
         self._answering = Answering(recording)
-        self._steering = Steering(recording, recorder)
+        self._steering = Steering(recording, recorder, of_one)
         self._is_ended = False
         recorder.on_request = self.take
         recorder.on_watch.append(self.tick)

@@ -8,6 +8,7 @@ even if this session has been killed meanwhile. Stacks are sampled while it is o
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,10 @@ _PAUSED_ALONE = (
     "only one that was made with `layerscope run --paused` is started and stopped from outside"
 )
 _NO_WINDOW = f"records everything: {_PAUSED_ALONE}"
+_FROM_OUTSIDE = (
+    "is made by `layerscope attach` from outside and has no window: Ctrl-C there ends it, and so "
+    "does `kill -INT {}`"
+)
 _OWN_WINDOW = f"opens its window by itself ({{}}): {_PAUSED_ALONE}"
 _NO_ANSWER = "does not answer: its drainer has ended, or the disk is full"
 
@@ -36,9 +41,11 @@ Answer = dict[str, Any]
 class Steering:
     """Answers what is asked about one recording. Everything may be called from any thread."""
 
-    def __init__(self, recording: Run, recorder: Recorder) -> None:
+    def __init__(self, recording: Run, recorder: Recorder, of_one: bool = False) -> None:
+        """`of_one`: it is of a program that runs already, and not of its children."""
         self._recording = recording
         self._recorder = recorder
+        self._of_one = of_one
         self._lock = threading.Lock()
         self._until_ns: int | None = 0  # the window is open until then; None: without end
         self._closing: threading.Timer | None = None
@@ -50,7 +57,7 @@ class Steering:
         asked = windows.read(self._recording.raw)
         is_steered = asked is not None and asked.steered
         if not is_steered:
-            return {"steered": False}
+            return {"steered": False, "of_one": self._of_one}
         is_open = self._is_open()
         until_ns = self._until_ns if is_open else None
         closes_ns = None if until_ns is None else until_ns - self._recorder.start_ns
@@ -110,6 +117,8 @@ class Steering:
     def _refused(self) -> str:
         """Why this recording is not started and stopped from outside; empty: it is."""
         asked = windows.read(self._recording.raw)
+        if asked is None and self._recorder.is_outside:
+            return _FROM_OUTSIDE.format(os.getpid())
         if asked is None:
             return _NO_WINDOW
         return "" if asked.steered else _OWN_WINDOW.format(asked.says())

@@ -17,24 +17,15 @@ from typing import NoReturn, Protocol, TextIO
 
 from msgspec import Struct
 
-from layerscope.analyse.live import tables
 from layerscope.analyse.live.program import Facts, LiveProgram
 from layerscope.ingest.live.recording import LiveRecording
 from layerscope.ingest.live.thinning import Pace
-from layerscope.model.live import (
-    FUNCTIONS,
-    OPERATORS,
-    PRIMITIVES,
-    SYMBOLS,
-    THREADS,
-    WAITS,
-    Increment,
-)
+from layerscope.model.live import Increment
 from layerscope.session.watched import WatchedRecording, watched
 from layerscope.show.live.keyboard import Keyboard
 from layerscope.show.live.lines import TABLES
 from layerscope.show.live.output import JsonLines, LiveScreen, Pages, is_screen
-from layerscope.show.live.view import LiveView
+from layerscope.show.live.view import LiveView, Watching, first_table, seen
 from layerscope.show.screen import tell
 
 _NS_PER_S = 1_000_000_000
@@ -52,18 +43,6 @@ _LOOK_S = 1.0
 TOP = 20
 # More than fit a window.
 MOST_OF_A_SCREEN = 200
-_EMPTY = {
-    FUNCTIONS: "No stacks yet. They come a moment after the program's start; a recording made with "
-    "--without stacks has none: press o for operators.",
-    SYMBOLS: "No stacks yet. They come a moment after the program's start; a recording made with "
-    "--without stacks has none: press o for operators.",
-    THREADS: "No stacks yet, by which threads are known.",
-    WAITS: "No waits yet. A recording made with --without stacks has none.",
-    OPERATORS: "No operators yet. They come when the program calls a framework that layerscope "
-    "records, or marks ranges.",
-    PRIMITIVES: "No primitives yet: the program has asked nothing of oneDNN or MKL that layerscope "
-    "could see.",
-}
 
 
 class TopOptions(Struct, frozen=True):
@@ -244,7 +223,7 @@ class Watch:
     def view(self) -> LiveView:
         """What is to be seen now."""
         facts = self._program.facts()
-        table = self._table or self._first_table(facts)
+        table = self._table or first_table(self._program)
         top = self._asked.top
         if top is None:
             top = TOP if self._asked.json or self._asked.once else MOST_OF_A_SCREEN
@@ -252,30 +231,18 @@ class Watch:
         if self.is_over:
             now_ns = facts.until_ns
         begun_ns = self._of.program_start_ns or facts.until_ns
-        found = tables.rows(self._program, table, top)
-        return LiveView(
+        about = Watching(
             title=self._of.title,
             pid=self._of.pid or self._first_pid(),
             cpus=self._of.cpus,
             running_ns=max(now_ns - begun_ns, 0),
             since=self._since,
-            since_ns=max(facts.until_ns - self._program.since_ns, 0),
-            facts=facts,
-            table=table,
-            columns=tables.columns(table),
-            rows=found,
-            note=" ".join(self._notes(facts)),
-            empty="" if found else _EMPTY[table],
         )
+        return seen(self._program, about, table, top, " ".join(self._notes(facts)))
 
     def _first_pid(self) -> int:
         known = self._recording.known.processes
         return min(known, default=0)
-
-    def _first_table(self, facts: Facts) -> str:
-        """The one to begin with: operators where there are no stacks."""
-        has_operators = bool(self._recording.known.labels[OPERATORS])
-        return OPERATORS if has_operators and not facts.has_samples else FUNCTIONS
 
     def _notes(self, facts: Facts) -> Iterator[str]:
         """What else there is to say."""

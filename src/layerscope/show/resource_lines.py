@@ -37,6 +37,7 @@ WAITS = {
     "join": "waiting for other threads to end or to do its work",
     "backward": "waiting for the backward pass, which another thread runs",
     "gpu": "waiting for the GPU",
+    "stopped": "stopped by a signal",
     "other": "waiting for other reasons",
     "unknown": "waiting, too short to see why",
 }

@@ -41,6 +41,7 @@ WAITED_FOR = {
     "join": "for threads to end",
     "backward": "for the backward pass on another thread",
     "gpu": "for the GPU",
+    "stopped": "stopped by a signal",
     "gil": "for Python's lock (GIL)",
 }
 

@@ -26,7 +26,7 @@ from layerscope.analyse.gpu.work import COMMUNICATION, WORK
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-# Bytes of an element, by the names that PyTorch writes.
+# Bytes of an element, by the names of types in traces.
 _ELEMENT_BYTES = {
     "Byte": 1, "Char": 1, "Bool": 1, "Half": 2, "BFloat16": 2, "Short": 2, "Float": 4, "Int": 4,
     "Long": 8, "Double": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float8_e4m3fn": 1,

@@ -41,6 +41,7 @@ WORDS_OF_WAITS = {
     "join": "waits for a thread to end",
     "backward": "waits for the backward pass",
     "gpu": "waits for the GPU",
+    "stopped": "stopped by a signal",
     "unknown": "waits: reason not recorded",
 }
 _WAITS_OTHERWISE = "waits"

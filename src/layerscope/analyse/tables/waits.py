@@ -3,8 +3,8 @@
 state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe, socket, file,
              event, page_fault, preempted (it could have run, but no CPU was free), child (for a
              process), join (for a thread to end, or to do its work), backward (for the backward
-             pass, which another thread runs), gpu, other, unknown (most waits of less than 10 ms:
-             nobody saw what for)
+             pass, which another thread runs), gpu, stopped (by a signal or a debugger), other,
+             unknown (most waits of less than 10 ms: nobody saw what for)
 thread       name and id of the thread
 function     that of the line; without Python the innermost native function that is none of the C
              and C++ libraries

@@ -10,7 +10,7 @@ from msgspec import Struct
 from layerscope.ingest.live.buckets import oldest_bucket
 from layerscope.ingest.live.rows import RowNumbers
 from layerscope.ingest.live.steps import StepEnds
-from layerscope.ingest.live.thinning import Thinned, joined, scaled
+from layerscope.ingest.live.thinning import StandIns, joined, scaled
 from layerscope.ingest.parents import Keys, Nested, TrackNesting
 from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE
 from layerscope.ingest.submissions import asked_ns
@@ -78,7 +78,7 @@ class LiveSpans:
         self.source = source
         self.steps = StepEnds(step_mark)
         self._reader, self._step_mark = reader, step_mark
-        self._thinned = Thinned(source, reader)
+        self._thinned = StandIns(source, reader)
         self._nesting_of_kept: dict[int, TrackNesting] = {}
         self._operator_rows, self._primitive_rows = operators, primitives
         self._keys = Keys()

@@ -42,7 +42,7 @@ class Pace:
             self.every = max(self.every // 2, 1)
 
 
-class Thinned:
+class StandIns:
     """What the spans of one process stand for. `kept`, of all its spans those that are read in any
     case, stand for themselves; each of the others for `weight`.
     """

@@ -11,6 +11,7 @@ from layerscope.running.told import ToldThread
 from layerscope.running.waits import (
     children,
     descriptors,
+    fifos,
     gil,
     joins,
     mutexes,
@@ -28,6 +29,7 @@ ORDER = (
     python_locks.find,
     mutexes.find,
     children.find,
+    fifos.find,
     descriptors.find,
     sleeps.find,
     others.find,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from layerscope.host import files
+from layerscope.host.descriptors import Holder
 from layerscope.model.running import FrameNow, Wait, Waited
 from layerscope.running.observed import Observed
 from layerscope.running.told import ToldThread
@@ -89,7 +90,8 @@ def _one(thread: ToldThread, number: int, seen: Observed, for_reading: bool) -> 
     number &= 0xFFFFFFFF
     target = seen.descriptors.target(thread.pid, number)
     if target.startswith("pipe:"):
-        return _pipe(thread, target, seen, for_reading)
+        found = seen.descriptors.holders(target)
+        return _pipe(thread, "a pipe", found, for_reading)
     if target.startswith("socket:"):
         return _socket(thread, target, seen, for_reading)
     if target.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
@@ -101,15 +103,17 @@ def _one(thread: ToldThread, number: int, seen: Observed, for_reading: bool) -> 
         return Wait("child", "a process to end", on)
     if target.startswith("anon_inode:"):
         return Wait("event", f"an event ({target.removeprefix('anon_inode:').strip('[]')})")
+    if seen.descriptors.is_fifo(thread.pid, number):
+        found = seen.descriptors.holders_of_fifo(thread.pid, number)
+        return _pipe(thread, f"the FIFO {target}", found, for_reading)
     return Wait("file", f"the file {target}" if target else f"descriptor {number}")
 
 
-def _pipe(thread: ToldThread, target: str, seen: Observed, for_reading: bool) -> Wait:
+def _pipe(thread: ToldThread, called: str, found: list[Holder], for_reading: bool) -> Wait:
     """Whoever can write into a pipe that is read, and read from
     one that is full.
     """
-    what = "data in a pipe" if for_reading else "room in a pipe"
-    found = seen.descriptors.holders(target)
+    what = f"data in {called}" if for_reading else f"room in {called}"
     ends = [one for one in found if (one.can_write if for_reading else one.can_read)]
     other = "write into it" if for_reading else "read from it"
     pids = list(dict.fromkeys(one.pid for one in ends if one.pid != thread.pid))

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from layerscope.analyse.live.program import Facts
+from layerscope.analyse.live import tables
+from layerscope.analyse.live.program import Facts, LiveProgram
 from layerscope.analyse.live.tables import Rows
 from layerscope.analyse.result import ResultColumn
+from layerscope.model.live import FUNCTIONS, OPERATORS, PRIMITIVES, SYMBOLS, THREADS, WAITS
+
+_EMPTY = {
+    FUNCTIONS: "No stacks yet. They come a moment after the program's start; a recording made with "
+    "--without stacks has none: press o for operators.",
+    SYMBOLS: "No stacks yet. They come a moment after the program's start; a recording made with "
+    "--without stacks has none: press o for operators.",
+    THREADS: "No stacks yet, by which threads are known.",
+    WAITS: "No waits yet. A recording made with --without stacks has none.",
+    OPERATORS: "No operators yet. They come when the program calls a framework that layerscope "
+    "records, or marks ranges.",
+    PRIMITIVES: "No primitives yet: the program has asked nothing of oneDNN or MKL that layerscope "
+    "could see.",
+}
 
 
 class LiveView(Struct, frozen=True):
@@ -30,3 +45,39 @@ class LiveView(Struct, frozen=True):
     rows: Rows
     note: str = ""
     empty: str = ""
+
+
+class Watching(Struct, frozen=True):
+    """What a `LiveView` says of the program beside what was read of it."""
+
+    title: str
+    pid: int
+    cpus: float | None
+    running_ns: int
+    since: str
+
+
+def seen(program: LiveProgram, about: Watching, table: str, top: int, note: str = "") -> LiveView:
+    """The program as it is now; `top`: so many rows at most, 0: all."""
+    facts = program.facts()
+    found = tables.rows(program, table, top)
+    return LiveView(
+        title=about.title,
+        pid=about.pid,
+        cpus=about.cpus,
+        running_ns=about.running_ns,
+        since=about.since,
+        since_ns=max(facts.until_ns - program.since_ns, 0),
+        facts=facts,
+        table=table,
+        columns=tables.columns(table),
+        rows=found,
+        note=note,
+        empty="" if found else _EMPTY[table],
+    )
+
+
+def first_table(program: LiveProgram) -> str:
+    """The one to begin with: operators where there are no stacks."""
+    has_operators = bool(program.known.labels[OPERATORS])
+    return OPERATORS if has_operators and not program.known.has_samples else FUNCTIONS
