@@ -36,11 +36,8 @@ from layerscope.session.create import create, discard, shown, text
 from layerscope.session.finish import finish, summarise
 from layerscope.session.living import ask, living_of
 from layerscope.session.outside import environment_of, raise_descriptor_limit, words_of
-<<<<<<< HEAD
 from layerscope.session.remote_script import RemoteScript
-=======
 from layerscope.session.requests import Requests
->>>>>>> top22
 from layerscope.session.run import reserve_streams, write_options
 from layerscope.session.session import Ended
 from layerscope.session.spooling import divert
