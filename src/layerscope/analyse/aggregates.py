@@ -98,10 +98,11 @@ def aggregates(reader: Reader, since_ns: int, until_ns: int, pid: int) -> dict[s
     most].
     """
     counters, memory = _counters(_rows(reader, _COUNTERS, since_ns, until_ns))
+    storage = _storage(*STORAGE)
     for tensors in _rows(reader, _TENSORS, pid, since_ns, until_ns):
-        memory.append([*_storage(*STORAGE), *tensors])
+        memory.append([*storage, *tensors])
     for resident in _rows(reader, _MEMORY, since_ns, pid):
-        names = RESIDENT if memory else _storage(*STORAGE)
+        names = RESIDENT if memory else storage
         memory.append([*names, *resident])
     times = _times(_rows(reader, _TIMES, since_ns, until_ns))
     return {"times": times, "counters": counters, "memory": memory}
@@ -142,7 +143,8 @@ def _custom(rows: list[Row]) -> frozenset[str]:
 def _category(layer: str, domain: str | None) -> str:
     if layer == API:
         return calls_category()
-    return _CATEGORIES.get(layer) or domain or NO_DOMAIN
+    category = _CATEGORIES.get(layer)
+    return category or domain or NO_DOMAIN
 
 
 def _added(one: Row, other: Row) -> Row:

@@ -58,5 +58,6 @@ def _row_of(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.in
     """Where each of the wanted keys stands among the sorted ones; -1: it is not among them."""
     row = np.searchsorted(keys, wanted)
     row[row == len(keys)] = -1
-    row[keys[row] != wanted] = -1
+    is_other = keys[row] != wanted
+    row[is_other] = -1
     return row

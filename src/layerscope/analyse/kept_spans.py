@@ -63,7 +63,8 @@ class StepsReader(PartReader):
 
     def _kept(self, piece: Arrays) -> Arrays:
         step = piece["step"]
-        return _taken(piece, (step >= self._first) & (step < self._last))
+        is_chosen = (step >= self._first) & (step < self._last)
+        return _taken(piece, is_chosen)
 
 
 def _no_such_step(words: str, steps: np.ndarray) -> str:

@@ -65,7 +65,8 @@ class _Lost:
     def add(self, track: int, records: int) -> None:
         """Add a row of `gaps`; -1 stands for null: nobody could count them."""
         self.records += max(records, 0)
-        self.is_exact = self.is_exact and records >= 0
+        if records < 0:
+            self.is_exact = False
         if track != -1:
             self.tracks.add(track)
 

@@ -83,9 +83,10 @@ def _conclude(found: OneDnn, names: set[str], done_by: dict[str, set[str]]) -> N
         done_by.setdefault(CONVOLUTIONS, set()).add(ONEDNN)
     elif convolves and CONVOLUTIONS not in done_by:
         done_by[CONVOLUTIONS] = _others(names) or {NOT_ONEDNN}
-    is_off = found.is_missing or found.off.get(MATRIX_PRODUCTS)
+    is_off = found.off.get(MATRIX_PRODUCTS)
+    lacks_it = found.is_missing or is_off
     multiplies = not names.isdisjoint(products())
-    if is_off and multiplies and MATRIX_PRODUCTS not in done_by:
+    if lacks_it and multiplies and MATRIX_PRODUCTS not in done_by:
         done_by[MATRIX_PRODUCTS] = {NOT_ONEDNN}
 
 

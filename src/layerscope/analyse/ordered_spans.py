@@ -103,7 +103,8 @@ class SpanClasses:
         found["kind"] = [kind_of[kind] for kind in found["kind"]]
         found["layer"] = [layer_of[layer] for layer in found["layer"]]
         columns = [found[name] for name in _CLASS]
-        return list(map(list, zip(*columns, strict=True)))
+        rows = zip(*columns, strict=True)
+        return list(map(list, rows))
 
 
 def _numbered(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

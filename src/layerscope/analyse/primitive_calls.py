@@ -36,7 +36,8 @@ class PieceSpans:
         size = highest - self._low + 1
         if size <= _SPARSE * len(span):
             self._where = np.full(size, -1, np.int32)
-            self._where[span - self._low] = np.arange(len(span), dtype=np.int32)
+            rows = np.arange(len(span), dtype=np.int32)
+            self._where[span - self._low] = rows
         else:
             self._order = np.argsort(span, kind="stable")
 
@@ -129,7 +130,8 @@ class NameColumn:
         """The column of that name."""
         texts = columns[f"{name}.names"].tolist()
         codes = columns[name]
-        return cls(np.where(codes >= 0, codes, len(texts)), [*texts, ""])
+        numbers = np.where(codes >= 0, codes, len(texts))
+        return cls(numbers, [*texts, ""])
 
 
 def primitive_of(code: int, columns: list[NameColumn]) -> Primitive:

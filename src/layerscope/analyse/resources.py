@@ -154,7 +154,8 @@ class Counters:
             first_ns = int(at_ns[0])
             started_ns = self.started.get(process, first_ns)
             begin_ns = max(begin_ns, min(started_ns, first_ns))
-            end_ns = min(end_ns, int(at_ns[-1]))
+            last_ns = int(at_ns[-1])
+            end_ns = min(end_ns, last_ns)
         return begin_ns, end_ns
 
 

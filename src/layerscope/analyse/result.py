@@ -207,7 +207,9 @@ def _narrowed(result: Result, where: str | None, top: int) -> Result:
 
 
 def _order(result: Result, sort: str) -> str:
-    sign = sort[0] if sort.startswith(("+", "-")) else ""
+    sign = ""
+    if sort.startswith(("+", "-")):
+        sign = sort[0]
     column = result.column(sort.removeprefix(sign))
     # Numbers have the greatest first unless the sign says otherwise.
     is_descending = sign == "-"

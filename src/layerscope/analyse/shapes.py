@@ -63,8 +63,10 @@ def words(text: str) -> str:
 def _input(shape: Any, dtype: Any) -> str:
     """One input in words; empty: it is no tensor."""
     if isinstance(dtype, list):
-        pairs = zip(shape, dtype, strict=True)
-        inputs = [_input(*pair) or "None" for pair in pairs]
+        inputs = []
+        for pair in zip(shape, dtype, strict=True):
+            words = _input(*pair)
+            inputs.append(words or "None")
         return f"({', '.join(inputs)})"
     if shape is None:
         return ""

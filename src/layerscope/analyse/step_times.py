@@ -173,7 +173,9 @@ def _strongest(columns: Arrays) -> tuple[str, Bools]:
         chosen = has_name(columns, "rule", rule)
         if chosen.any():
             return rule, chosen
-    return "none", np.ones(len(columns["step"]), np.bool_)
+    steps = len(columns["step"])
+    all_of_them = np.ones(steps, np.bool_)
+    return "none", all_of_them
 
 
 def _percentile(values: Array, percent: int) -> int:

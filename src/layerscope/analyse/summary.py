@@ -450,12 +450,13 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
         return np.asarray(sums.scopes_by_track > 0)
     if steps.rule == "mark" and times.at_once > len(steps.processes):
         return np.asarray(sums.busy_by_track > 0)
-    is_busiest = steps.rule == "mark" and not sums.scopes_by_track.any()
-    most = sums.busy_by_track if is_busiest else sums.scopes_by_track
+    most = sums.scopes_by_track
+    if steps.rule == "mark" and not most.any():
+        most = sums.busy_by_track
     if sums.work is not None and not most.any():  # only primitives
         most = sums.work.spent.sum(axis=1)
     process_of = process_of_tracks(tracks)
-    chosen = np.zeros(len(process_of), np.bool_)
+    chosen = np.zeros_like(process_of, np.bool_)
     for process in steps.processes:
         mine = np.where(process_of == process, most, 0)
         if mine.any():
@@ -486,7 +487,8 @@ def _ranked(
         share = spent_ns / max(whole_ns, 1)
         return OperatorRow(name, spent_ns, share, calls)
 
-    top, others = order[:TOP], order[TOP:]
+    top = order[:TOP]
+    others = order[TOP:]
     rows = [row(str(sums.names[at]), np.array([at])) for at in top]
     if sums.work is not None:
         primitives = sums.work.by_operator(divisor, sums.scale)

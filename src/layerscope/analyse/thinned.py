@@ -173,7 +173,8 @@ class Corrections:
         name = spans["name"][rows]
         calls = -spans["weight"][rows]
         self_ns = spans["self_ns"][rows] * calls
-        self._self_by_name = summed(self._self_by_name, np.bincount(name, self_ns))
+        name_ns = np.bincount(name, self_ns)
+        self._self_by_name = summed(self._self_by_name, name_ns)
         self._calls_by_name = summed(self._calls_by_name, np.bincount(name, calls))
         if "module" in spans:
             module = spans["module"][rows] + 1

@@ -226,8 +226,9 @@ class WorkSums:
     def _spend(self, track: Array, work: Array, spent_ns: Array) -> None:
         """Add the time of each to that kind of work on that thread."""
         place = track * len(_NAMES) + work
-        added = np.bincount(place, spent_ns, self.spent.size)
-        self.spent += added.reshape(self.spent.shape)
+        spent = self.spent
+        added = np.bincount(place, spent_ns, spent.size)
+        spent += added.reshape(spent.shape)
 
     def _created(self, number: Array, is_creation: Bools) -> Array:
         """The same primitives, and creations of them where they are created."""
@@ -235,9 +236,11 @@ class WorkSums:
             return number
         known = list(self._numbers)
         found = number.copy()
-        for one in distinct(number[is_creation]).tolist():
+        created = distinct(number[is_creation])
+        for one in created.tolist():
             creation = replace(known[one], is_creation=True)
-            found[is_creation & (number == one)] = self._number(creation)
+            is_own = is_creation & (number == one)
+            found[is_own] = self._number(creation)
         return found
 
     def _add_primitives(self, calls: PrimitiveCalls, weight: Array) -> None:
@@ -257,7 +260,9 @@ class WorkSums:
         """
         callers = here.places(calls.operator)
         callers = callers[here.hold(callers, calls)]
-        self._is_no_product(here, distinct(callers[self._work_of(here, callers) == BLAS]))
+        is_blas = self._work_of(here, callers) == BLAS
+        products = distinct(callers[is_blas])
+        self._is_no_product(here, products)
         for spans in (here, self._previous):
             if spans is not None:
                 calls = self._take_out(spans, calls)
@@ -333,7 +338,8 @@ class WorkSums:
         spent_ns = np.maximum(self.spent[tracks].sum(axis=0) / divisor, 0)
         if self.layer != OPERATORS and whole_ns:
             spent_ns[REST] = 0.0  # a range may lie in another piece than what was called in it
-        spent_ns[REST] += max(0.0, whole_ns - float(spent_ns.sum()))
+        left_ns = whole_ns - float(spent_ns.sum())
+        spent_ns[REST] += max(0.0, left_ns)
         if is_mkl:
             spent_ns[MKL_PRODUCT] += spent_ns[BLAS]
             spent_ns[BLAS] = 0
@@ -345,10 +351,12 @@ class WorkSums:
             names[KERNEL] = f"{framework} kernels"
         whole = max(float(spent_ns.sum()), 1.0)
         kinds = []
-        for at in np.argsort(-spent_ns, kind="stable").tolist():
+        order = np.argsort(-spent_ns, kind="stable")
+        for at in order.tolist():
             ns = float(spent_ns[at])
             if ns:
-                kinds.append(KindTime(names[at], ns, ns / whole))
+                share = ns / whole
+                kinds.append(KindTime(names[at], ns, share))
         return kinds
 
     def by_operator(self, divisor: float, scale: Array) -> dict[int, list[PrimitiveTime]]:

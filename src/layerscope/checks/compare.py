@@ -231,7 +231,8 @@ def _rates(here: Side, there: Side) -> Iterator[Difference]:
 def _products(here: Measured, there: Measured) -> Iterator[Difference]:
     rates_here = _rates_of_products(here)
     rates_there = _rates_of_products(there)
-    for product in sorted(rates_here.keys() & rates_there.keys()):
+    products = rates_here.keys() & rates_there.keys()
+    for product in sorted(products):
         library, dtype, threads = product
         pair = rates_here[product], rates_there[product]
         subject = f"{library} {dtype}, {counted(threads, 'thread')}"
@@ -295,13 +296,16 @@ def _figures(subject: str, pair: tuple[float, float], unit: str) -> Iterator[Dif
 def _states(here: Side, there: Side) -> Iterator[Difference]:
     """Checks that stand differently; what the sides have in common in facts is said there."""
     checks_there = {check.code: check for check in there.checks}
-    for check in {check.code: check for check in here.checks}.values():
-        other = checks_there.get(check.code)
+    checks_here = {check.code: check for check in here.checks}
+    for code, check in checks_here.items():
+        other = checks_there.get(code)
         if other is None or other.state == check.state:
             continue
         if UNSEEN in (check.state, other.state):
             continue
-        worse = check if check.consequence else other
+        worse = other
+        if check.consequence:
+            worse = check
         yield Difference(
             f"check: {check.subject}",
             f"{check.state}: {check.evidence}",

@@ -106,13 +106,14 @@ class Findings:
                 before = known.get(ONEDNN, Library(ONEDNN, "", ""))
                 known[ONEDNN] = _with_header(before, line)
             elif (header := _MKL.match(line)) and (told := _MKL_HEADER.search(header[1])):
+                version, chosen, runtime = told.groups()
                 before = known.get(MKL, Library(MKL, "", ""))
                 known[MKL] = replace(
                     before,
-                    version=before.version or told[1],
-                    chose=_plain(told[2]),
-                    width_bits=width_bits(told[2]),
-                    runtime=told[3],
+                    version=before.version or version,
+                    chose=_plain(chosen),
+                    width_bits=width_bits(chosen),
+                    runtime=runtime,
                 )
 
 

@@ -26,8 +26,9 @@ def threads_requested(variables: Mapping[str, str]) -> int | None:
 
 def counted(number: float, word: str, plural: str = "") -> str:
     """`number` with its noun: "1 CPU", "1.5 CPUs", "64 threads"."""
-    is_whole = isinstance(number, int)
-    text = f"{number:,d}" if is_whole else f"{number:.3g}"
+    text = f"{number:.3g}"
+    if isinstance(number, int):
+        text = f"{number:,d}"
     if text == "1":
         return f"1 {word}"
     noun = plural or f"{word}s"

@@ -104,7 +104,7 @@ def budget_of(arguments: argparse.Namespace, layers: frozenset[str]) -> BudgetOp
 
 
 def _words(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",")]
+    words = map(str.strip, text.split(","))
     return [word for word in words if word]
 
 

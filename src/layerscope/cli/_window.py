@@ -133,6 +133,9 @@ def seconds(option: str, word: str, least: float | None = None) -> float:
         found = float(word)
     except ValueError:
         found = math.nan
-    if not math.isfinite(found) or found < 0 or (least is None and not found):
+    is_wrong = not math.isfinite(found) or found < 0
+    if least is None and not found:
+        is_wrong = True
+    if is_wrong:
         raise UsageError(f"{option} {word} is no number of seconds. For example: {option} 5")
     return found

@@ -131,9 +131,13 @@ def _recording(name: str) -> list[Leftover]:
     parts = [run, *_ranks(run)]
     raws = filter(None, map(leftovers.raw_folder_of, parts))
     run_ids = [part.info.run_id for part in parts]
-    tables = [folder for run_id in run_ids for folder in leftovers.tables_of(run_id)]
-    notes = [note for run_id in run_ids for note in leftovers.notes_of(run_id)]
-    timelines = [folder for run_id in run_ids for folder in leftovers.timelines_of(run_id)]
+    tables: list[Path] = []
+    notes: list[Path] = []
+    timelines: list[Path] = []
+    for run_id in run_ids:
+        tables += leftovers.tables_of(run_id)
+        notes += leftovers.notes_of(run_id)
+        timelines += leftovers.timelines_of(run_id)
     found = [Leftover("recording", path, asked)]
     of_it = (("raw files", raws), ("tables", tables), ("note", notes), ("timeline", timelines))
     for what, places in of_it:

@@ -124,7 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
         _write(found, arguments, str(path), reader.run.info.start_ns)
     if found.found and not (arguments.quiet or arguments.json):
         screen.tell(f"Next: layerscope findings --explain {found.found[0].rule}")
-    return FAILED if limit and _costs_more(found, *limit) else 0
+    if limit and _costs_more(found, *limit):
+        return FAILED
+    return 0
 
 
 def _write(found: RunFindings, arguments: argparse.Namespace, run: str, origin_ns: int) -> None:
@@ -132,12 +134,16 @@ def _write(found: RunFindings, arguments: argparse.Namespace, run: str, origin_n
     from layerscope.show import findings_text, json_output
 
     if arguments.json:
-        make = table.evidence if arguments.evidence else table.result
+        make = table.result
+        if arguments.evidence:
+            make = table.evidence
         sys.stdout.flush()
         json_output.write(make(found, origin_ns), sys.stdout.buffer, "findings", run)
         return
-    write = findings_text.evidence if arguments.evidence else findings_text.text
-    sys.stdout.write(write(found))
+    text = findings_text.text(found)
+    if arguments.evidence:
+        text = findings_text.evidence(found)
+    sys.stdout.write(text)
     _output.say_problems(found.problems, arguments)
 
 

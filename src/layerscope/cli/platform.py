@@ -210,6 +210,7 @@ def _print_json(found: list[Check], seen: Seen) -> None:
 def _write_json(
     table: str, names: Sequence[str], rows: Sequence[Sequence[str]], more: dict[str, Any]
 ) -> None:
+    """The rows, and what they share: `more`."""
     from layerscope.analyse.result import ResultColumn
     from layerscope.show import json_output
 

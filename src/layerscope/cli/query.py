@@ -131,7 +131,9 @@ def _question_and_run(arguments: argparse.Namespace) -> tuple[str | None, str | 
 def _is_trace(word: str) -> bool:
     """Whether it names a file of another program or, as a path, a folder with such files."""
     path = Path(word)
-    return path.is_file() or ("/" in word and path.is_dir())
+    if path.is_file():
+        return True
+    return "/" in word and path.is_dir()
 
 
 def _readable(word: str) -> str:

@@ -109,7 +109,8 @@ def _built(reader: Reader, name: str, arguments: argparse.Namespace) -> Result:
         "mine": arguments.mine or None,
     }
     given = [option for option, value in asked.items() if value is not None]
-    if not {callers.CALLERS, callers.CALLEES}.intersection(given):
+    directions = {callers.CALLERS, callers.CALLEES}
+    if not directions.intersection(given):
         return tables.build(reader, name, arguments.by, arguments.mine)
     if len(given) > 1:
         raise UsageError(f"--{given[0]} cannot be combined with --{given[1]}")

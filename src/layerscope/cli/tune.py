@@ -104,15 +104,18 @@ def prepared(words: list[str]) -> list[str]:
     """
     parser = argparse.ArgumentParser(add_help=False)
     configure(parser)
-    with_value = {
-        name for action in parser._actions if action.nargs is None for name in action.option_strings
-    }
+    with_value: set[str] = set()
+    for action in parser._actions:
+        if action.nargs is None:
+            with_value.update(action.option_strings)
     made: list[str] = []
     for place, word in enumerate(words):
-        is_value = bool(made) and made[-1] in with_value
-        if not is_value and (word == "--" or not word.startswith("-")):
+        last = made[-1] if made else ""
+        is_value = last in with_value
+        is_option = word.startswith("-") and word != "--"
+        if not is_value and not is_option:
             return [*made, *words[place:]]
-        if is_value and made[-1] == "--vary":
+        if is_value and last == "--vary":
             made[-1] = f"--vary={word}"
         else:
             made.append(word)

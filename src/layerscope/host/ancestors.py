@@ -23,7 +23,9 @@ def lineage(pid: int) -> Iterator[int]:
 
 def descends(pid: int, ancestor: int) -> bool:
     """Whether the living process `pid` is `ancestor` or a descendant of it."""
-    return ancestor > 1 and ancestor in lineage(pid)
+    if ancestor <= 1:
+        return False
+    return ancestor in lineage(pid)
 
 
 def began_ns(pid: int) -> int:

@@ -164,7 +164,9 @@ class Group:
 def group_of(pid: int | None = None, root: Path = Path("/")) -> Group:
     """The group of process `pid`, else of this one."""
     ours = dict(_groups(root, "self"))
-    groups = ours if pid is None else dict(_groups(root, str(pid)))
+    groups = ours
+    if pid is not None:
+        groups = dict(_groups(root, str(pid)))
     base = root / "sys/fs/cgroup"
     if not groups:
         return Group()
@@ -177,12 +179,16 @@ def group_of(pid: int | None = None, root: Path = Path("/")) -> Group:
 
     def mounted_folders(controller: str) -> tuple[Path, ...]:
         mounted = base / controller
-        if controller not in groups or not mounted.is_dir():
+        if controller not in groups:
+            return ()
+        if not mounted.is_dir():
             return ()
         return folders(controller, mounted)
 
     if "memory" not in groups and "cpu" not in groups:
-        found = folders("", base) if _is_v2(base) else ()
+        found: tuple[Path, ...] = ()
+        if _is_v2(base):
+            found = folders("", base)
         if not found:
             return Group(is_hidden=True, is_memory_hidden=True)
         return Group(2, found, found, found)
@@ -203,17 +209,22 @@ def facts(root: Path = Path("/"), pid: int | None = None) -> Cgroup:
     names, cached = (_V2_MEMORY, _V2_CACHED) if is_v2 else (_V1_MEMORY, _V1_CACHED)
     limit, used = _fullest(group.memory, names, cached)
     least, _ = _tightest(group.memory, names[0])
-    quotas = (_quota_v2(folder) if is_v2 else _quota_v1(folder) for folder in group.cpu)
+    quota_of = _quota_v2 if is_v2 else _quota_v1
+    quotas = map(quota_of, group.cpu)
+    if is_v2:
+        swap_bytes, _ = _tightest(group.memory, "memory.swap.max")
+        cpuset = _cpuset(group.cpuset, "cpuset.cpus.effective")
+    else:
+        swap_bytes = _swap_v1(group.memory, least)
+        cpuset = _cpuset(group.cpuset, "cpuset.effective_cpus")
     throttling = most_throttled(group.throttling())
     return Cgroup(
         version=group.version,
         memory_limit_bytes=limit,
         memory_used_bytes=used,
         cpus=min((quota for quota in quotas if quota), default=None),
-        memory_swap_bytes=_tightest(group.memory, "memory.swap.max")[0]
-        if is_v2
-        else _swap_v1(group.memory, least),
-        cpuset=_cpuset(group.cpuset, "cpuset.cpus.effective" if is_v2 else "cpuset.effective_cpus"),
+        memory_swap_bytes=swap_bytes,
+        cpuset=cpuset,
         periods=throttling.periods,
         throttled=throttling.throttled,
         throttled_ns=throttling.throttled_ns,

@@ -245,9 +245,10 @@ def _caches(folder: Path) -> dict[str, int]:
     for name in files.names(folder):
         if not name.startswith("index"):
             continue
-        level = files.text(folder / name / "level")
-        kind = files.text(folder / name / "type")
-        size_bytes = _size_bytes(files.text(folder / name / "size"))
+        cache = folder / name
+        level = files.text(cache / "level")
+        kind = files.text(cache / "type")
+        size_bytes = _size_bytes(files.text(cache / "size"))
         if kind in _CACHES and level.isdecimal() and size_bytes is not None:
             found[f"L{level}{_CACHES[kind]}"] = size_bytes
     return found

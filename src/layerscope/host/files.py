@@ -51,8 +51,10 @@ def fields(path: Path) -> dict[str, str]:
     content = text(path)
     for line in content.splitlines():
         name, colon, value = line.partition(":")
+        if not colon:
+            continue
         name = name.strip()
-        if colon and name not in found:
+        if name not in found:
             found[name] = value.strip()
     return found
 

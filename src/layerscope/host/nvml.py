@@ -122,31 +122,37 @@ class Nvml:
     def device(self, index: int) -> dict[str, Any] | None:
         """One of them; None where it does not answer."""
         device = ctypes.c_void_p()
-        if (
-            self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device))
-            != _SUCCESS
-        ):
+        number = ctypes.c_uint(index)
+        code = self._call("nvmlDeviceGetHandleByIndex_v2", number, ctypes.byref(device))
+        if code != _SUCCESS:
             return None
-        memory, pci = _Memory(), _Pci()
+        memory = _Memory()
+        pci = _Pci()
         has_memory = self._call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory)) == _SUCCESS
         self._call("nvmlDeviceGetPciInfo_v3", device, ctypes.byref(pci))
         ask: Callable[..., int | None] = self.number
         persistence = ask("nvmlDeviceGetPersistenceMode", device)
+        if persistence is not None:
+            persistence = bool(persistence)
         slowed = ask("nvmlDeviceGetCurrentClocksEventReasons", device)
         if slowed is None:  # its name before driver 535
             slowed = ask("nvmlDeviceGetCurrentClocksThrottleReasons", device)
+        slowed_by = []
+        if slowed:
+            slowed_by = [word for bit, word in _SLOWED_BY.items() if slowed & bit]
+        clock = ctypes.c_uint(_CLOCK_SM)
         return {
             "index": index,
             "name": self.text("nvmlDeviceGetName", device),
             "uuid": self.text("nvmlDeviceGetUUID", device) or None,
             "bus": pci.bus_id.decode("ascii", "replace"),
             "memory_bytes": memory.total if has_memory else None,
-            "persistence": None if persistence is None else bool(persistence),
+            "persistence": persistence,
             "ecc": self.flag("nvmlDeviceGetEccMode", device),
             "mig": self.flag("nvmlDeviceGetMigMode", device),
-            "clock_mhz": ask("nvmlDeviceGetClockInfo", device, ctypes.c_uint(_CLOCK_SM)),
-            "clock_most_mhz": ask("nvmlDeviceGetMaxClockInfo", device, ctypes.c_uint(_CLOCK_SM)),
-            "slowed_by": [word for bit, word in _SLOWED_BY.items() if slowed and slowed & bit],
+            "clock_mhz": ask("nvmlDeviceGetClockInfo", device, clock),
+            "clock_most_mhz": ask("nvmlDeviceGetMaxClockInfo", device, clock),
+            "slowed_by": slowed_by,
             "link_width": ask("nvmlDeviceGetCurrPcieLinkWidth", device),
             "link_width_most": ask("nvmlDeviceGetMaxPcieLinkWidth", device),
             "link_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", device),

@@ -35,6 +35,7 @@ def family(pid: int, known: dict[int, int]) -> list[int]:
     """The process, its children, theirs and so on, parents first."""
     found = [pid]
     for one in found:
-        own = children(one, known)
-        found += [child for child in own if child not in found]
+        for child in children(one, known):
+            if child not in found:
+                found.append(child)
     return found

@@ -14,5 +14,6 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """
     ordered = np.sort(values, axis=None)
     is_new = np.ones(len(ordered), np.bool_)
-    is_new[1:] = ordered[1:] != ordered[:-1]
+    differs = ordered[1:] != ordered[:-1]
+    is_new[1:] = differs
     return ordered[is_new]

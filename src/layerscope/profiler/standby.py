@@ -38,12 +38,14 @@ def open_recording() -> None:
         connection.connect(name_of(os.getpid()))
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         _, uid, _ = _PEER.unpack(peer)
-        if uid not in (os.geteuid(), _ROOT):
+        trusted = (os.geteuid(), _ROOT)
+        if uid not in trusted:
             return
         _say(connection, {"records": bool(steering.settings)})
         data = connection.recv(_PACKET_BYTES)
         if data:
-            _say(connection, {"records": _record(json.loads(data))})
+            asked = json.loads(data)
+            _say(connection, {"records": _record(asked)})
 
 
 def _record(settings: dict[str, Any]) -> bool:

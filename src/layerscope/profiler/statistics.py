@@ -63,7 +63,8 @@ def grouped(rows: list[Row], sort_by: str, ascending: bool) -> list[tuple[str, l
     }
     key = keys.get(sort_by, lambda r: r[5])
     by_category: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=key, reverse=not ascending):
+    ordered = sorted(rows, key=key, reverse=not ascending)
+    for row in ordered:
         by_category.setdefault(row[0], []).append(row)
     names = sorted(by_category, key=lambda name: (name != "operator", name))
     return [(name, by_category[name]) for name in names]

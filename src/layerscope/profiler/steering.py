@@ -349,7 +349,8 @@ def open_door(hook_files: dict[str, str], before: Any = None) -> Any:
     file = os.path.join(PACKAGE, "capture", "inside", "inject", "sitecustomize.py")
     namespace: dict[str, Any] = {"__name__": "layerscope_door"}
     with open(file, encoding="utf-8") as source:
-        exec(compile(source.read(), file, "exec"), namespace)
+        code = compile(source.read(), file, "exec")
+    exec(code, namespace)
     return namespace["open_door"](hook_files, before)
 
 

@@ -98,7 +98,8 @@ class SpoolWriter:
         old = self._fd
         number = len(segments(self._path))
         name = f"{self._path.name}-{number:05d}"
-        self._open(self._path.with_name(name))
+        path = self._path.with_name(name)
+        self._open(path)
         os.close(old)
 
     def _cut_torn_tail(self) -> None:
@@ -254,8 +255,9 @@ def _without_spans(chunks: Iterator[Chunk], keeps_sums: bool) -> Iterator[Chunk]
 def segments(path: Path) -> list[Path]:
     """The files of the raw file at `path`, in their order; the first one is called like it."""
     pattern = f"{path.name}-[0-9]*"
-    others = path.parent.glob(pattern)
-    return [path, *sorted(others)]
+    found = path.parent.glob(pattern)
+    others = sorted(found)
+    return [path, *others]
 
 
 def size_bytes(path: Path) -> int:

@@ -49,7 +49,9 @@ class RequestedWindow:
     @property
     def is_closed_at_first(self) -> bool:
         """Whether nothing is recorded when the program starts."""
-        return self.steered or bool(self.first or self.after_s)
+        if self.steered:
+            return True
+        return bool(self.first or self.after_s)
 
     def for_agent(self, step_mark: str) -> list[Any]:
         """What the agent gets (`ls_window_set`)."""
@@ -64,19 +66,20 @@ class RequestedWindow:
         """The window in words: what was recorded."""
         if self.steered:
             return "what `layerscope start` asked for"
+        unit = "{:g} s"
+        what = "from the start"
         if self.first is not None:
-            what = (
-                f"from step {self.first:,} on"
-                if self.last is None
-                else _steps(self.first, self.last - 1)
-            )
-            if self.for_s is not None:
-                what += f", for {self.for_s:g} s"
-            return what + (f", and so every {self.every:,.0f} steps" if self.every else "")
-        what = f"from {self.after_s:g} s on" if self.after_s else "from the start"
+            unit = "{:,.0f} steps"
+            what = f"from step {self.first:,} on"
+            if self.last is not None:
+                what = _steps(self.first, self.last - 1)
+        elif self.after_s:
+            what = f"from {self.after_s:g} s on"
         if self.for_s is not None:
             what += f", for {self.for_s:g} s"
-        return what + (f", and so every {self.every:g} s" if self.every else "")
+        if self.every:
+            what += f", and so every {unit.format(self.every)}"
+        return what
 
 
 def _steps(first: int, last: int) -> str:
@@ -187,7 +190,9 @@ def state_at(window: RequestedWindow, spent_s: float) -> int:
     if window.every:
         is_open = since_s % window.every < window.for_s
         return layout.CAPTURE_OPEN if is_open else layout.CAPTURE_CLOSED
-    return layout.CAPTURE_OPEN if since_s < window.for_s else layout.CAPTURE_OVER
+    if since_s < window.for_s:
+        return layout.CAPTURE_OPEN
+    return layout.CAPTURE_OVER
 
 
 def _say(page: ProcessPage, said: int) -> None:

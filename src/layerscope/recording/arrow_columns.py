@@ -39,7 +39,8 @@ def texts_of(data: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     if not chunks:
         return np.zeros(0, np.int32), np.zeros(0, object)
     (chunk,) = chunks
-    return _numbers_of_chunk(chunk.indices), chunk.dictionary.to_numpy(zero_copy_only=False)
+    texts = chunk.dictionary.to_numpy(zero_copy_only=False)
+    return _numbers_of_chunk(chunk.indices), texts
 
 
 def numbers_of(data: pa.ChunkedArray) -> np.ndarray:

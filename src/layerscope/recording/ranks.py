@@ -211,6 +211,7 @@ def _layers(infos: Sequence[RunInfo]) -> list[LayerState]:
 
 
 def _add_to(total: LayerState, layer: LayerState) -> None:
+    """Add what one rank says of a layer to what all of them say."""
     if layer.state == "recorded":
         total.state = layer.state
     total.records += layer.records

@@ -133,25 +133,30 @@ class Reader:
         `files`: some of those of the table, in the order of time. Codes of a name column mean the
         same in every piece; `NAME.names` holds the names met so far.
         """
-        known: dict[str, dict[str, int]] = {
-            c: {} for c in columns if TABLES[table].column(c).type == "name"
-        }
+        schema = TABLES[table]
+        known: dict[str, dict[str, int]] = {}
+        for column in columns:
+            if schema.column(column).type == "name":
+                known[column] = {}
         keys_of = {file: of.keys for of in parts_of(self.run, table) for file in of.files}
-        everything = list(keys_of)
-        for file in (
-            files if files is not None else reversed(everything) if newest_first else everything
-        ):
+        if files is None:
+            files = list(keys_of)
+            if newest_first:
+                files.reverse()
+        for file in files:
             with reading(self.run):
                 parquet = pq.ParquetFile(file)
-            groups = range(parquet.num_row_groups)
-            for group in reversed(groups) if newest_first else groups:
+            groups = list(range(parquet.num_row_groups))
+            if newest_first:
+                groups.reverse()
+            for group in groups:
                 with reading(self.run):
-                    piece = _row_group(parquet, group, columns, TABLES[table], keys_of.get(file))
+                    piece = _row_group(parquet, group, columns, schema, keys_of.get(file))
                 for name, codes in known.items():
-                    own = [
-                        codes.setdefault(text, len(codes))
-                        for text in piece[f"{name}.names"].tolist()
-                    ]
+                    own = []
+                    for text in piece[f"{name}.names"].tolist():
+                        code = codes.setdefault(text, len(codes))
+                        own.append(code)
                     if own != list(range(len(own))):
                         # The last place is for null, whose code is -1.
                         piece[name] = np.array([*own, -1], np.int32).take(piece[name])
@@ -246,7 +251,9 @@ def table_files(run: Run, table: str) -> list[Path]:
 
 def in_recording(table: Table, data: pa.Table, keys: RankKeys | None) -> pa.Table:
     """What was read from a file of `table`, with the keys and times of the recording."""
-    return data if keys is None else keys.columns(table, data)
+    if keys is None:
+        return data
+    return keys.columns(table, data)
 
 
 def all_files(folder: Path) -> list[Path]:
@@ -323,17 +330,21 @@ def _view(run: Run, table: Table) -> str:
 
 def _not_thinned(run: Run, histograms: list[TablePart]) -> list[str]:
     """The histograms of the ranks that have none, if others have some."""
+    thinned = set()
     with reading(run):
-        thinned = {part.folder for part in histograms if _rows(part.files)}
+        for part in histograms:
+            if _rows(part.files):
+                thinned.add(part.folder)
     if not thinned:
         return []
     selects = []
     for keys, folder in run.joined:
-        if folder in thinned or not _files(folder / "spans"):
+        files = _files(folder / "spans")
+        if folder in thinned or not files:
             continue
-        spans, tracks, totals = (
-            _scan(_files(folder / name)) for name in ("spans", "tracks", "totals")
-        )
+        spans = _scan(files)
+        tracks = _scan(_files(folder / "tracks"))
+        totals = _scan(_files(folder / "totals"))
         selects.append(histograms_of_spans(keys, spans, tracks, totals))
     return selects
 
@@ -348,9 +359,11 @@ def _rows(files: list[Path]) -> int:
 
 def _select(table: Table, part: TablePart) -> str:
     selected = []
+    keys = part.keys
     for column in table.columns:
-        keys = part.keys
-        expression = f'"{column.name}"' if keys is None else keys.expression(table, column)
+        expression = f'"{column.name}"'
+        if keys is not None:
+            expression = keys.expression(table, column)
         selected.append(f'({expression})::{_SQL_TYPES[column.type]} AS "{column.name}"')
     columns = ", ".join(selected)
     return f"SELECT {columns} FROM {_scan(part.files)}"
@@ -377,8 +390,9 @@ def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.nd
     kind = table.column(name).type
     if kind == "name":
         wanted = arrow_schema(table).field(name).type
-        coded = data if data.type == wanted else data.cast(wanted)
-        places, texts = texts_of(coded)
+        if data.type != wanted:
+            data = data.cast(wanted)
+        places, texts = texts_of(data)
         return {name: places, f"{name}.names": texts}
     if kind in ("int64", "int32"):
         return {name: numbers_of(data)}
@@ -429,13 +443,15 @@ def _constants(about: Any, types: dict[str, str]) -> dict[str, int]:
     found = {}
     for place in range(about.num_columns):
         column = about.column(place)
-        name, statistics = column.path_in_schema, column.statistics
+        name = column.path_in_schema
+        statistics = column.statistics
         kind = types.get(name)
         if kind not in _CONSTANTS or statistics is None:
             continue
+        is_known = statistics.null_count == 0
         if statistics.null_count == column.num_values and kind != "bool":
             found[name] = -1
-        elif kind != "name" and statistics.null_count == 0 and _single(statistics):
+        elif kind != "name" and is_known and _single(statistics):
             found[name] = statistics.min
     return found
 

@@ -208,8 +208,9 @@ class Run:
 
     def save(self) -> None:
         """Write `run.json` by rename."""
-        target = self.path / "run.json"
-        temporary = self.path / "run.json.tmp"
+        folder = self.path
+        target = folder / "run.json"
+        temporary = folder / "run.json.tmp"
         text = msgspec.json.encode(self.info)
         lines = msgspec.json.format(text, indent=1)
         temporary.write_bytes(lines + b"\n")

@@ -270,9 +270,12 @@ def _waited(one: Waited) -> str:
     """Who is waited for and why, as part of a sentence: a rank
     by its number alone.
     """
-    who = f'thread {one.tid} "{one.name}"' if one.tid else f"process {one.pid} ({one.name})"
     if one.name.startswith("rank "):
         who = one.name
+    elif one.tid:
+        who = f'thread {one.tid} "{one.name}"'
+    else:
+        who = f"process {one.pid} ({one.name})"
     return f"{who} {one.how}".rstrip()
 
 

@@ -44,14 +44,15 @@ def notes(findings: RunFindings) -> list[str]:
 
 def worth_a_try(findings: RunFindings) -> list[str]:
     """The few lines of the summary."""
-    if not findings.found:
+    found = findings.found
+    if not found:
         return [f"{NOTHING} What was looked at: layerscope findings"] if findings.looked_at else []
-    per = findings.found[0].price.per
+    per = found[0].price.per
     heading = "Worth a try"
     lines = [f"{heading:<66}saves at most, of a {per}"]
-    for one in findings.found[:MOST_IN_SUMMARY]:
+    for one in found[:MOST_IN_SUMMARY]:
         lines += _short(findings, one)
-    more = len(findings.found) - MOST_IN_SUMMARY
+    more = len(found) - MOST_IN_SUMMARY
     if more > 0:
         lines.append(f"  {more} more: layerscope findings")
     return lines
@@ -66,7 +67,8 @@ def _short(findings: RunFindings, one: Finding) -> Iterator[str]:
     if one.remedies and not answer:
         answer = remedy_words(one.remedies[0])
     words = one.where.words(findings.folder)
-    both = ": ".join(filter(None, [words, answer]))
+    parts = filter(None, [words, answer])
+    both = ": ".join(parts)
     yield shortened(f"    {both}", WIDTH)
 
 

@@ -32,7 +32,9 @@ def memory_lines(summary: Summary, noun: str) -> Iterator[str]:
         return
     folder = f"{summary.info.cwd}/"
     parts = [part for part in (_what(blocks), _most(blocks, folder)) if part]
-    told = f": {'; '.join(parts)}" if parts else ""
+    told = ""
+    if parts:
+        told = f": {'; '.join(parts)}"
     yield printable(f"{_peak(blocks, noun)}{told}")
     if blocks.growth is not None:
         yield printable(_leak(blocks.growth, noun, folder))

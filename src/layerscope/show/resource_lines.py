@@ -121,15 +121,15 @@ def _memory(memory: MemoryUse | None) -> str:
     peak = units.size(memory.peak_bytes)
     if memory.end_bytes is None:
         return f"memory at most {peak}"
-    size = f"memory {units.size(memory.end_bytes)} at the end"
+    end = units.size(memory.end_bytes)
+    size = f"memory {end} at the end"
     if memory.growth_bytes is None:
-        return f"{size}, at most {peak}" if peak != units.size(memory.end_bytes) else size
+        return f"{size}, at most {peak}" if peak != end else size
     if memory.is_growing:
         return f"{size}, growing: +{units.size(memory.growth_bytes)} from first to last third"
-    return (
-        f"{size}, not "
-        f"growing{f', at most {peak}' if memory.peak_bytes > _HIGH * memory.end_bytes else ''}"
-    )
+    if memory.peak_bytes > _HIGH * memory.end_bytes:
+        return f"{size}, not growing, at most {peak}"
+    return f"{size}, not growing"
 
 
 def _storage(limits: ResourceLimits, whole_run: str) -> str:

@@ -362,7 +362,9 @@ def _ranking(
     """A table of names with their time, share and calls and, with `has_primitives`, the primitives
     that they called.
     """
-    longest = _SHORT_NAME if has_primitives else _NAME
+    longest = _NAME
+    if has_primitives:
+        longest = _SHORT_NAME
     names = [shortened(printable(row.name), longest) for row in rows]
     width = max(map(display_width, (heading, *names)))
     divisor, unit = scale(steps.mean_ns if steps else max(row.self_ns for row in rows))

@@ -182,13 +182,16 @@ class _Layout:
 
     def line(self, cells: Sequence[str]) -> str:
         """One line of the table."""
-        padded = (
-            " " * (width - display_width(cell)) + cell
-            if right
-            else cell + " " * (width - display_width(cell))
-            for cell, width, right in zip(cells, self.widths, self.rightward, strict=True)
-        )
-        return _SEPARATOR.join(padded).rstrip()
+        padded = []
+        columns = zip(cells, self.widths, self.rightward, strict=True)
+        for cell, width, right in columns:
+            padding = " " * (width - display_width(cell))
+            if right:
+                padded.append(padding + cell)
+            else:
+                padded.append(cell + padding)
+        line = _SEPARATOR.join(padded)
+        return line.rstrip()
 
     def _fit(self, cells: list[list[str]], width: int) -> list[list[str]]:
         """Shorten names, widest first; when that is not enough leave out columns from the right."""
@@ -288,4 +291,5 @@ def _aligned(cells: list[str]) -> list[str]:
     width = max(map(len, suffixes), default=0)
     if not width:
         return numbers
-    return [f"{number} {unit:<{width}}" for number, unit in zip(numbers, suffixes, strict=True)]
+    pairs = zip(numbers, suffixes, strict=True)
+    return [f"{number} {unit:<{width}}" for number, unit in pairs]

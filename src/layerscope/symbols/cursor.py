@@ -57,7 +57,9 @@ class Cursor:
         start = self.at
         found = self.uleb()
         bits = 7 * (self.at - start)
-        return found - (1 << bits) if found >> (bits - 1) else found
+        if found >> (bits - 1):
+            found -= 1 << bits
+        return found
 
     def text(self) -> bytes:
         """A text that ends with a zero."""

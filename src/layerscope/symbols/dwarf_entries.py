@@ -126,10 +126,12 @@ class UnitEntries:
 
     def at(self, place: int) -> Attributes:
         """The attributes of the entry at a place of the unit."""
-        if not self._first <= place < len(self._data):
+        end = len(self._data)
+        if not self._first <= place < end:
             raise Damaged(f"a unit without the place {place}")
         cursor = Cursor(self._data, place)
-        declaration = self._declarations.get(cursor.uleb())
+        code = cursor.uleb()
+        declaration = self._declarations.get(code)
         if declaration is None:
             raise Damaged("an entry of DWARF that is declared nowhere")
         return self.read(declaration, cursor.at)
@@ -188,9 +190,10 @@ class UnitEntries:
 
     def end_of(self, declaration: Declaration, at: int) -> int:
         """Where the entry with attributes at `at` ends with all that it contains, or later."""
-        if declaration.sibling < 0:
+        index = declaration.sibling
+        if index < 0:
             return len(self._data)
-        sibling = declaration.fields[declaration.sibling]
+        sibling = declaration.fields[index]
         if sibling.place >= 0:
             at += sibling.place
         else:
@@ -251,8 +254,10 @@ class UnitEntries:
     def _over(self, declaration: Declaration, at: int, to_sibling: bool = False) -> int:
         """The place behind the attributes that begin at `at`, or of the one with the sibling."""
         data = self._data
-        end = declaration.sibling if to_sibling else None
-        for _, form, size, _, _ in declaration.fields[:end]:
+        fields = declaration.fields
+        if to_sibling:
+            fields = fields[: declaration.sibling]
+        for _, form, size, _, _ in fields:
             if size >= 0:
                 at += size
             elif form in (_EXPRESSION, _BLOCK) and data[at] < 128:

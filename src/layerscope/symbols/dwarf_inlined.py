@@ -117,7 +117,8 @@ def _chains(unit: UnitEntries, ranges: Ranges, addresses: list[int]) -> list[lis
     unit.walk(walk.visit, _TAGS)
     rest = [row for row, is_found in enumerate(walk.is_in_function) if not is_found]
     if rest:  # functions may stand within others, and within classes
-        again = _Walk(unit, ranges, [addresses[row] for row in rest])
+        left = [addresses[row] for row in rest]
+        again = _Walk(unit, ranges, left)
         unit.walk(again.visit, _TAGS, is_thorough=True)
         for row, chain in zip(rest, again.chains, strict=True):
             walk.chains[row] = chain
@@ -150,17 +151,21 @@ class _Walk:
         rows = self._rows(code)
         if not rows:
             return False
-        outer = self._around[-1][1] if self._around else None
+        outer = None
+        if self._around:
+            _, outer = self._around[-1]
         call = None
         if tag == _SUBPROGRAM:
             for row in rows:
-                self.is_in_function[row], self.chains[row] = True, []
+                self.is_in_function[row] = True
+                self.chains[row] = []
         else:
             entry = self._unit.read(declaration, at)
             call = self._call(entry)
             for row in rows:
                 chain = self.chains[row]
-                if (chain[-1] if chain else None) is outer:
+                last = chain[-1] if chain else None
+                if last is outer:
                     chain.append(call)
         self._around.append((depth, call))
         return True

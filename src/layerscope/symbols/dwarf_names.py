@@ -112,12 +112,15 @@ def _scopes(unit: UnitEntries, wanted: list[int]) -> dict[int, str]:
 
 def _scope(unit: UnitEntries, declaration: Declaration, at: int) -> str:
     """What an entry adds to the names of those in it."""
-    if declaration.tag == _UNIT:
+    tag = declaration.tag
+    if tag == _UNIT:
         return ""
     entry: Attributes = unit.read(declaration, at)
     name = os.fsdecode(unit.text(entry.get(NAME)))
-    if not name and declaration.tag == _NAMESPACE:
+    if not name and tag == _NAMESPACE:
         name = "(anonymous namespace)"
-    if not name and declaration.tag in _CLASSES:
+    if not name and tag in _CLASSES:
         return _UNNAMED
-    return f"{name}::" if name else ""
+    if not name:
+        return ""
+    return f"{name}::"

@@ -69,7 +69,9 @@ class Ranges:
         form, high = entry[HIGH_PC]
         if not isinstance(high, int):
             return []
-        end = self._address(form, high) if form == ADDRESS else low + high
+        end = low + high
+        if form == ADDRESS:
+            end = self._address(form, high)
         return [(low, end)]
 
     def _address(self, form: int, value: int | bytes | None) -> int:
@@ -81,7 +83,8 @@ class Ranges:
     def _numbered(self, index: int) -> int:
         """The address of that number in `.debug_addr`."""
         table = self._lists.section(".debug_addr")
-        cursor = Cursor(table, self._addresses + 8 * index)
+        place = self._addresses + 8 * index
+        cursor = Cursor(table, place)
         return cursor.number(8)
 
     def _list(self, form: int, value: int | bytes | None) -> list[Piece]:

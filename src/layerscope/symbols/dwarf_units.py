@@ -85,7 +85,8 @@ def unit_places(sections: DebugSections, most: int) -> list[int]:
         size = sections.size(".debug_info")
         while at + 12 <= size and len(found) < most:
             found.append(at)
-            cursor = Cursor(sections.some(".debug_info", at, 12))
+            head = sections.some(".debug_info", at, 12)
+            cursor = Cursor(head)
             length = cursor.length()
             at += cursor.at + length
     return found

@@ -151,7 +151,8 @@ class Elf:
         if int(head["section_bytes"]) != SECTION.itemsize:
             raise Damaged("sections of another size")
         if count == 0:
-            count = int(np.frombuffer(self.content.read(at, SECTION.itemsize), SECTION)["size"][0])
+            first = np.frombuffer(self.content.read(at, SECTION.itemsize), SECTION)
+            count = int(first["size"][0])
         if count > _SECTIONS_MOST:
             raise Damaged(f"{count} sections")
         return np.frombuffer(self.content.read(at, count * SECTION.itemsize), SECTION)

@@ -65,7 +65,8 @@ class KernelTable:
                 cache.keep_bytes(f"{key}-names", self._names)
             return
         self._names = cache.bytes_of(f"{key}-names") or b""
-        if len(self._names) < _names_bytes(self._rows) or self.hidden:
+        are_cut = len(self._names) < _names_bytes(self._rows)
+        if are_cut or self.hidden:
             self._read()
 
     def _read(self) -> NDArray[np.void]:

@@ -89,17 +89,20 @@ class KnownAddresses:
 
     def named(self, rows: NDArray[np.int64]) -> Named:
         """What is known of rows, none of them -1."""
-        mine, texts = self._rows[rows], self._texts
+        mine = self._rows[rows]
+        texts = self._texts
+        inlined = mine["inlined"].tolist()
+        chains = {}
+        for row, number in enumerate(inlined):
+            if number:
+                chains[row] = self._chain(number)
+        names = [texts[number] for number in mine["name"].tolist()]
         return Named(
-            [texts[number] for number in mine["name"].tolist()],
+            names,
             [texts[number] for number in mine["short"].tolist()],
             [texts[number] or None for number in mine["file"].tolist()],
             mine["line"],
-            {
-                row: self._chain(number)
-                for row, number in enumerate(mine["inlined"].tolist())
-                if number
-            },
+            chains,
         )
 
     def _chain(self, number: int) -> tuple[InlinedFrame, ...]:
@@ -108,7 +111,8 @@ class KnownAddresses:
         texts = self._texts
         while number:
             name, short, file, line, number = self._inlined[number - 1].tolist()
-            found.append(InlinedFrame(texts[name], texts[short], texts[file] or None, line))
+            frame = InlinedFrame(texts[name], texts[short], texts[file] or None, line)
+            found.append(frame)
         return tuple(reversed(found))
 
     def learn(

@@ -154,9 +154,14 @@ def rows(of: Header) -> NDArray[np.void]:
     except (Damaged, IndexError):
         machine.drop_open()
     table = np.zeros(len(machine.addresses), LINE)
-    table["address"], table["file"], table["line"] = machine.addresses, machine.files, machine.lines
+    table["address"] = machine.addresses
+    table["file"] = machine.files
+    table["line"] = machine.lines
     # Code that begins where other code ends has its row behind the end.
-    return table[np.lexsort((np.arange(len(table)), table["file"] >= 0, table["address"]))]
+    is_no_end = table["file"] >= 0
+    place = np.arange(len(table))
+    order = np.lexsort((place, is_no_end, table["address"]))
+    return table[order]
 
 
 def is_sound(table: NDArray[np.void]) -> bool:
@@ -243,7 +248,9 @@ class _Machine:
 
     def drop_open(self) -> None:
         """Forget what was not ended: nobody knows how far its last line goes."""
-        del self.addresses[self._first :], self.files[self._first :], self.lines[self._first :]
+        del self.addresses[self._first :]
+        del self.files[self._first :]
+        del self.lines[self._first :]
 
 
 def _uleb(program: bytes, at: int) -> tuple[int, int]:

@@ -136,6 +136,7 @@ def _moves(
         octet = octets[at[is_there]].astype(np.int64)
         value[goes_on] |= (octet & 63) << 6 * number
         goes_on = goes_on[octet & 64 > 0]
-    is_negative, size = value & 1, value >> 1
+    is_negative = value & 1
+    size = value >> 1
     moves[with_number] = np.where(is_negative, -size, size)
     return moves

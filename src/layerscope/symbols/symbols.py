@@ -136,7 +136,9 @@ class Symbols:
     def _opened(self, path: str) -> contextlib.AbstractContextManager[int]:
         if path in self._open:
             return contextlib.nullcontext(self._open[path])
-        return vdso() if path == VDSO else opened(path)
+        if path == VDSO:
+            return vdso()
+        return opened(path)
 
     def _of_object(self, known: ElfObject, descriptor: int, addresses: NDArray[np.uint64]) -> Named:
         """The names of addresses in an open file, each once; what is new is remembered."""
@@ -158,7 +160,9 @@ class Symbols:
         # Where the known rows and the new ones lie when they are put one behind the other.
         place = np.cumsum(np.where(is_new, 0, 1)) - 1
         place[is_new] = np.count_nonzero(~is_new) + np.arange(len(names))
-        result = _taken(_joined(remembered.named(rows[~is_new]), new), place)
+        old = remembered.named(rows[~is_new])
+        both = _joined(old, new)
+        result = _taken(both, place)
         if known.tables.has_left_out:
             self._tell_left_out(str(known.path))
         if self._demangler is None or not self._demangler.failed:

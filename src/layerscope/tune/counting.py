@@ -201,16 +201,17 @@ def _cpu_ns(decoders: list[Decoder], begin_ns: int, end_ns: int) -> float:
     """
     total = 0.0
     for decoder in decoders:
-        rows = (
-            np.concatenate(decoder.counters)
-            if decoder.counters
-            else np.zeros(0, counters.row_dtype())
-        )
+        if not decoder.counters:
+            continue
+        rows = np.concatenate(decoder.counters)
         rows = rows[rows["counter"] == _CPU]
-        if len(rows):
-            start_ns = min(
-                int(decoder.about.get("start_ns", rows["at_ns"][0])), int(rows["at_ns"][0])
-            )
-            at_ns, value = np.append(start_ns, rows["at_ns"]), np.append(0, rows["value"])
-            total += float(np.interp(end_ns, at_ns, value) - np.interp(begin_ns, at_ns, value))
+        if not len(rows):
+            continue
+        first_ns = int(rows["at_ns"][0])
+        said_ns = int(decoder.about.get("start_ns", first_ns))
+        start_ns = min(said_ns, first_ns)
+        at_ns = np.append(start_ns, rows["at_ns"])
+        value = np.append(0, rows["value"])
+        at_begin, at_end = np.interp([begin_ns, end_ns], at_ns, value)
+        total += float(at_end - at_begin)
     return total

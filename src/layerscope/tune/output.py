@@ -71,7 +71,8 @@ def expected(first: str, second: str, metric: re.Pattern[str] | None = None) -> 
     """What two runs by default have in common."""
     one = _words_of_lines(first, metric)
     other = _words_of_lines(second, metric)
-    if [len(words) for words in one] != [len(words) for words in other]:
+    lengths = [len(words) for words in one]
+    if lengths != [len(words) for words in other]:
         return Expected((), is_compared=False, metric=metric)
     common = map(_in_common, one, other)
     return Expected(tuple(common), metric=metric)
@@ -142,11 +143,14 @@ def measured(text: str, metric: re.Pattern[str]) -> float | None:
     if not found:
         return None
     last = found[-1]
-    words = (last[1] if metric.groups else last[0]) or ""
+    group = last[1] if metric.groups else last[0]
+    words = group or ""
     words = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), words)
     words = _DECIMAL_COMMA.sub(".", words)
     number = _NUMBER.search(words)
-    value = float(number[0]) if number else math.nan
+    if number is None:
+        return None
+    value = float(number[0])
     return value if math.isfinite(value) else None
 
 

@@ -151,8 +151,9 @@ def tune(wish: Wish) -> Tuned:
             f"--journal {wish.journal} exists already: go on with it by --resume, or name another "
             "file"
         )
+    minutes = f"{wish.budget_s / 60:.3g} min"
     teller.say(
-        f"the program runs again and again for up to {wish.budget_s / 60:.3g} min in this folder: "
+        f"the program runs again and again for up to {minutes} in this folder: "
         "what a run writes, such as checkpoints, the next one finds"
     )
     trials = Trials(
@@ -164,11 +165,14 @@ def tune(wish: Wish) -> Tuned:
     spent_s = time.monotonic() - begin
     times = _times(wish, spent_s / 2, wish.budget_s - spent_s)
     objective = _objective(wish, usual)
-    tried = space(_place(wish, here, usual), wish.varied)
+    place = _place(wish, here, usual)
+    tried = space(place, wish.varied)
     teller.done(_timed(usual, objective, wish))
     if tried.stages:
-        budget = f"the budget is {wish.budget_s / 60:.3g} min (--budget)"
-        teller.say(f"{needed(float(times['run_s']), len(tried.stages[0].settings))}; {budget}")
+        budget = f"the budget is {minutes} (--budget)"
+        settings = len(tried.stages[0].settings)
+        needs = needed(float(times["run_s"]), settings)
+        teller.say(f"{needs}; {budget}")
     path, is_ours = _journal_path(wish)
     journal = Journal(path, _question(wish, here, tried, times))
     try:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def sentences(sides: Sequence[Reader]) -> list[str]:
     """What came and what went; nothing where both have the same, or one cannot be judged."""
-    if any(side.rows("spans") > MOST_SPANS for side in sides):
+    spans = max(side.rows("spans") for side in sides)
+    if spans > MOST_SPANS:
         return []
     before, after = (findings.found_once(side) for side in sides)
     came = _only_in(after, before)
@@ -30,8 +31,9 @@ def sentences(sides: Sequence[Reader]) -> list[str]:
 
 def _only_in(these: RunFindings, others: RunFindings) -> str:
     """The rules that found something here and could have there, but did not."""
-    known = {one.rule for one in others.found}
-    known.update(others.skipped)
+    known = set(others.skipped)
+    for one in others.found:
+        known.add(one.rule)
     rules: dict[str, None] = {}
     for one in these.found:
         if one.rule not in known:

@@ -40,7 +40,8 @@ class Condition:
     @property
     def view(self) -> str:
         """The view that has the row."""
-        return {OPERATOR: "operators", MODULE: "modules", PEAK: MEMORY}.get(self.what, "steps")
+        views = {OPERATOR: "operators", MODULE: "modules", PEAK: MEMORY}
+        return views.get(self.what, "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +75,26 @@ def judge(condition: Condition, diff: Diff) -> Judgement:
     rows = diff.rows.get(condition.what)
     if rows is not None and not len(rows.names):
         rows = None
-    place = rows.place(condition.name) if rows else -1
+    place = -1
+    if rows is not None:
+        place = rows.place(condition.name)
     if rows is None or place < 0:
-        raise UsageError(f"--fail-if {condition.text!r}: {_unknown(condition, diff, rows)}")
+        unknown = _unknown(condition, diff, rows)
+        raise UsageError(f"--fail-if {condition.text!r}: {unknown}")
+    text = condition.text
     change = rows.change
+    measured = _measured(rows, place)
     if math.isnan(change.error[place]):
         return Judgement(
-            f"{condition.text}: not failed, because nothing is sure without an "
-            f"interval{_measured(rows, place)}",
+            f"{text}: not failed, because nothing is sure without an interval{measured}",
             failed=False,
             is_sure=False,
         )
     # What only B has is above any percentage of nothing, however uneven it is.
-    failed = bool(change.exceeds(condition.limit)[place]) or not rows.in_a[place]
-    return Judgement(
-        f"{condition.text}: {'failed' if failed else 'not failed'}{_measured(rows, place)}", failed
-    )
+    exceeds = change.exceeds(condition.limit)
+    failed = bool(exceeds[place]) or not rows.in_a[place]
+    verdict = "failed" if failed else "not failed"
+    return Judgement(f"{text}: {verdict}{measured}", failed)
 
 
 def _judge_peak(condition: Condition, peaks: Peaks | str) -> Judgement:

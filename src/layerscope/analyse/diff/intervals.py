@@ -139,7 +139,8 @@ class Change:
         discriminant = mixed**2 - a_square * b_square
         root = np.sqrt(np.maximum(discriminant, 0.0))
         divisor = np.where(a_square > 0, a_square, np.nan)
-        low_ratio = np.maximum((mixed - root) / divisor, 0.0)
+        low_ratio = (mixed - root) / divisor
+        low_ratio = np.maximum(low_ratio, 0.0)
         high_ratio = (mixed + root) / divisor
         return low_ratio - 1, high_ratio - 1
 
@@ -221,7 +222,8 @@ def _blocks(values: Floats, statistic: str, count: int) -> Floats:
     edges = np.arange(count + 1) * steps // count
     if statistic == MEAN:
         sums = np.add.reduceat(values, edges[:-1], axis=1)
-        means: Floats = sums / np.diff(edges)
+        steps_of_block = np.diff(edges)
+        means: Floats = sums / steps_of_block
         return means
     ranges = pairwise(edges.tolist())
     medians = [np.median(values[:, first:last], axis=1) for first, last in ranges]

@@ -113,7 +113,8 @@ def step_times(reader: Reader, statistic: str) -> dict[str, Quantities]:
     columns = ", ".join(f"avg({name})::DOUBLE AS {name}" for name in names)
     query = f"WITH {MEASURED} SELECT {columns} FROM measured GROUP BY place ORDER BY place"
     answer = reader.connection().sql(query).fetchnumpy()
-    rows = np.ma.filled(np.stack([answer[name] for name in names]), 0.0)
+    means = np.stack([answer[name] for name in names])
+    rows = np.ma.filled(means, 0.0)
     phases = [f"phase.{name}" for name in PHASES]
     return {
         STEP: _quantities([STEP], rows[:1], statistic),

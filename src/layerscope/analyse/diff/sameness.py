@@ -86,7 +86,9 @@ def _counted(found: ComparedSteps) -> str:
     if found.processes > 1:
         text += f", each the mean over {found.processes} processes"
     if found.left_out:
-        others = "1 process" if found.left_out == 1 else f"{found.left_out} processes"
+        others = f"{found.left_out} processes"
+        if found.left_out == 1:
+            others = "1 process"
         text += f" ({others} with fewer or other steps left out)"
     return text
 

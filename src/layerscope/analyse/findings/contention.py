@@ -49,7 +49,8 @@ class Contention:
     def is_busy(self) -> bool:
         """Whether others had the CPUs, and not the program's own threads."""
         own = self.busy_cpus / self.granted_cpus
-        return self.preempted_share > BUSY_SHARE and own < OWN_SHARE
+        is_preempted = self.preempted_share > BUSY_SHARE
+        return is_preempted and own < OWN_SHARE
 
     @property
     def sentence(self) -> str:

@@ -133,7 +133,9 @@ class Workload:
     @property
     def mean_ns(self) -> float:
         """How long a step takes, on average."""
-        return float(self.dur_ns.mean()) if len(self.dur_ns) else 0.0
+        if not len(self.dur_ns):
+            return 0.0
+        return float(self.dur_ns.mean())
 
     @property
     def granted_cpus(self) -> float:
@@ -234,7 +236,8 @@ class Workload:
     def _make(self, view: str) -> None:
         made = self._makers.pop(view)()
         if isinstance(made, str):
-            self.reader.connection().execute(f"CREATE OR REPLACE TEMP TABLE {view} AS {made}")
+            connection = self.reader.connection()
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE {view} AS {made}")
         else:
             self._register(view, made)
 
@@ -257,8 +260,11 @@ class Workload:
     def _critical_tracks(self) -> list[int]:
         import pyarrow as pa
 
-        found = _makers_of_steps(self) if self.has_steps else []
-        tracks = found or _main_track(self)
+        tracks: list[int] = []
+        if self.has_steps:
+            tracks = _makers_of_steps(self)
+        if not tracks:
+            tracks = _main_track(self)
         self._register("critical_tracks", pa.table({"track": pa.array(tracks, pa.int32())}))
         return tracks
 
@@ -321,7 +327,8 @@ def _is_kept(reader: Reader, steps: MeasuredSteps) -> NDArray[np.bool_]:
 def _keys(steps: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     """A number for each step of each process."""
     process = steps["process"].astype(np.int64)
-    keys: NDArray[np.int64] = (process << 32) + steps["step"]
+    step = steps["step"]
+    keys: NDArray[np.int64] = (process << 32) + step
     return keys
 
 

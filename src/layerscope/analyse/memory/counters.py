@@ -84,7 +84,8 @@ def _of_heap(process: int, device: str, heap: Blocks) -> Iterator[MemoryCounter]
     """Those of a process and device."""
     whole = f"live_bytes of {device}"
     yield _counter(process, whole, heap)
-    allocators = distinct(heap.allocator).tolist()
+    numbers = distinct(heap.allocator)
+    allocators = numbers.tolist()
     names = heap.names["allocator"]
     if len(allocators) == 1:
         return

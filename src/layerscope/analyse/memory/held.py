@@ -76,7 +76,8 @@ class RecordedMemory:
         devices = {one.device for one in self.heaps}
         found = ""
         if len(processes) > 1:
-            found += f" of {self._name(heap.process, processes)}"
+            process = self._name(heap.process, processes)
+            found += f" of {process}"
         if len(devices) > 1:
             found += f" on {heap.device}"
         return found

@@ -35,7 +35,9 @@ def loss_within(reader: Reader, process: int, steps: Steps, places: Int64s) -> s
     of its last one, in words; "": none were.
     """
     gaps = reader.arrays("gaps", ["track", "process", "start_ns", "end_ns", "reason"])
-    if not len(places) or not len(gaps["start_ns"]):
+    if not len(places):
+        return ""
+    if not len(gaps["start_ns"]):
         return ""
     names = gaps["reason.names"]
     reasons = names[gaps["reason"]]

@@ -55,7 +55,8 @@ def modules_in_backward(blocks: Blocks, spans: SpansOfPhase) -> Array:
         on_track = np.flatnonzero(spans.track == track)
         if not len(on_track):
             continue
-        starts_ns, ends_ns = spans.start_ns[on_track], spans.end_ns[on_track]
+        starts_ns = spans.start_ns[on_track]
+        ends_ns = spans.end_ns[on_track]
         at_ns = blocks.at_ns[rows]
         place = np.searchsorted(starts_ns, at_ns, side="right") - 1
         for _ in range(_MOST_BACK):

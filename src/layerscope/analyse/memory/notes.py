@@ -15,7 +15,9 @@ def notes_of(memory: RecordedMemory) -> tuple[str, ...]:
     if not memory.heaps:
         return ()
     heap = memory.heaps[0]
-    found = [_peak(memory, heap), *_leak(memory), *loss_notes(memory)]
+    found = [_peak(memory, heap)]
+    found += _leak(memory)
+    found += loss_notes(memory)
     lost = memory.blocks.is_lost
     if lost.any():
         size = units.size(int(memory.blocks.bytes[lost].sum()))
@@ -45,7 +47,9 @@ def when(heap: Heap, start_ns: int, has_steps: bool) -> str:
     after = units.duration(heap.peak.at_ns - start_ns)
     where = ""
     if heap.peak.step >= 0:
-        named = "" if heap.peak.phase == "other" else f"the {heap.peak.phase} phase of "
+        named = ""
+        if heap.peak.phase != "other":
+            named = f"the {heap.peak.phase} phase of "
         where = f", in {named}step {heap.peak.step}"
     elif has_steps:
         where = ", outside of the steps"

@@ -119,27 +119,29 @@ def passes_of(spans: PhaseSpans, blocks: Blocks, steps: Steps) -> Passes:
     Where spans are missing (they were thinned, or never recorded), the blocks that were allocated
     in the backward phase tell roughly when it was.
     """
-    forward_ns = spans.forward.start_ns
+    forward = spans.forward
+    forward_ns = forward.start_ns
     splits = np.sort(np.concatenate([forward_ns, steps.start_ns]))
     begin_ns, end_ns = _joined(spans.backward.start_ns, spans.backward.end_ns, splits)
-    more = _of_blocks(blocks, steps, begin_ns, end_ns)
-    if len(more[0]) or not len(forward_ns):
+    more_ns, more_end_ns = _of_blocks(blocks, steps, begin_ns, end_ns)
+    if len(more_ns) or not len(forward_ns):
         in_forward = blocks.at_ns[blocks.has_name("phase", "forward")]
         forward_ns = np.sort(np.concatenate([forward_ns, in_forward]))
-        begin_ns, end_ns = (
-            np.concatenate(both) for both in zip((begin_ns, end_ns), more, strict=True)
-        )
+        begin_ns = np.concatenate([begin_ns, more_ns])
+        end_ns = np.concatenate([end_ns, more_end_ns])
         order = np.argsort(begin_ns, kind="stable")
-        begin_ns, end_ns = begin_ns[order], end_ns[order]
-    call_ns, call_end_ns = _outermost(spans.forward.start_ns, spans.forward.end_ns)
+        begin_ns = begin_ns[order]
+        end_ns = end_ns[order]
+    call_ns, call_end_ns = _outermost(forward.start_ns, forward.end_ns)
     load_ns, load_end_ns = _outermost(spans.loading.start_ns, spans.loading.end_ns)
     from_ns = _earliest(begin_ns, end_ns, steps)
     first_ns = _following(forward_ns, from_ns, begin_ns)
-    called_ns = _called(spans.forward, call_ns, from_ns, begin_ns)
+    called_ns = _called(forward, call_ns, from_ns, begin_ns)
+    is_called = called_ns < NEVER
     return Passes(
         begin_ns=begin_ns,
         end_ns=end_ns,
-        first_forward_ns=np.where(called_ns < NEVER, called_ns, first_ns),
+        first_forward_ns=np.where(is_called, called_ns, first_ns),
         forward_ns=forward_ns,
         call_ns=call_ns,
         call_end_ns=call_end_ns,

@@ -54,7 +54,8 @@ def _in_workers(reader: Reader) -> dict[int, int]:
         if not len(names):
             continue
         place = stacks.place(columns["stack"])
-        is_counted = np.append(is_inside, False)[place] & (names == "cpu")[columns["kind"]]
+        is_cpu = (names == "cpu")[columns["kind"]]
+        is_counted = np.append(is_inside, False)[place] & is_cpu
         tracks, at = np.unique(columns["track"][is_counted], return_inverse=True)
         sums = np.bincount(at, columns["weight_ns"][is_counted], len(tracks))
         for track, worked_ns in zip(tracks.tolist(), sums.tolist(), strict=True):

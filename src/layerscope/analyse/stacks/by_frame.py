@@ -342,7 +342,9 @@ def _of_groups(
     place, number = np.divmod(pairs, len(frames))
     every = frames.all()
     found = [every[at] for at in number.tolist()]
-    groups = known[place] if len(pairs) else pairs
+    groups = pairs
+    if len(pairs):
+        groups = known[place]
     return _Counted(groups, found, own, totals)
 
 

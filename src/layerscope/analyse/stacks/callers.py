@@ -105,8 +105,9 @@ def _callers(up: Ints, is_asked_for: Bools, function: Ints, functions: FrameTabl
     found = np.full(len(up), NONE, np.int64)
     for nodes in by_level(up):
         caller = up[nodes]
-        of_caller = np.where(caller >= 0, found[caller], NONE)
-        by = np.where(caller >= 0, function[caller], begin)
+        has_caller = caller >= 0
+        of_caller = np.where(has_caller, found[caller], NONE)
+        by = np.where(has_caller, function[caller], begin)
         own = np.where(is_asked_for[nodes], by, NONE)
         found[nodes] = np.where(of_caller >= 0, of_caller, own)
     return found
@@ -118,8 +119,9 @@ def _callees(up: Ints, is_asked_for: Bools, function: Ints, functions: FrameTabl
     found = np.full(len(up), NONE, np.int64)
     for nodes in by_level(up):
         caller = up[nodes]
-        of_caller = np.where(caller >= 0, found[caller], NONE)
-        is_called = (caller >= 0) & is_asked_for[caller]
+        has_caller = caller >= 0
+        of_caller = np.where(has_caller, found[caller], NONE)
+        is_called = has_caller & is_asked_for[caller]
         below = np.where(is_called, function[nodes], of_caller)
         found[nodes] = np.where(is_asked_for[nodes], itself, below)
     return found

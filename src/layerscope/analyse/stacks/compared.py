@@ -44,8 +44,9 @@ def how_compared(per: str | None, choice: Choice, sides: Sides, steps: StepsOfSi
     UsageError when one of the two has nothing there.
     """
     if per is None:
-        has_steps = all(of.measured.any() for of in steps)
-        per = STEP if has_steps or choice.steps is not None else RUN
+        per = RUN
+        if choice.steps is not None or all(of.measured.any() for of in steps):
+            per = STEP
     if per == STEP:
         here, before = (_steps_in(choice, side, of) for side, of in zip(sides, steps, strict=True))
         return Compared(STEP, here, before)
@@ -53,7 +54,8 @@ def how_compared(per: str | None, choice: Choice, sides: Sides, steps: StepsOfSi
     if per == RUN:
         return Compared(RUN, 1.0, 1.0)
     if not (here and before):
-        unknown = sides[1 if here else 0].run.name
+        side = sides[1] if here else sides[0]
+        unknown = side.run.name
         raise UsageError(f"{unknown} does not know how long it ran. Compare with --per run")
     return Compared(SECOND, here, before)
 

@@ -58,7 +58,8 @@ class StackFrame(NamedTuple):
         if not self.file:
             return self.name
         line = f":{self.line}" if self.line >= 0 else ""
-        place = f"{self.short_file or self.file.rpartition('/')[2]}{line}"
+        short = self.short_file or self.file.rpartition("/")[2]
+        place = f"{short}{line}"
         return f"{self.name} ({place})" if self.name else place
 
     @property

@@ -231,7 +231,10 @@ def _graph(
     compared: Compared | None = None,
     is_auto: bool = False,
 ) -> Graph:
-    up, frame, own, notes = nodes.up, nodes.frame, nodes.own, nodes.notes
+    up = nodes.up
+    frame = nodes.frame
+    own = nodes.own
+    notes = nodes.notes
     if not own.any():
         raise UsageError(f"nothing of kind {look.kind} is left to show. {_nothing(look)}")
     levels = by_level(up, nodes.depth)

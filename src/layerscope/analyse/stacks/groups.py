@@ -43,7 +43,8 @@ class Groups:
             return
         of_track = labels_of_tracks(reader, by, are_plain)
         unknown = UNKNOWN[by]
-        self._labels = [*dict.fromkeys([*of_track.values(), unknown])]
+        labels = [*of_track.values(), unknown]
+        self._labels = [*dict.fromkeys(labels)]
         number = {label: place for place, label in enumerate(self._labels)}
         # The last place is that of tracks nobody knows, -1 too.
         places = max(of_track, default=-1) + 2

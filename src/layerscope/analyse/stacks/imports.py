@@ -64,7 +64,8 @@ def with_imports_as_one(
     up = np.where(is_inside & is_wait, into, up)
     imported = np.where(is_body, import_of[frame], frames.number(IMPORT))
     frame = np.where(stands, imported, frame).astype(frame.dtype)
-    own = summed(len(up), np.where(is_inside & ~is_wait, into, node), own)
+    target = np.where(is_inside & ~is_wait, into, node)
+    own = summed(len(up), target, own)
     return up, frame, own, True
 
 

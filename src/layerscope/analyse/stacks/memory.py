@@ -204,9 +204,10 @@ class _Chosen:
             rows = len(blocks)
             return np.zeros(rows, np.bool_)
         is_live = blocks.live_at(at_ns)
-        if is_live.any():
-            self._processes.append(heap.process)
-        if is_live.any() and heap.is_timed:
+        if not is_live.any():
+            return is_live
+        self._processes.append(heap.process)
+        if heap.is_timed:
             info = self._reader.run.info
             since_ns = at_ns - info.start_ns
             since = duration(since_ns)

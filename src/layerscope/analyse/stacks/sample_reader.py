@@ -178,12 +178,13 @@ def check_recorded(reader: Reader) -> None:
     """UsageError with the reason and the remedy when there are no samples at all."""
     if reader.has("samples"):
         return
-    rows = reader.query(
-        "SELECT what, remedy FROM problems WHERE layer = ? LIMIT 1", [STACKS]
-    ).to_pylist()
-    what, remedy = NO_SAMPLES, REMEDY
-    if rows:
-        what, remedy = rows[0]["what"], rows[0]["remedy"]
+    query = "SELECT what, remedy FROM problems WHERE layer = ? LIMIT 1"
+    problems = reader.query(query, [STACKS]).to_pylist()
+    what = NO_SAMPLES
+    remedy = REMEDY
+    for problem in problems:
+        what = problem["what"]
+        remedy = problem["remedy"]
     remedy = remedy[:1].upper() + remedy[1:]
     raise UsageError(f"{reader.run.path.name} has no samples: {what}. {remedy}")
 

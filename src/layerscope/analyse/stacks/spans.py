@@ -124,7 +124,8 @@ def _inside_operators(
 
 def _frames(columns: Columns, frames: FrameTable) -> Ints:
     """The number of the frame of each span: its name within its layer."""
-    layer_names, names = columns["layer.names"], columns["name.names"]
+    layer_names = columns["layer.names"]
+    names = columns["name.names"]
     size = max(len(names), 1)
     code = columns["layer"].astype(np.int64) * size + columns["name"]
     known, at = np.unique(code, return_inverse=True)
@@ -143,4 +144,5 @@ def modules_called(reader: Reader, path: str) -> Ints:
     inside = np.array([is_inside(text, path) for text in paths], np.bool_)
     if not inside.any():
         raise UsageError(no_module(path, sorted(paths)))
-    return columns["module"][inside].astype(np.int64)
+    modules = columns["module"][inside]
+    return modules.astype(np.int64)

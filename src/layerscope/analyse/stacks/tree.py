@@ -72,9 +72,11 @@ def depths(up: Ints) -> Ints:
     depth: Ints = (up >= 0).astype(np.int32)
     above = up
     # Twice as far in each round.
-    while (above >= 0).any():
-        depth = depth + np.where(above >= 0, depth[above], 0)
-        above = np.where(above >= 0, above[above], NONE)
+    is_below = above >= 0
+    while is_below.any():
+        depth = depth + np.where(is_below, depth[above], 0)
+        above = np.where(is_below, above[above], NONE)
+        is_below = above >= 0
     return depth
 
 
@@ -82,15 +84,18 @@ def by_level(up: Ints, depth: Ints | None = None) -> list[Ints]:
     """The nodes of each level, the outermost first. `depth`: how many are above each, if that is
     known.
     """
-    depth = depths(up) if depth is None else depth
+    if depth is None:
+        depth = depths(up)
     most = int(depth.max(initial=-1))
-    # NumPy sorts short integers by radix.
-    order = np.argsort(depth.astype(np.uint16) if most < 1 << 16 else depth, kind="stable").astype(
-        up.dtype
-    )
-    return (
-        np.split(order, np.searchsorted(depth[order], np.arange(1, most + 1))) if most >= 0 else []
-    )
+    if most < 0:
+        return []
+    if most < 1 << 16:
+        # NumPy sorts short integers by radix.
+        depth = depth.astype(np.uint16)
+    order = np.argsort(depth, kind="stable").astype(up.dtype)
+    levels = np.arange(1, most + 1)
+    begins = np.searchsorted(depth[order], levels)
+    return np.split(order, begins)
 
 
 def extended(values: Ints, *more: Ints | int) -> Ints:

@@ -165,18 +165,22 @@ _BY_THREAD = """
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each process and counter, or for each process, thread or step."""
+    connection = reader.connection()
     if by is None:
-        return Result(
-            "counters", COLUMNS, reader.connection().sql(_QUERY), order="process, track, name"
-        )
+        relation = connection.sql(_QUERY)
+        return Result("counters", COLUMNS, relation, order="process, track, name")
+    columns = _COLUMNS_BY[by]
     if by == "step":
-        reader.connection().register("counted_by_step", _by_step(reader))
-        relation = reader.connection().sql("SELECT * FROM counted_by_step")
-        return Result("counters", _COLUMNS_BY[by], relation, order="start_ns, process, step")
-    query, order = (
-        (_BY_PROCESS, "process") if by == "process" else (_BY_THREAD, "cpu_ns DESC, track")
-    )
-    return Result("counters", _COLUMNS_BY[by], reader.connection().sql(query), order=order)
+        connection.register("counted_by_step", _by_step(reader))
+        relation = connection.sql("SELECT * FROM counted_by_step")
+        return Result("counters", columns, relation, order="start_ns, process, step")
+    query = _BY_THREAD
+    order = "cpu_ns DESC, track"
+    if by == "process":
+        query = _BY_PROCESS
+        order = "process"
+    relation = connection.sql(query)
+    return Result("counters", columns, relation, order=order)
 
 
 def _by_step(reader: Reader) -> Any:

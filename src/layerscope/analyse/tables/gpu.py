@@ -60,8 +60,11 @@ def build(reader: Reader, by: str | None = None) -> Result:
     from layerscope.analyse.gpu.work import devices_of, read_work
 
     rows = []
-    for rank, device, work in devices_of(read_work(reader)):
+    recorded = read_work(reader)
+    for rank, device, work in devices_of(recorded):
         linked = work.chosen(work.is_launched)
         for view, part in (("all", work), ("linked", linked)):
-            rows.append((rank, device, view, *astuple(breakdown(part))))
+            times = breakdown(part)
+            row = (rank, device, view, *astuple(times))
+            rows.append(row)
     return of_rows("gpu", COLUMNS, rows)

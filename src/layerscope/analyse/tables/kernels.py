@@ -96,8 +96,12 @@ def _overlaps(reader: Reader) -> Result:
     from layerscope.analyse.gpu.work import devices_of, read_work
 
     sums = np.zeros(1 << len(KINDS), np.int64)
-    for _, _, work in devices_of(read_work(reader)):
+    recorded = read_work(reader)
+    for _, _, work in devices_of(recorded):
         sums += combined_ns(work.start_ns, work.end_ns, work.kind, len(KINDS))
     busy_ns = int(sums[1:].sum())
-    rows = [(name, total_ns, total_ns / busy_ns) for name, total_ns in combinations(sums)]
+    rows = []
+    for name, total_ns in combinations(sums):
+        share = total_ns / busy_ns
+        rows.append((name, total_ns, share))
     return of_rows("kernels", _OVERLAP, rows)

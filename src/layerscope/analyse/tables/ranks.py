@@ -44,7 +44,11 @@ def build(reader: Reader, by: str | None = None) -> Result:
 
     from layerscope.analyse.ranks import rank_times
 
-    rows = [{**asdict(times), "work_ns": times.work_ns} for times in rank_times(reader)]
+    rows = []
+    for times in rank_times(reader):
+        row = asdict(times)
+        row["work_ns"] = times.work_ns
+        rows.append(row)
     arrays = {}
     for column in COLUMNS:
         values = [row[column.name] for row in rows]

@@ -183,7 +183,8 @@ class FlameTrees:
         if moved is not None:
             ends = [part.start, part.stop]
             first, last = np.searchsorted(moved.operators, ends)
-            time_ns[moved.operators[first:last] - part.start] -= moved.taken_ns[first:last]
+            operators = moved.operators[first:last] - part.start
+            time_ns[operators] -= moved.taken_ns[first:last]
             first, last = np.searchsorted(moved.inside, ends)
             inside = moved.inside[first:last] - part.start
             time_ns[inside] = weighted[inside]
@@ -323,7 +324,8 @@ class _Weights:
 
     @property
     def _size(self) -> int:
-        return sum(len(piece[0]) for piece in self._pieces)
+        sizes = [len(piece[0]) for piece in self._pieces]
+        return sum(sizes)
 
     def _whole(self) -> np.ndarray:
         nothing = np.zeros((4, 0), np.int64)
@@ -333,7 +335,8 @@ class _Weights:
 
     def summed(self) -> list[list[int]]:
         """Nodes, keys, times and numbers of spans."""
-        found: list[list[int]] = self._whole().tolist()
+        whole = self._whole()
+        found: list[list[int]] = whole.tolist()
         return found
 
 

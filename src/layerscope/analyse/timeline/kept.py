@@ -228,5 +228,6 @@ def _make_room(
 
 def _bytes(folder: Path) -> int:
     with contextlib.suppress(OSError):  # somebody else removes it too
-        return sum(file.stat().st_size for file in folder.iterdir())
+        sizes = [file.stat().st_size for file in folder.iterdir()]
+        return sum(sizes)
     return 0

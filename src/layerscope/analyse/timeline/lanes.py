@@ -96,7 +96,8 @@ def lanes_by_depth(
     track: np.ndarray, depth: np.ndarray, start_ns: np.ndarray, dur_ns: np.ndarray
 ) -> Lanes:
     """The lanes of spans that are in the order of the page."""
-    return _laid_out(track, depth.astype(np.int64), depth, start_ns, dur_ns)
+    lane = depth.astype(np.int64)
+    return _laid_out(track, lane, depth, start_ns, dur_ns)
 
 
 def lanes_by_layer(columns: TimelineColumns) -> Lanes:

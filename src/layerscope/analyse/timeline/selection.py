@@ -69,7 +69,8 @@ class SpanFilter:
             kept &= self.classes[cls].astype(np.bool_)
         if self.steps is not None:
             step = columns.step[rows].astype(np.int64) - 1
-            kept &= (step >= self.steps[0]) & (step < self.steps[1])
+            first, last = self.steps
+            kept &= (step >= first) & (step < last)
         return kept
 
 
@@ -94,8 +95,8 @@ def statistics(
 ) -> list[SelectedGroup]:
     """The spans that start in a stretch of time, grouped; most self time first."""
     tracks = of.all_tracks(columns)
-    ranges = np.array([columns.rows_in(track, from_ns, to_ns) for track in tracks], np.int64)
-    ranges = ranges.reshape(-1, 2)
+    rows_of_tracks = [columns.rows_in(track, from_ns, to_ns) for track in tracks]
+    ranges = np.array(rows_of_tracks, np.int64).reshape(-1, 2)
     if by == TRACK:
         keys = [(track, -1) for track in tracks]
         group_of = np.zeros(len(columns.classes), np.int32)
@@ -105,7 +106,8 @@ def statistics(
     rows = []
     for (key, layer), values in zip(keys, sums.tolist(), strict=True):
         if values[0]:
-            rows.append(SelectedGroup(key, layer, *values))
+            group = SelectedGroup(key, layer, *values)
+            rows.append(group)
     return sorted(rows, key=lambda row: (-row.self_ns, row.key))
 
 
@@ -156,7 +158,9 @@ def _compiled_sums(
     first, last = of.steps or (0, 0)
     if of.steps is None:
         arguments[-1] = 0
-    kept = np.ones(len(group_of), np.uint8) if of.classes is None else of.classes
+    kept = of.classes
+    if kept is None:
+        kept = np.ones(len(group_of), np.uint8)
     done = library.call(
         "statistics", *arguments, first, last, kept, group_of, int(is_by_range),
         np.ascontiguousarray(ranges), len(ranges), len(sums), sums,

@@ -67,8 +67,10 @@ class Case:
         while len(times) < FEWEST or (time.perf_counter() < end and len(times) < MOST):
             begin = self.clock()
             work()
-            times.append(max(self.clock() - begin, 1e-9))
-            if len(times) >= STEADY_RUNS and spread(times) < STEADY:
+            took = self.clock() - begin
+            times.append(max(took, 1e-9))
+            are_enough = len(times) >= STEADY_RUNS
+            if are_enough and spread(times) < STEADY:
                 break
         self.rounds.append(times)
 

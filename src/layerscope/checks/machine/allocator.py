@@ -91,7 +91,11 @@ def _not_loaded(preload: str, libraries: tuple[str, ...]) -> list[str]:
     """
     loaded = {_stem(path) for path in libraries}
     words = preload.replace(":", " ").split()
-    return [word for word in words if _stem(word) not in loaded]
+    missing = []
+    for word in words:
+        if _stem(word) not in loaded:
+            missing.append(word)
+    return missing
 
 
 def _stem(path: str) -> str:

@@ -214,16 +214,20 @@ def _near(seen: Seen, devices: tuple[Gpu, ...], are_used: bool) -> Iterator[Chec
     cpus = {node.number: set(node.cpus) for node in seen.machine.numa}
     if len(cpus) < 2 or not allowed:
         return
-    near = {
-        one.index: cpus.get(one.node, set()) if one.node is not None else set() for one in devices
-    }
+    near = {}
+    for one in devices:
+        close: set[int] = set()
+        if one.node is not None:
+            close = cpus.get(one.node, set())
+        near[one.index] = close
     is_note = not are_used and any(close & allowed for close in near.values())
     for device in devices:
         close = near[device.index]
         if not close or close & allowed:
             continue
         lost = "Every copy and every launch crosses the link between processors"
-        lost += " if the program uses this GPU" * is_note
+        if is_note:
+            lost += " if the program uses this GPU"
         yield Check(
             f"gpu.{device.index}.node",
             "GPU",

@@ -28,15 +28,17 @@ def check(seen: Seen) -> Iterator[Check]:
     """One judgement for each data type."""
     isa = seen.machine.isa
     if not isa.flags:
-        where = f" for {isa.architecture}" if isa.architecture else ""
+        where = ""
+        if isa.architecture:
+            where = f" for {isa.architecture}"
         yield Check("instructions", "instructions", UNSEEN, f"the kernel does not list them{where}")
         return
     given = {support.dtype: support for support in isa.support}
-    for name in (
-        *(name for name in _DTYPES if name in given),
-        *(name for name in given if name not in _DTYPES),
-    ):
-        yield _dtype(given[name], isa)
+    for name in _DTYPES:
+        if name in given:
+            yield _dtype(given.pop(name), isa)
+    for support in given.values():
+        yield _dtype(support, isa)
 
 
 def _dtype(support: Support, isa: Isa) -> Check:

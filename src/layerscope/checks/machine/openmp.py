@@ -52,33 +52,34 @@ def check(seen: Seen) -> Iterator[Check]:
 
 def _openmp(found: tuple[Runtime, ...], preload: str) -> Check:
     if len(found) < 2:
-        return Check(
-            "openmp",
-            "OpenMP",
-            OK,
-            found[0].path if found else "none is loaded as a library of its own",
-        )
+        what = "none is loaded as a library of its own"
+        if found:
+            what = found[0].path
+        return Check("openmp", "OpenMP", OK, what)
     best = min(found, key=_preference)
     what = f"{len(found)} runtimes: {listed(one.path for one in found)}"
     words = preload.replace(":", " ").split()
     # By name: the word is often a link to what is loaded.
-    first = next((one.name for one in runtimes.of_kind(runtimes.told_apart(words), OPENMP)), "")
+    first = ""
+    preloaded = runtimes.of_kind(runtimes.told_apart(words), OPENMP)
+    if preloaded:
+        first = preloaded[0].name
     if first == best.name or (first in _SERVING and best.name in _SERVING):
         return Check(
             "openmp", "OpenMP", OK, f"{what}; LD_PRELOAD has {first} serve in place of all"
         )
     line = ":".join([best.path, *words])
-    return Check(
-        "openmp", "OpenMP", WARNING, what, _POOLS, f"export LD_PRELOAD={shlex.quote(line)}"
-    )
+    remedy = f"export LD_PRELOAD={shlex.quote(line)}"
+    return Check("openmp", "OpenMP", WARNING, what, _POOLS, remedy)
 
 
 def _preference(runtime: Runtime) -> tuple[int, int, str]:
     """Of copies with and without a hash in their names the plain one comes with what is the larger
     program.
     """
-    is_first = runtime.name in _FIRST
-    place = _FIRST.index(runtime.name) if is_first else len(_FIRST)
+    place = len(_FIRST)
+    if runtime.name in _FIRST:
+        place = _FIRST.index(runtime.name)
     file_name = os.path.basename(runtime.path)
     return place, len(file_name), runtime.path
 

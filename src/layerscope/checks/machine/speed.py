@@ -32,7 +32,11 @@ def check(seen: Seen) -> Iterator[Check]:
     if measured is None:
         return
     counts = sorted({rate.threads for rate in measured.rates} - {1})
-    found = [check for dtype in DTYPES if (check := _of_type(measured, dtype, counts))]
+    found = []
+    for dtype in DTYPES:
+        one = _of_type(measured, dtype, counts)
+        if one is not None:
+            found.append(one)
     yield from found
     if counts and found:
         yield _scaling(measured, counts[0], counts[-1])

@@ -48,7 +48,8 @@ def step_prefixes() -> tuple[str, ...]:
 def backward_prefixes() -> tuple[str, ...]:
     """How the names of spans begin that frameworks open around backward functions."""
     every = frameworks()
-    return _texts(prefix for one in every for prefix in one.backward_prefixes)
+    prefixes = (prefix for one in every for prefix in one.backward_prefixes)
+    return _texts(prefixes)
 
 
 def gradient_seeds() -> tuple[str, ...]:
@@ -72,7 +73,8 @@ def iterator_seeds() -> tuple[str, ...]:
 def allocators() -> tuple[str, ...]:
     """The operators that do nothing but allocate."""
     every = frameworks()
-    return _texts(name for one in every for name in one.allocators)
+    names = (name for one in every for name in one.allocators)
+    return _texts(names)
 
 
 @functools.cache

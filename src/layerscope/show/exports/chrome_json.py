@@ -199,7 +199,9 @@ class _JsonWriter:
         for ends, phase in zip(flows, ("s", "f"), strict=True):
             if not len(ends.row):
                 continue
-            binding = ',"bp":"e"' if phase == "f" else ""
+            binding = ""
+            if phase == "f":
+                binding = ',"bp":"e"'
             heads = [
                 f',\n{{"ph":"{phase}"{binding},"cat":{_text(k)},"name":{_text(k)},"id":'
                 for k in self._flows.kinds

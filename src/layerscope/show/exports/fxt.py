@@ -151,9 +151,11 @@ class _FxtWriter:
 
     def _thread(self, place: int) -> int:
         """The number of a thread of the trace; it is defined where it has none."""
-        number = self._threads.get(place)
+        known = self._threads
+        number = known.get(place)
         if number is None:
-            number = self._threads[place] = len(self._threads) + 1
+            number = len(known) + 1
+            known[place] = number
             thread = self.trace.threads[place]
             self.stream.write(
                 struct.pack("<QQQ", header(_THREAD, 3, number << 16), thread.pid, thread.tid)
@@ -202,8 +204,10 @@ class _FxtWriter:
                 "module": self._modules.texts,
                 "args": self.arguments.texts,
             }
-            for first in range(0, len(piece.span), _ROWS):
-                self._block(piece, slice(first, min(first + _ROWS, len(piece.span))), lists, flows)
+            rows = len(piece.span)
+            for first in range(0, rows, _ROWS):
+                end = min(first + _ROWS, rows)
+                self._block(piece, slice(first, end), lists, flows)
 
     def _categories(self, piece: Piece) -> list[str]:
         """The categories so far. `_category_of` says which one a layer and a kind of this piece
@@ -253,7 +257,8 @@ class _FxtWriter:
         given = list(self._span_arguments(part))
         width = 3 + sum(len(argument.words) for argument in given)
         table, there = self._room(len(part["span"]), width + FLOW_WORDS * ends.most)
-        there[:, :width], there[:, width:] = True, False
+        there[:, :width] = True
+        there[:, width:] = False
         who = self._who(part)
         head = who | U64(header(EVENT, 3, _COMPLETE << 16))
         column = 2
@@ -269,7 +274,9 @@ class _FxtWriter:
                 table[:, column] = word
                 column += 1
         start = self.at(part["start_ns"])
-        table[:, 0], table[:, 1], table[:, width - 1] = head, start, start + part["dur_ns"]
+        table[:, 0] = head
+        table[:, 1] = start
+        table[:, width - 1] = start + part["dur_ns"]
         place = width + FLOW_WORDS * ends.rank
         for word in (who[ends.row] | ends.event, start[ends.row], ends.flow + 1):
             table[ends.row, place] = word

@@ -35,7 +35,8 @@ class MemberNumbers:
         missing = count - len(self.of)
         if missing > 0:
             self.of = np.append(self.of, np.zeros(missing, U64))
-        if not count or (count < _FEW and self.of[:count].all()):
+        are_known = count < _FEW and self.of[:count].all()
+        if not count or are_known:
             return np.zeros(0, np.intp)
         codes = short(codes)
         numbers = self.of.take(codes, mode="clip")

@@ -19,10 +19,13 @@ OPEN = "read it with any tool that reads Parquet"
 
 def write(reader: Reader, stream: IO[bytes], steps: range | None = None) -> Exported:
     """Write the spans as one table."""
-    integers = {
-        field.name: "DELTA_BINARY_PACKED" for field in SCHEMA if pa.types.is_integer(field.type)
-    }
-    texts = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
+    integers = {}
+    texts = []
+    for field in SCHEMA:
+        if pa.types.is_integer(field.type):
+            integers[field.name] = "DELTA_BINARY_PACKED"
+        elif pa.types.is_string(field.type):
+            texts.append(field.name)
     rows = 0
     with pq.ParquetWriter(
         stream, SCHEMA, compression="zstd", use_dictionary=texts, column_encoding=integers

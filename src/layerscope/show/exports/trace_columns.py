@@ -252,12 +252,15 @@ class TraceColumns:
         for rows in _runs(track):
             key = int(track[rows.start])
             track_lanes = lanes.setdefault(key, TrackLanes())
-            lane = track_lanes.assign(start[rows], end[rows], older.get(key, _NEVER), depth[rows])
+            older_end_ns = older.get(key, _NEVER)
+            lane = track_lanes.assign(start[rows], end[rows], older_end_ns, depth[rows])
             others = distinct(lane[lane > 0]).tolist()
-            is_whole = len(track) == rows.stop - rows.start
+            thread = self.thread_of(key)
+            size = rows.stop - rows.start
+            is_whole = len(track) == size
             if is_whole and not others:
-                return np.broadcast_to(np.int32(self.thread_of(key)), len(track))
-            threads[rows] = self.thread_of(key)
+                return np.broadcast_to(np.int32(thread), len(track))
+            threads[rows] = thread
             for other in others:
                 crossing = rows.start + np.flatnonzero(lane == other)
                 threads[crossing] = self.thread_of(key, other)

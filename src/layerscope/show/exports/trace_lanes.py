@@ -59,7 +59,8 @@ class TrackLanes:
     ) -> None:
         """Remember what older spans of this lane can meet: they are at the front, by start."""
         early = int(np.searchsorted(start, older_end_ns))
-        rows = np.setdiff1d(np.arange(early), crossing, assume_unique=True)
+        in_front = np.arange(early)
+        rows = np.setdiff1d(in_front, crossing, assume_unique=True)
         spans = np.column_stack([start[rows], end[rows]])
         spans = np.concatenate([self._open[lane], spans])
         starts_before = spans[:, 0] < older_end_ns
@@ -154,7 +155,8 @@ def _crossing_others(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> 
         return np.zeros(0, np.intp)
     crosses = np.zeros(len(start), bool)
     for other_start, other_end in others.tolist():
-        first, behind = np.searchsorted(start, (other_start, other_end)).tolist()
+        places = np.searchsorted(start, (other_start, other_end))
+        first, behind = places.tolist()
         if last_end > other_end:
             crosses[first:behind] |= end[first:behind] > other_end
         if first:

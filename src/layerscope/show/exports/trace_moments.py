@@ -214,22 +214,26 @@ def counters(trace: TraceColumns) -> Columns:
     of one that is always busy, the others a second; none of those that never did. Beside them how
     much memory is live.
     """
-    columns = _as_rates(
-        trace.reader.arrays("counters", ["track", "at_ns", "name", "value"]), trace.reader
-    )
-    columns["pid"] = np.zeros(len(columns["track"]), np.int64)
-    kept = np.ones(len(columns["track"]), bool)
-    for track in distinct(columns["track"]).tolist():
-        rows = columns["track"] == track
+    recorded = trace.reader.arrays("counters", ["track", "at_ns", "name", "value"])
+    columns = _as_rates(recorded, trace.reader)
+    tracks = columns["track"]
+    columns["pid"] = np.zeros(len(tracks), np.int64)
+    kept = np.ones(len(tracks), bool)
+    for track in distinct(tracks).tolist():
+        rows = tracks == track
         process = trace.process_of(track)
         columns["pid"][rows] = trace.pid(process)
-        if trace.window.steps is not None:
-            first_ns, end_ns = trace.window.process_ns.get(process, (0, 0))
-            kept[rows] = (columns["at_ns"][rows] >= first_ns) & (columns["at_ns"][rows] < end_ns)
-    found = {
-        name: values if name.endswith(".names") else values[kept]
-        for name, values in columns.items()
-    }
+        window = trace.window
+        if window.steps is not None:
+            first_ns, end_ns = window.process_ns.get(process, (0, 0))
+            at_ns = columns["at_ns"][rows]
+            is_within = (at_ns >= first_ns) & (at_ns < end_ns)
+            kept[rows] = is_within
+    found = {}
+    for name, values in columns.items():
+        if not name.endswith(".names"):
+            values = values[kept]
+        found[name] = values
     return _with_memory(found, trace)
 
 

@@ -28,9 +28,11 @@ class Theme:
 
     def fills(self) -> dict[str, str]:
         """Every colour of a frame by the class that has it."""
-        grew = {f"grew{step}": colour for step, colour in enumerate(self.grew, 1)}
-        shrank = {f"shrank{step}": colour for step, colour in enumerate(self.shrank, 1)}
-        fills = {**self.layers, **grew, **shrank}
+        fills = dict(self.layers)
+        for step, colour in enumerate(self.grew, 1):
+            fills[f"grew{step}"] = colour
+        for step, colour in enumerate(self.shrank, 1):
+            fills[f"shrank{step}"] = colour
         fills["same"] = self.same
         return fills
 

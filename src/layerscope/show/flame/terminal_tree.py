@@ -78,7 +78,9 @@ def _is_nearly_all(drawn: Drawn, place: int, child: int) -> bool:
     """Whether a child has nearly all of the time of a frame."""
     if drawn.is_gone[place] != drawn.is_gone[child]:
         return False
-    weight = drawn.before if drawn.is_gone[place] else drawn.total
+    weight = drawn.total
+    if drawn.is_gone[place]:
+        weight = drawn.before
     return int(weight[child]) >= _NEARLY_ALL * int(weight[place])
 
 

@@ -70,7 +70,10 @@ class ReportContents:
         self._tables = report_tables(reader)
         if not is_live:
             self._tables = [one for one in self._tables if one.by is None or one.has_rows]
-        self._groups = {name: group for group in self._all_groups() for name in group.names}
+        self._groups: dict[str, BlockGroup] = {}
+        for group in self._all_groups():
+            for name in group.names:
+                self._groups[name] = group
 
     @property
     def names(self) -> list[str]:
@@ -196,8 +199,9 @@ def _groups_of_other(other: Reader, has_spans: bool) -> Iterator[BlockGroup]:
     if not has_spans:
         return
     names = ("span_classes", "spans", "span_details")
+    of_other = [_OTHER + name for name in names]
     yield BlockGroup(
-        tuple(_OTHER + name for name in names),
+        tuple(of_other),
         lambda: _of_other(span_blocks(other, origin_ns).blocks),
     )
 
@@ -211,6 +215,7 @@ def _of_other(blocks: list[Block]) -> list[Block]:
 
 
 def _table_block(table: ReportTable) -> list[Block]:
+    """All that the page has of a table."""
     return [table.block()]
 
 

@@ -47,7 +47,8 @@ def write(title: str, head: Mapping[str, Any], blocks: Iterable[Block], stream: 
     for block in blocks:
         about["blocks"][block.name] = block.about
         packed.append(block)
-    stream.write(_opening(title, NOTHING).encode("utf-8"))
+    opening = _opening(title, NOTHING)
+    stream.write(opening.encode("utf-8"))
     stream.write(_ABOUT.format(head=as_data(about)).encode("utf-8"))
     for block in packed:
         data = base64.b64encode(block.packed).decode("ascii")
@@ -80,8 +81,9 @@ def content_policy(connects_to: str = NOTHING) -> str:
 
 
 def _hash_of(text: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-    return f"'sha256-{digest}'"
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    written = base64.b64encode(digest).decode("ascii")
+    return f"'sha256-{written}'"
 
 
 def as_data(value: Any) -> str:

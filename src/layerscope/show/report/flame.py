@@ -159,10 +159,11 @@ def asked_block(reader: Reader, spans: np.ndarray) -> Block:
     read = reader.arrays("primitives", ["span", "operator"])
     order = np.argsort(spans, kind="stable")
     sorted_spans = spans[order]
-    found = [rows_of_spans(read[name], sorted_spans, order) for name in ("span", "operator")]
-    is_known = (found[0] >= 0) & (found[1] >= 0)
+    primitive = rows_of_spans(read["span"], sorted_spans, order)
+    operator = rows_of_spans(read["operator"], sorted_spans, order)
+    is_known = (primitive >= 0) & (operator >= 0)
     columns = [
-        IntColumn("primitive", found[0][is_known], DELTA),
-        IntColumn("operator", found[1][is_known], DELTA),
+        IntColumn("primitive", primitive[is_known], DELTA),
+        IntColumn("operator", operator[is_known], DELTA),
     ]
     return column_block(ASKED, columns)

@@ -57,16 +57,18 @@ class LiveContents:
         """
         if not path.startswith(OTHER_PATH):
             return self.timeline, path
+        other = self._other
         with self._lock:
-            if self._other_timeline is None and self._other is not None and is_large(self._other):
-                self._other_timeline = LiveTimeline(self._other)
+            if self._other_timeline is None and other is not None and is_large(other):
+                self._other_timeline = LiveTimeline(other)
         return self._other_timeline, path.removeprefix(OTHER_PATH)
 
     @property
     def _readers(self) -> list[Reader]:
-        if self._other is None:
-            return [self._reader]
-        return [self._reader, self._other]
+        readers = [self._reader]
+        if self._other is not None:
+            readers.append(self._other)
+        return readers
 
     @property
     def _runs(self) -> list[Run]:
@@ -91,7 +93,8 @@ class LiveContents:
         """What the page knows from the start. How a block is to be read comes with it."""
         with self._lock:
             contents = self._made()
-            return {**contents.head(), "blocks": dict.fromkeys(contents.names)}
+            blocks = dict.fromkeys(contents.names)
+            return {**contents.head(), "blocks": blocks}
 
     def has(self, name: str) -> bool:
         """Whether there is a block of this name."""

@@ -35,7 +35,8 @@ class LiveTimeline:
         self._questions: Questions | None = None
         self._problem: LayerscopeError | None = None
         self._turns = threading.BoundedSemaphore(_AT_ONCE)
-        threading.Thread(target=self._make, daemon=True).start()
+        maker = threading.Thread(target=self._make, daemon=True)
+        maker.start()
 
     def _make(self) -> None:
         try:

@@ -207,11 +207,14 @@ class _Handler(BaseHTTPRequestHandler):
             parts = urlsplit(self.path)
         except ValueError:
             return _sentence(HTTPStatus.BAD_REQUEST, "this is no address")
-        if parts.path == "/" and "token" in parts.query:
-            return self._with_token(parse_qs(parts.query).get("token", [""])[-1])
-        if not self._server.takes_cookie(self.headers.get_all("Cookie", [])):
+        query = parts.query
+        if parts.path == "/" and "token" in query:
+            tokens = parse_qs(query).get("token", [""])
+            return self._with_token(tokens[-1])
+        cookies = self.headers.get_all("Cookie", [])
+        if not self._server.takes_cookie(cookies):
             return _refused(_NO_TOKEN)
-        return self._of_path(parts.path, parts.query)
+        return self._of_path(parts.path, query)
 
     def _refusal(self) -> str:
         """Why the request is none of ours; empty: it is."""
@@ -316,7 +319,8 @@ def _told(told: Told) -> Answer:
     if told.data is None:
         return Answer(HTTPStatus.OK, _JSON, as_json(told.value), {})
     about = as_json(told.value).decode("ascii")
-    return Answer(HTTPStatus.OK, _BYTES, told.data, {ABOUT_HEADER: about})
+    headers = {ABOUT_HEADER: about}
+    return Answer(HTTPStatus.OK, _BYTES, told.data, headers)
 
 
 def _refused(why: str) -> Answer:

@@ -74,5 +74,6 @@ def _self_exceptions(spans: OrderedSpans) -> list[list[int]]:
     derived = nested_self_ns(parent, dur_ns, spans.column("layer"))
     self_ns = spans.column("self_ns")
     rows = np.flatnonzero(derived != self_ns)
-    found: list[list[int]] = np.column_stack((rows, self_ns[rows])).tolist()
+    pairs = np.column_stack((rows, self_ns[rows]))
+    found: list[list[int]] = pairs.tolist()
     return found

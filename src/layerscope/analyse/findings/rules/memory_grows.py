@@ -99,11 +99,13 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     price = workload.price(PRICE)
     share = percent(price.cost_share)
     left, where = _allocated(workload, megabytes)
+    if where is None:
+        where = place_of_samples(workload, "is_critical AND kind = 'fault'", "count")
     yield Finding(
         rule="memory_grows",
         title=f"memory grows by {megabytes:,.1f} MB a step, which takes {share} of it",
         price=price,
-        where=where or place_of_samples(workload, "is_critical AND kind = 'fault'", "count"),
+        where=where,
         remedies=REMEDIES,
         evidence=(workload.evidence(question), *left, workload.evidence(EVIDENCE)),
         certainty=LIKELY,

@@ -61,12 +61,14 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     if counts["together"] or operators < limits["operators"]:
         return
     price = price_of_spans(workload, _PRICE, limits["saved"])
+    longest = largest(workload, "operator_totals", "name", _STEP, "self_ns")
+    parameters = [row["name"] for row in workload.rows(PARAMETERS)]
     yield Finding(
         rule="optimizer_without_foreach",
         title=f"the optimizer updates its parameters one by one, in {operators:,.0f} operators",
         price=price,
-        where=Where(operator=largest(workload, "operator_totals", "name", _STEP, "self_ns")),
+        where=Where(operator=longest),
         remedies=REMEDIES,
-        notes=tuple(row["name"] for row in workload.rows(PARAMETERS)),
+        notes=tuple(parameters),
         evidence=(workload.evidence(EVIDENCE),),
     )

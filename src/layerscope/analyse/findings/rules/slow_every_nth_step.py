@@ -96,19 +96,21 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     gap = row["gap"]
     price = workload.price(_PRICE.format(slower=slower, **row))
     evidence = workload.evidence(EVIDENCE.format(**row))
-    excess_ns = price.cost_share * workload.mean_ns * row["steps"] / row["expected"]
+    cost_ns = price.cost_share * workload.mean_ns
+    excess_ns = cost_ns * row["steps"] / row["expected"]
     least_ns = limits["explained"] * excess_ns
     frames = evidence.rows.to_pylist()
     if not frames:
         return
-    if frames[0]["slow_step_ns"] < least_ns:
+    slowest = frames[0]
+    if slowest["slow_step_ns"] < least_ns:
         return
     times = 1 + excess_ns / row["usual_ns"]
     yield Finding(
         rule="slow_every_nth_step",
         title=f"one of {gap} steps takes {times:.1f} times as long as the others",
         price=price,
-        where=Where(line=frames[0]["line"] or frames[0]["name"]),
+        where=Where(line=slowest["line"] or slowest["name"]),
         remedies=REMEDIES,
         evidence=(evidence,),
         certainty=LIKELY,

@@ -66,11 +66,14 @@ _EVIDENCE = """
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The time of short operators, and of Python between them."""
     steps = len(workload.step)
-    calls = limits["calls"] * steps if workload.has_steps else limits["calls_of_run"]
+    calls = limits["calls_of_run"]
+    if workload.has_steps:
+        calls = limits["calls"] * steps
     repeated = _REPEATED.format(calls=calls, short=limits["short"])
     condition = _CONDITION.format(repeated=repeated)
     spans = _SPANS.format(condition=condition)
-    evidence = workload.evidence(_EVIDENCE.format(spans=spans))
+    question = _EVIDENCE.format(spans=spans)
+    evidence = workload.evidence(question)
     rows = evidence.rows.to_pylist()
     if not rows:
         return

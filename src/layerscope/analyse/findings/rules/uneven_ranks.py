@@ -88,7 +88,9 @@ def _part_of_work(
     workload: Workload, slowest: SlowestRank, waiting: RankTimes, least: float
 ) -> float:
     """The part of the wait in which the slow rank has more CPU time: all else may be others'."""
-    cpu_ns = {row["rank"]: float(row["ns"]) for row in workload.rows(_CPU)}
+    cpu_ns = {}
+    for row in workload.rows(_CPU):
+        cpu_ns[row["rank"]] = float(row["ns"])
     of_slow_ns = cpu_ns.get(slowest.rank, 0.0)
     of_other_ns = cpu_ns.get(waiting.rank, 0.0)
     excess_ns = of_slow_ns - of_other_ns

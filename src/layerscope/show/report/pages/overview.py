@@ -26,7 +26,9 @@ ORDER = 10
 def data(reader: Reader) -> dict[str, Any]:
     """The figures of the summary."""
     found = summarise(reader)
-    noun = step_noun(found.steps) if found.steps else ""
+    noun = ""
+    if found.steps:
+        noun = step_noun(found.steps)
     idle = summary_text.idle_row(found)
     return {
         "headline": summary_text.headline(found),
