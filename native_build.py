@@ -75,8 +75,8 @@ AT_ONCE = ["-Wl,-z,now"]
 
 def parts(sources: Path) -> list[Part]:
     """What is compiled: the agent, what loads it into programs in C++, the probe, the sampler, what
-    the drainer does with rings, the passes over columns of the conversion, the scan of traces, and the
-    library for programs in C that has the agent inside.
+    the drainer does with rings, the passes over columns of the conversion, the scan of traces, and
+    the library for programs in C that has the agent inside.
     """
     # Its thread and its threads' ends are code of the library: it stays where it is when a plug-in
     # that has it goes.

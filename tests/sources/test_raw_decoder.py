@@ -242,7 +242,7 @@ def test_records_are_taken_as_the_agent_wrote_them(written: Written) -> None:
 
 
 def test_kinds_are_read_by_the_names_that_the_raw_file_declares(tmp_path: Path) -> None:
-    declared = [("module", "modules"), ("function", "operators"), ("kernel", "gpu"), ("", "")]
+    declared = [("module", "modules"), ("function", "operators"), ("stripe", "colours"), ("", "")]
     file = RawFile(tmp_path, 100, kinds=declared)
     file.records(0, [*file.thread_begin(0, 100, 1), *file.span(0, 10, 0, "net\nNet\n", 0)])
     file.records(0, [*file.span(10, 20, 0, "aten::mm", 1), *file.span(20, 30, 0, "gemm", 2)])
@@ -252,7 +252,7 @@ def test_kinds_are_read_by_the_names_that_the_raw_file_declares(tmp_path: Path) 
         decoder.add(chunk)
     ((_, rows),) = decoder.batches()
     assert [KINDS[kind] for kind in rows["kind"]] == ["module", "function", "range"]
-    assert decoder.unknown_kinds == ["kernel"]
+    assert decoder.unknown_kinds == ["stripe"]
 
 
 def test_kinds_of_today_are_taken_as_they_are(written: Written) -> None:

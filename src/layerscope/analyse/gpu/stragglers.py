@@ -1,11 +1,11 @@
 """Which rank came last to collectives, by how much, and what it did meanwhile that others did not.
 
-Late: from the start of the median of the other ranks to the start of the last one. The window of a
-rank is the time from the end of the collective before, on any group, to the start of this one. It
-is divided into four parts: computation ran on the GPU; else copies ran; else the program was in its
-data loader; else the GPU waited for the host, which launched the next work only after the work
-before had ended; the rest is other waiting. The reason is the part in which the last rank has most
-more than the median of all ranks.
+Late: a rank that came behind the median of all ranks, by at least a microsecond and a fourth of what
+the last one was behind. The window of a rank is the time from the end of the collective before, on
+any group, to the start of this one. It is divided into parts: computation ran on the GPU; else
+copies ran; else the program was in its data loader; else the GPU waited for the host, which
+launched the next work only after the work before had ended; the rest is other waiting. The reason
+is the part in which the late rank has most more than the median of all ranks.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PARTS = ("compute", "copy", "loader", "host", "other")
 # Of less nobody is late: clocks and launches differ by as much.
 LEAST_LATE_NS = 1_000
+LEAST_LATE_SHARE = 0.25
 _LOADING = """
     SELECT coalesce(rank, 0) AS rank, s.start_ns, s.start_ns + s.dur_ns AS end_ns
     FROM spans s JOIN tracks USING (track) JOIN processes USING (process)
@@ -36,11 +37,12 @@ _LOADING = """
 
 @dataclass(frozen=True, slots=True)
 class LateArrival:
-    """That a rank came last to a collective. `late_ns`: by how much. `more_ns`: for each of PARTS,
-    how much more of it the rank had than the median of all ranks.
+    """That a rank came late to a collective. `late_ns`: behind the median of all ranks. `more_ns`:
+    for each of PARTS, how much more of it the rank had than the median of all ranks.
     """
 
     rank: int
+    is_last: bool
     late_ns: int
     more_ns: tuple[int, ...]
 
@@ -65,13 +67,11 @@ class RankTimeline:
 
 
 def late_arrivals(job: Job, timelines: Mapping[int, RankTimeline]) -> list[LateArrival]:
-    """Of each collective with a rank that was late, that rank."""
+    """The ranks that were late, of each collective."""
     ended_ns: dict[int, int] = {}
     found = []
     for collective in job.collectives:
-        arrival = _late(collective, ended_ns, timelines)
-        if arrival is not None:
-            found.append(arrival)
+        found += _late(collective, ended_ns, timelines)
         for call in collective.calls:
             ended_ns[call.rank] = max(call.end_ns, ended_ns.get(call.rank, call.end_ns))
     return found
@@ -79,23 +79,36 @@ def late_arrivals(job: Job, timelines: Mapping[int, RankTimeline]) -> list[LateA
 
 def _late(
     collective: Collective, ended_ns: Mapping[int, int], timelines: Mapping[int, RankTimeline]
-) -> LateArrival | None:
-    last = collective.last
-    others_ns = [call.start_ns for call in collective.calls if call is not last]
-    late_ns = last.start_ns - int(np.median(others_ns))
-    if late_ns < LEAST_LATE_NS:
-        return None
-    begins_ns = [ended_ns.get(call.rank) for call in collective.calls]
-    known_ns = [at_ns for at_ns in begins_ns if at_ns is not None]
+) -> list[LateArrival]:
+    starts_ns = np.array([call.start_ns for call in collective.calls], np.int64)
+    late_ns = starts_ns - int(np.median(starts_ns))
+    least_ns = max(LEAST_LATE_NS, LEAST_LATE_SHARE * late_ns.max())
+    is_late = late_ns >= least_ns
+    if not is_late.any():
+        return []
+    more_ns = _more_than_usual(collective, ended_ns, timelines)
+    last = int(late_ns.argmax())
+    found = []
+    for place in np.flatnonzero(is_late).tolist():
+        rank = collective.calls[place].rank
+        parts_ns = tuple(more_ns[place].tolist())
+        found.append(LateArrival(rank, place == last, int(late_ns[place]), parts_ns))
+    return found
+
+
+def _more_than_usual(
+    collective: Collective, ended_ns: Mapping[int, int], timelines: Mapping[int, RankTimeline]
+) -> Int64s:
+    """Of each call the time of each of PARTS before it, less that of the median rank."""
+    known_ns = [ended_ns[call.rank] for call in collective.calls if call.rank in ended_ns]
     # Before the first collective the windows of all begin together.
     first_ns = min(known_ns, default=0)
-    times = {}
-    for call, begin_ns in zip(collective.calls, begins_ns, strict=True):
-        from_ns = first_ns if begin_ns is None else begin_ns
-        times[call.rank] = timelines[call.rank].in_window(from_ns, call.start_ns)
-    usual_ns = np.median(list(times.values()), axis=0)
-    more_ns = np.array(times[last.rank]) - usual_ns
-    return LateArrival(last.rank, late_ns, tuple(int(ns) for ns in more_ns))
+    times_ns = []
+    for call in collective.calls:
+        from_ns = ended_ns.get(call.rank, first_ns)
+        times_ns.append(timelines[call.rank].in_window(from_ns, call.start_ns))
+    usual_ns = np.median(times_ns, axis=0).astype(np.int64)
+    return np.array(times_ns, np.int64) - usual_ns
 
 
 def read_timelines(reader: Reader, work: GpuWork, job: Job) -> dict[int, RankTimeline]:

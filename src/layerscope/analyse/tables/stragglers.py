@@ -2,14 +2,16 @@
 
 rank          number in the job
 collectives   collectives of several ranks that it took part in
-last          how often it came last, at least a microsecond behind the median of the others
+last          how often it came last
+late          how often it came late: behind the median of the ranks, by at least a microsecond and
+              a fourth of what the last one was behind
 late_ns       by how much then, on average
 max_late_ns   the most
-total_ns      sum of these: what the job would be faster by, if nothing else were late then
+total_ns      the sum: what the others waited because of it, at most
 reason        what it had most more of than the median rank, from the collective before until it
               came: compute, copy, loader, host (the GPU waited for the program), or other
 compute_ns, copy_ns, loader_ns, host_ns, other_ns
-              how much more of each, on average over the collectives that it was last to
+              how much more of each, on average over the collectives that it was late to
 
 Clocks of the ranks are fitted to the ends of collectives, where there are at least ten.
 """
@@ -30,7 +32,8 @@ COLUMNS = (
     ResultColumn("rank", "int32", "", "number in the job"),
     ResultColumn("collectives", "int64", COUNT, "that it took part in"),
     ResultColumn("last", "int64", COUNT, "how often it came last"),
-    ResultColumn("late_ns", "float64", NS, "behind the median of the others, mean"),
+    ResultColumn("late", "int64", COUNT, "how often it came late"),
+    ResultColumn("late_ns", "float64", NS, "behind the median of the ranks, mean"),
     ResultColumn("max_late_ns", "int64", NS, "the most"),
     ResultColumn("total_ns", "int64", NS, "the sum"),
     ResultColumn("reason", "string", "", "what it had most more of"),
@@ -72,10 +75,12 @@ def _row(rank: int, collectives: int, arrivals: list[LateArrival]) -> tuple[Any,
 
     count = len(arrivals)
     if not count:
-        return rank, collectives, 0, None, None, 0, None, *(None for _ in PARTS)
+        return rank, collectives, 0, 0, None, None, 0, None, *(None for _ in PARTS)
     late_ns = [one.late_ns for one in arrivals]
     more_ns = totals(arrivals)
     reason = PARTS[int(more_ns.argmax())]
     means = more_ns / count
     total_ns = sum(late_ns)
-    return rank, collectives, count, total_ns / count, max(late_ns), total_ns, reason, *means
+    last = sum(one.is_last for one in arrivals)
+    figures = (last, count, total_ns / count, max(late_ns), total_ns)
+    return rank, collectives, *figures, reason, *means
