@@ -21,7 +21,7 @@ from layerscope.model.errors import RunError
 from layerscope.session import remote_script, standby
 from layerscope.session.remote_script import RemoteScript
 from tests.live.test_standby import complete
-from tests.native.test_sampling_python import python_of
+from tests.pythons import python_of
 from tests.recorded import Recorded, layerscope
 from tests.toy.test_toy_framework import extended
 from tests.toy.test_toy_framework import layerscope as extended_layerscope
