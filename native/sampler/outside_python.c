@@ -20,7 +20,7 @@ static uint64_t word_at(const sm_process *p, uint64_t address) {
 
 static void say_unread(const sm_process *p, const char *why) {
     sm_problem("python_not_read", p->pid, "functions of Python of that process",
-               "run it with the release build of CPython 3.11, 3.12, 3.13 or 3.14", "process %d has a Python whose frames are "
+               "run it with the release build of CPython 3.11 to 3.14", "process %d has a Python whose frames are "
                "not read: %s", p->pid, why);
 }
 

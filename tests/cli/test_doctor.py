@@ -183,7 +183,7 @@ def test_a_torch_that_is_not_understood_is_limited(
 
 def test_only_some_pythons_have_modules(program: ProgramPython) -> None:
     assert torch.modules(program).state == OK
-    for changed in ({"python": "3.14.0"}, {"python": "3.7.9"}, {"gil": False}, {"kind": "PyPy"}):
+    for changed in ({"python": "3.15.0"}, {"python": "3.7.9"}, {"gil": False}, {"kind": "PyPy"}):
         other = ProgramPython(program.python, "", {**program.about, **changed})
         assert torch.modules(other).state == NO
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.dump.dumped import dump, running, settled
-from tests.native.test_sampling_python import VERSIONS, python_of
+from tests.native.test_sampling_python import VERSIONS
+from tests.pythons import python_of
 
 pytestmark = pytest.mark.usefixtures("native_agent")
 BEGIN = """

@@ -54,7 +54,7 @@ class Code:
 
     def line(self, place: int) -> int | None:
         """The line of the instruction at `place`, as CPython finds it: its notation is the same in
-        3.11 to 3.13.
+        3.11 to 3.14.
         """
         if self == LEFT_OUT:
             return None

@@ -6,9 +6,7 @@ is.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from tests.native.building import MODULES_DRIVER, build_driver, build_sanitized
 from tests.native.door import Door
 from tests.native.driven import Drive, Driven
 from tests.native.test_agent_under_sanitizers import OPTIONS
+from tests.pythons import python_of
 from tests.recorded import ask
 from tests.recordings import run_info
 from tests.repeated import also, first, times
@@ -152,23 +151,6 @@ assert asked[:2] == [("Net", None), ("Net.inner", "Net")], asked
         "SELECT name, count(*) AS n FROM spans WHERE layer = 'modules' AND name <> 'Calling' GROUP BY name"
     )
     assert {row["name"]: row["n"] for row in spans} == {"Net": 3002, "Net.inner": 3000}
-
-
-def python_of(version: str) -> str:
-    """A Python of this version; the test is skipped where there is none."""
-    places = sorted(
-        Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob(
-            f"{version}*/bin/python"
-        )
-    )
-    for place in (sys.executable, shutil.which(f"python{version}"), *places):
-        if not place:
-            continue
-        asked = subprocess.run([str(place), "-c", "import sys; print(*sys.version_info[:2], sep='.')"],
-                               capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
-        if asked.stdout.strip() == version:
-            return str(place)
-    pytest.skip(f"there is no Python {version} here")
 
 
 def test_a_module_that_nobody_knows_leaves_its_operators_to_the_one_around(drive: Drive) -> None:

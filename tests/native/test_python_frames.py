@@ -14,7 +14,8 @@ import pytest
 from tests.native.building import build, sanitizer_flag
 from tests.native.door import Door
 from tests.native.sampled import Code, areas
-from tests.native.test_sampling_python import TEXT, VERSIONS, python_here, python_of
+from tests.native.test_sampling_python import TEXT, VERSIONS
+from tests.pythons import python_here, python_of
 
 SOURCE = Path(__file__).parent / "python_frames_driver.c"
 TIMEOUT_S = 120

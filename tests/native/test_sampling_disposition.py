@@ -10,7 +10,8 @@ import pytest
 from tests.native.door import Door
 from tests.native.sampled import Ticker
 from tests.native.test_sampling_doors import environment
-from tests.native.test_sampling_python import VERSIONS, python_of
+from tests.native.test_sampling_python import VERSIONS
+from tests.pythons import python_of
 
 HZ = 1000
 TIMEOUT_S = 120

@@ -15,7 +15,8 @@ import pytest
 from layerscope.capture import agent
 from tests.native.door import Door
 from tests.native.sampled import TIMER, Ticker, areas, open_event, with_children
-from tests.native.test_sampling_python import TEXT, VERSIONS, python_of
+from tests.native.test_sampling_python import TEXT, VERSIONS
+from tests.pythons import python_of
 
 HZ = 500
 TIMEOUT_S = 240

@@ -7,9 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,39 +28,11 @@ from tests.native.sampled import (
     areas,
     open_event,
 )
+from tests.pythons import python_of
 
 TEXT = Path(__file__).parent / "python_program.py"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 TIMEOUT_S = 120
-
-
-def python_here(version: str) -> str | None:
-    """An interpreter of this version; None: there is none here."""
-    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
-        return sys.executable
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    found = [
-        os.environ.get(f"LAYERSCOPE_TEST_PYTHON{version.replace('.', '')}"),
-        *root.glob(f"{version}.*/bin/python"),
-        shutil.which(f"python{version}"),
-    ]
-    for python in filter(None, found):
-        if not subprocess.run(
-            [python, "-c", "import ctypes"], capture_output=True, check=False
-        ).returncode:
-            return str(python)
-    return None
-
-
-def python_of(version: str) -> str:
-    """An interpreter of this version; the test is skipped where there is none."""
-    python = python_here(version)
-    if python is None:
-        pytest.skip(
-            f"there is no Python {version} here: LAYERSCOPE_TEST_PYTHON{version.replace('.', '')} "
-            f"names one, or python{version} on PATH is one"
-        )
-    return python
 
 
 @pytest.fixture(params=VERSIONS)

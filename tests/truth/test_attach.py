@@ -23,7 +23,7 @@ from layerscope.session.attach import target
 from tests.live.steered import TRAINS, standing_by
 from tests.live.test_run_paused import ranges
 from tests.live.test_standby import complete
-from tests.native.test_sampling_python import python_of
+from tests.pythons import python_of
 from tests.recorded import Recorded, layerscope
 
 pytestmark = [

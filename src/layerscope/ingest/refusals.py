@@ -19,7 +19,7 @@ REFUSALS = {
         "which operator in Python some code belongs to",
     ),
     "memory_lines": (
-        "use CPython 3.11 to 3.13 with its GIL",
+        "use CPython 3.11 to 3.14 with its GIL",
         "the lines that allocate, and which of them leaks",
     ),
     "memory_refused": (

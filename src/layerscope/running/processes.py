@@ -77,7 +77,7 @@ def unread(refused: str) -> str:
         return ""
     return (
         f"the frames of its Python are not read: {refused}. Its native functions are shown; run it "
-        "with the release build of CPython 3.11, 3.12 or 3.13"
+        "with the release build of CPython 3.11 to 3.14"
     )
 
 

@@ -26,9 +26,10 @@ PACKAGE = Path(__file__).resolve().parents[1]
 _COOKIE = b"xdebugpy"
 _OFFSETS_BYTES = 760
 _WORDS = {
-    "version": 8, "free_threaded": 16, "interpreters": 40, "interpreter_id": 56, "interpreter_next": 64,
-    "threads": 72, "main_thread": 80, "thread_next": 192, "native_id": 224, "breaker": 712, "support": 720,
-    "enabled": 728, "pending": 736, "path": 744, "path_bytes": 752,
+    "version": 8, "free_threaded": 16, "interpreters": 40,
+    "interpreter_id": 56, "interpreter_next": 64, "threads": 72, "main_thread": 80,
+    "thread_next": 192, "native_id": 224,
+    "breaker": 712, "support": 720, "enabled": 728, "pending": 736, "path": 744, "path_bytes": 752,
 }  # fmt: skip
 _WORD = struct.Struct("<Q")
 _INT = struct.Struct("<i")
@@ -80,7 +81,7 @@ begin({package!r}, {path!r})
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class SpokenRuntime:
     """What the runtime of a process says of itself, and where it lies in its memory."""
 
     address: int
@@ -110,7 +111,7 @@ def refusal(pid: int) -> str | None:
         )
 
 
-def _refusal_of(pid: int, runtime: Runtime, memory: int) -> str | None:
+def _refusal_of(pid: int, runtime: SpokenRuntime, memory: int) -> str | None:
     if runtime.version != _UNDERSTOOD:
         return f"it is CPython {'.'.join(map(str, runtime.version))}, and not 3.14"
     if runtime.offsets["free_threaded"]:
@@ -214,7 +215,8 @@ class RemoteScript:
             os.pwrite(self._memory, bytes([now | _PLEASE_STOP]), breaker)
 
     def _is_waiting(self, flag: int) -> bool:
-        return bool(_INT.unpack(_read(self._memory, flag, _INT.size))[0])
+        data = _read(self._memory, flag, _INT.size)
+        return any(data)
 
     def _take_back(self) -> None:
         flag, self._flag = self._flag, 0
@@ -223,7 +225,7 @@ class RemoteScript:
 
     def _written(self) -> str:
         """The script in a file that only the program's user can read."""
-        descriptor, path = tempfile.mkstemp(prefix="layerscope-", suffix=".py")
+        descriptor, path = tempfile.mkstemp(prefix=f"layerscope-{self._pid}-", suffix=".py")
         try:
             if len(os.fsencode(path)) + 1 > self._runtime.offsets["path_bytes"]:
                 raise RunError(f"the path of {path} is too long: set TMPDIR to a shorter one")
@@ -263,10 +265,11 @@ def _read(memory: int, address: int, size: int) -> bytes:
 
 
 def _word(memory: int, address: int) -> int:
-    return int(_WORD.unpack(_read(memory, address, _WORD.size))[0])
+    data = _read(memory, address, _WORD.size)
+    return int.from_bytes(data, "little")
 
 
-def _runtime(pid: int, memory: int) -> Runtime | None:
+def _runtime(pid: int, memory: int) -> SpokenRuntime | None:
     """The runtime of its Python; None: it has none that says what it is."""
     for start, size in static_memory(pid):
         data = _read(memory, start, size)
@@ -278,12 +281,12 @@ def _runtime(pid: int, memory: int) -> Runtime | None:
                     name: _WORD.unpack_from(offsets, place)[0] for name, place in _WORDS.items()
                 }
                 if words["version"] >> 24 == _UNDERSTOOD[0]:
-                    return Runtime(start + at, words)
+                    return SpokenRuntime(start + at, words)
             at = data.find(_COOKIE, at + 1)
     return None
 
 
-def _interpreter(runtime: Runtime, memory: int) -> int:
+def _interpreter(runtime: SpokenRuntime, memory: int) -> int:
     """The address of the main interpreter; 0: there is none."""
     at = _word(memory, runtime.address + runtime.offsets["interpreters"])
     for _ in range(_MOST_INTERPRETERS):
@@ -293,14 +296,14 @@ def _interpreter(runtime: Runtime, memory: int) -> int:
     return at
 
 
-def _threads(pid: int, runtime: Runtime, memory: int) -> list[int]:
+def _threads(pid: int, runtime: SpokenRuntime, memory: int) -> list[int]:
     """Its threads of Python: those that run at this moment, then the main thread, then others."""
     interpreter = _interpreter(runtime, memory)
     if not interpreter:
         return []
     main = _word(memory, interpreter + runtime.offsets["main_thread"])
     at = _word(memory, interpreter + runtime.offsets["threads"])
-    ranked = []
+    ranked: list[tuple[bool, bool, int, int]] = []
     while at and len(ranked) < _MOST_THREADS:
         tid = _word(memory, at + runtime.offsets["native_id"])
         ranked.append((not _is_running(pid, tid), at != main, len(ranked), at))

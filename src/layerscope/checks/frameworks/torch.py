@@ -94,12 +94,12 @@ def modules(program: ProgramPython, only_windows: bool = False) -> RecordingChec
     if (
         program.about["kind"] != "CPython"
         or not program.about["gil"]
-        or not (3, 8) <= program.version <= (3, 13)
+        or not (3, 8) <= program.version <= (3, 14)
     ):
         return RecordingCheck(
             "modules",
             NO,
-            "they need CPython 3.8 to 3.13 with the GIL; operators are recorded all the same",
+            "they need CPython 3.8 to 3.14 with the GIL; operators are recorded all the same",
             "use such a Python",
         )
     if only_windows:
