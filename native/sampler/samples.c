@@ -229,8 +229,10 @@ void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
     t->sampled.count++;
     row.stack = stack;
     row.flags = flags;
-    if (fault)
+    if (fault) {
         row.count = (uint32_t)sm_events_period(event);
+        *(event == SM_MAJOR ? &t->sampled.faults_major : &t->sampled.faults_minor) += row.count;
+    }
     else
         weigh(t, sample, &row);
     if (!fault && t->events[SM_CPU] >= 0 && !is_copy(sample))
