@@ -77,6 +77,14 @@ static void leave_out(lt_account *row, const lt_account *base) {
     row->faults_major = since(row->faults_major, base->faults_major);
 }
 
+/* A thread that has ended was read before its last faults, which samples stand for. */
+static void count_last_faults(const sm_thread *t, lt_account *into) {
+    uint64_t minor = t->account.base.faults_minor + t->sampled.faults_minor;
+    uint64_t major = t->account.base.faults_major + t->sampled.faults_major;
+    into->faults_minor = minor > into->faults_minor ? minor : into->faults_minor;
+    into->faults_major = major > into->faults_major ? major : into->faults_major;
+}
+
 void sm_account(sm_thread *t, int is_last) {
     int32_t pid = t->process->pid;
     lt_account *a = &t->account.row;
@@ -93,8 +101,10 @@ void sm_account(sm_thread *t, int is_last) {
         sm_count_from(t, ran);
     t->account.read_ns = t->wait.out_ns ? ran : 0;
     t->account.read_at = t->wait.switches;
-    if (is_last)
+    if (is_last) {
         ran = sm_cpu_ns(t);
+        count_last_faults(t, a);
+    }
     ran = ran > t->time.told_ns ? ran : t->time.told_ns;
     a->run_ns = ran > a->run_ns ? ran : a->run_ns;
     before_run = before_run > t->time.before_ns ? before_run : t->time.before_ns;

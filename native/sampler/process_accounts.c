@@ -22,6 +22,11 @@
 /* How often each is read: less often where there are many. */
 #define READ_NS 100000000ull
 #define READ_AT_ONCE 8u
+/* Nobody can read the memory of a process that has ended, so that of a young or growing one is read more often. */
+#define YOUNG_NS SM_SECOND_NS
+#define GROWING_READ_NS 20000000ull
+#define GROWS_BY 16u /* the sixteenth part, or a MiB */
+#define GROWS_BYTES (1ull << 20)
 #define TOLD_NS SM_SECOND_NS
 
 /* struct pidfd_info of linux/pidfd.h, as it is since Linux 6.15. */
@@ -110,6 +115,8 @@ static void read_memory(sm_process *p) {
         return;
     uint64_t peak = kilobytes(text, "\nVmHWM:");
     p->whole.row.rss_bytes = kilobytes(text, "\nVmRSS:");
+    p->whole.memory_ns = sm.now_ns;
+    p->whole.is_growing = peak > p->whole.row.rss_peak_bytes + p->whole.row.rss_peak_bytes / GROWS_BY + GROWS_BYTES;
     if (peak > p->whole.row.rss_peak_bytes)
         p->whole.row.rss_peak_bytes = peak;
 }
@@ -125,13 +132,24 @@ static void tell(sm_process *p) {
         *row = p->whole.row;
 }
 
+static int is_memory_due(const sm_process *p, uint64_t among) {
+    int is_fast = p->whole.is_growing || sm.now_ns < p->start_ns + YOUNG_NS;
+    return is_fast && sm.now_ns >= p->whole.memory_ns + GROWING_READ_NS * among;
+}
+
 void sm_process_accounts_tick(void) {
     uint32_t living = 0;
     for (const sm_process *p = sm_processes(); p; p = p->next)
         living += !p->end_ns;
     for (sm_process *p = sm_processes(); p; p = p->next) {
-        if (p->end_ns || is_left_to_others(p) || sm.now_ns < p->whole.read_ns + READ_NS * (1 + living / READ_AT_ONCE))
+        uint64_t among = 1 + living / READ_AT_ONCE;
+        if (p->end_ns || is_left_to_others(p))
             continue;
+        if (sm.now_ns < p->whole.read_ns + READ_NS * among) {
+            if (is_memory_due(p, among))
+                read_memory(p);
+            continue;
+        }
         p->whole.read_ns = sm.now_ns;
         read_stat(p, 0);
         read_memory(p);

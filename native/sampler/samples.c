@@ -235,8 +235,10 @@ void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
     t->sampled.count++;
     row.stack = stack;
     row.flags = flags;
-    if (fault)
+    if (fault) {
         row.count = faults;
+        *(event == SM_MAJOR ? &t->sampled.faults_major : &t->sampled.faults_minor) += faults;
+    }
     else
         weigh(t, sample, &row);
     if (!fault && t->events[SM_CPU] >= 0 && !is_copy(sample))

@@ -75,6 +75,7 @@ struct sm_thread {
         uint32_t of_period;   /* samples since it began */
         uint32_t last_stack;
         int has_first_period; /* its clock ticks at its first period, which is shorter: events.c */
+        uint64_t faults_minor, faults_major; /* that samples stand for */
     } sampled;                /* samples.c */
     struct {
         struct sm_kernel_tick *ticks; /* in the kernel, since the last sample */
@@ -176,7 +177,8 @@ struct sm_process {
     struct {
         int end_fd; /* tells how it ended, -1: does not */
         int is_found_fork;
-        uint64_t read_ns, told_ns;
+        uint64_t read_ns, memory_ns, told_ns;
+        int is_growing; /* its memory, when it was last read */
         lt_process_account row;
     } whole; /* process_accounts.c */
     struct {

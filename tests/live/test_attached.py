@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_ev
 PATIENCE_S = 60.0
 # It does what a line says, and answers with a line.
 PROGRAM = """
-import os, sys, threading, time
+import mmap, os, sys, threading, time
 
 def works():
     end = time.thread_time() + 0.001
@@ -35,6 +35,17 @@ def threads():
         thread = threading.Thread(target=works)
         thread.start()
         thread.join()
+
+def faults():
+    memory = mmap.mmap(-1, 32 << 20)
+    for at in range(0, len(memory), 4096):
+        memory[at] = 1
+    memory.close()
+
+def in_thread():
+    thread = threading.Thread(target=faults)
+    thread.start()
+    thread.join()
 
 def reads():
     fifo = os.open("talk", os.O_RDWR)
@@ -172,6 +183,22 @@ def test_a_stopped_process_and_a_fifo_are_what_threads_wait_for(tmp_path: Path) 
     assert 0.3e9 < waits["stopped"] < 2e9, waits
     assert waits["pipe"] > 0.2e9, waits
     assert "file" not in waits, waits
+
+
+def test_page_faults_of_a_thread_that_ended_are_no_fewer_than_its_samples_stand_for(
+    tmp_path: Path,
+) -> None:
+    with attached(tmp_path) as found:
+        assert found.tell("in_thread") == "done"
+        recorded = found.end()
+    rows = recorded.rows(
+        "SELECT tid, faults_minor AS faults, (SELECT sum(count)::BIGINT FROM samples s "
+        "WHERE s.track = t.track AND s.kind = 'fault') AS sampled FROM tracks t "
+        "WHERE kind = 'thread' AND faults_minor IS NOT NULL"
+    )
+    assert sum(row["faults"] for row in rows) > 7000
+    assert all(row["faults"] >= (row["sampled"] or 0) for row in rows), rows
+    assert recorded.run.info.program.faults_minor >= sum(row["faults"] for row in rows)
 
 
 def test_short_threads_have_a_row_each(tmp_path: Path) -> None:

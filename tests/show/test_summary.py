@@ -230,7 +230,7 @@ def test_beside_a_short_program_our_processes_are_counted_in_time() -> None:
         ),
         (
             {"command": ["/usr/bin/python", "-m", "package.train", "--lr", "1"]},
-            "layerscope: -m package.train, exit 0",
+            "layerscope: python -m package.train, exit 0",
         ),
         ({"command": ["./mlp", "64", "128"]}, "layerscope: ./mlp, exit 0"),
         ({"command": ["python"]}, "layerscope: python, exit 0"),

@@ -51,6 +51,9 @@ _TREE = (
     "children of the program that begin from now on are recorded with it; attach those that run "
     "already one by one"
 )
+_SUMS = """
+    SELECT sum(cpu_ns)::BIGINT AS cpu_ns, sum(faults_minor)::BIGINT AS faults_minor,
+      sum(faults_major)::BIGINT AS faults_major FROM tracks"""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -258,19 +261,21 @@ class Attached:
     def finish(self) -> None:
         """Complete the recording."""
         finish(self.recording, self.recorder, self._ended(), self.converter, self._command)
-        self._take_cpu_of_threads()
+        self._take_sums_of_threads()
 
-    def _take_cpu_of_threads(self) -> None:
+    def _take_sums_of_threads(self) -> None:
         """The sampler knows what each thread has used to its end, those of children among them,
         where we only look twice a second.
         """
         program = self.recording.info.program
         with Reader(self.recording) as reader:
-            (row,) = reader.query("SELECT sum(cpu_ns)::BIGINT AS cpu_ns FROM tracks").to_pylist()
+            (row,) = reader.query(_SUMS).to_pylist()
+        program.faults_minor = max(program.faults_minor, row["faults_minor"] or 0)
+        program.faults_major = max(program.faults_major, row["faults_major"] or 0)
         if row["cpu_ns"]:
             program.system_ns = min(program.system_ns, row["cpu_ns"])
             program.user_ns = row["cpu_ns"] - program.system_ns
-            self.recording.save()
+        self.recording.save()
 
     def _look(self) -> None:
         """What the program has used so far; a zombie still tells."""

@@ -195,8 +195,8 @@ def failure_lines(failures: list[Failure]) -> list[str]:
 
 
 def _program(command: list[str]) -> str:
-    """The program without its interpreter and its arguments: the script, `-m module`, or what it
-    is.
+    """The program without its arguments and, of a script, its interpreter: `train.py`, `python -m
+    module`, or what it is.
     """
     words = list(command)
     if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):
@@ -204,7 +204,7 @@ def _program(command: list[str]) -> str:
         while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
             del rest[: 2 if rest[0] in ("-W", "-X") else 1]
         if rest[:1] == ["-m"]:
-            return printable(" ".join(rest[:2]))
+            return printable(" ".join(["python", *rest[:2]]))
         if rest[:1] == ["-c"]:
             rest = words[:1]
         words = rest or words
