@@ -150,10 +150,11 @@ def _category(layer: str, domain: str | None) -> str:
 def _added(one: Row, other: Row) -> Row:
     """The sums of both."""
     count, total, least, most = one
-    count += other[0]
-    total += other[1]
-    least = min(least, other[2])
-    most = max(most, other[3])
+    more, more_total, lowest, highest = other
+    count += more
+    total += more_total
+    least = min(least, lowest)
+    most = max(most, highest)
     return [count, total, least, most]
 
 
@@ -171,4 +172,5 @@ def _counters(rows: list[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _storage(category: str, device: str) -> Row:
+    """Category and name of what the storage of a device holds."""
     return [category, f"Memory: {device}"]

@@ -68,6 +68,7 @@ class StepsReader(PartReader):
 
 
 def _no_such_step(words: str, steps: np.ndarray) -> str:
+    """The sentence for steps that a recording does not have."""
     has = "it has no steps, leave --steps out"
     if len(steps):
         has = f"it has the steps {steps.min()} to {steps.max()}"

@@ -113,15 +113,15 @@ def slowest_rank(times: list[RankTimes]) -> SlowestRank | None:
         return None
     last = max(timed, key=lambda one: one.work_ns or 0.0)
     # Of two ranks the median lies between them: the other one is what it is slower than.
-    others = statistics.median([one.work_ns or 0.0 for one in timed if one is not last])
-    waits = [one.wait_ns for one in timed if one is not last and one.wait_ns is not None]
-    return SlowestRank(
-        last.rank,
-        len(times),
-        last.work_ns or 0.0,
-        (last.work_ns or 0.0) / max(others, 1.0) - 1,
-        statistics.median(waits) if waits else None,
-    )
+    others = [one for one in timed if one is not last]
+    usual_ns = statistics.median([one.work_ns or 0.0 for one in others])
+    waits = [one.wait_ns for one in others if one.wait_ns is not None]
+    wait_ns = None
+    if waits:
+        wait_ns = statistics.median(waits)
+    work_ns = last.work_ns or 0.0
+    excess = work_ns / max(usual_ns, 1.0) - 1
+    return SlowestRank(last.rank, len(times), work_ns, excess, wait_ns)
 
 
 def _waits(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> dict[int, float]:

@@ -225,27 +225,28 @@ def switches(
     counters: Counters, steps: MeasuredSteps, times: StepTimes | None, info: RunInfo
 ) -> Switches | None:
     """What the scheduler did: in a step, or in the run where steps are too few for that."""
-    begin_ns, end_ns = steps.begin_ns, steps.end_ns
+    begin_ns = steps.begin_ns
+    end_ns = steps.end_ns
     if times is not None and counters.is_dense("switches_forced", begin_ns, end_ns):
         part = _step_ns(times) / (end_ns - begin_ns)
         names = ("switches_voluntary", "switches_forced", "migrations", "delay_ns")
         grown = [counters.growth(name, begin_ns, end_ns) for name in names]
-        voluntary, forced, migrations, delay_ns = (
-            None if one is None else one * part for one in grown
-        )
-        return Switches(
-            True, (voluntary or 0.0) + (forced or 0.0), forced or 0.0, migrations, delay_ns
-        )
+        a_step = [None if one is None else one * part for one in grown]
+        voluntary, forced, migrations, delay_ns = a_step
+        voluntary = voluntary or 0.0
+        forced = forced or 0.0
+        return Switches(True, voluntary + forced, forced, migrations, delay_ns)
     # What the system said at the end has threads in it that nobody could read in time.
     voluntary = info.program.switches_voluntary
     forced = info.program.switches_forced
     if voluntary is None or forced is None:
-        voluntary, forced = counters.total("switches_voluntary"), counters.total("switches_forced")
+        voluntary = counters.total("switches_voluntary")
+        forced = counters.total("switches_forced")
     if voluntary is None or forced is None:
         return None
-    return Switches(
-        False, voluntary + forced, forced, counters.total("migrations"), counters.total("delay_ns")
-    )
+    migrations = counters.total("migrations")
+    delay_ns = counters.total("delay_ns")
+    return Switches(False, voluntary + forced, forced, migrations, delay_ns)
 
 
 def limits(counters: Counters, info: RunInfo) -> ResourceLimits:

@@ -46,14 +46,17 @@ def side(data: Mapping[str, Any], name: str) -> Side:
         variables = msgspec.convert(data.get("variables", {}), dict[str, str])
         checks = _checks(data.get("columns", ()), data.get("rows", ()))
     except (KeyError, ValueError, TypeError, ReadError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        what = str(error)
+        if isinstance(error, KeyError):
+            what = f"it has no {error}"
         raise ReadError(
             f"{name} has no facts about a machine that can be read ({what}). Make them there by "
             "this version: layerscope platform --json > there.json"
         ) from error
-    return Side(
-        here, checks or tuple(judge.judged(Seen(here, None, measured, variables))), measured
-    )
+    if not checks:
+        seen = Seen(here, None, measured, variables)
+        checks = tuple(judge.judged(seen))
+    return Side(here, checks, measured)
 
 
 def _checks(

@@ -121,12 +121,16 @@ def executed(lines: Iterable[str]) -> tuple[str, str]:
     """Which library did a product, and by which kernel in its word; empty where none told."""
     found = "", ""
     for line in lines:
-        primitive = _EXECUTED.search(line) if _ONEDNN.match(line) else None
+        primitive = None
+        if _ONEDNN.match(line):
+            primitive = _EXECUTED.search(line)
         if primitive and primitive[1] != "reorder":
             found = ONEDNN, primitive[2] or primitive[1]
             continue
         call = _MKL.match(line)
-        routine = re.match(r"(\w+)\(", call[1]) if call else None
+        routine = None
+        if call:
+            routine = re.match(r"(\w+)\(", call[1])
         if routine:
             found = MKL, routine[1]
     return found

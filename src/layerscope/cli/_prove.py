@@ -42,13 +42,17 @@ def _wish(found: RunFindings, run: Run, arguments: argparse.Namespace) -> ProofW
 
     program = _program(run, arguments.program)
     finding = _finding(found, arguments.prove)
-    rule = finding.rule if finding else arguments.prove
+    rule = arguments.prove
+    if finding:
+        rule = finding.rule
     if arguments.command and arguments.with_env:
         raise UsageError("--with and --with-env are two changes: prove one at a time")
     if arguments.command:
-        change, said = proof.of_command(arguments.command), arguments.command
+        change = proof.of_command(arguments.command)
+        said = arguments.command
     elif arguments.with_env:
-        change, said = proof.of_variables(arguments.with_env), " ".join(arguments.with_env)
+        change = proof.of_variables(arguments.with_env)
+        said = " ".join(arguments.with_env)
     else:
         change, said = _remedy(finding, rule, program)
     budget_s = 60 * _minutes(arguments.budget)
@@ -75,11 +79,15 @@ def _finding(found: RunFindings, name: str) -> Finding | None:
 
     if name.isdigit():
         number = int(name)
-        if not 1 <= number <= len(found.found):
-            raise UsageError(f"--prove {name}: {_numbered(len(found.found))}")
+        count = len(found.found)
+        if not 1 <= number <= count:
+            raise UsageError(f"--prove {name}: {_numbered(count)}")
         return found.found[number - 1]
     findings.load(name)
-    return next((one for one in found.found if one.rule == name), None)
+    for one in found.found:
+        if one.rule == name:
+            return one
+    return None
 
 
 def _numbered(count: int) -> str:

@@ -205,4 +205,5 @@ def _result(rows: list[_Removed], kept: list[Leftover], dry_run: bool) -> Result
 
 
 def _text(path: Path) -> str:
+    """The path as it can be written anywhere, whatever bytes it has."""
     return os.fsencode(path).decode("utf-8", "replace")

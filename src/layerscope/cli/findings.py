@@ -97,8 +97,10 @@ def prepared(words: list[str]) -> list[str]:
     if "--" not in words:
         return words
     place = words.index("--")
-    program = shlex.join(words[place + 1 :])
-    return [*words[:place], f"--program={program}"]
+    own = words[:place]
+    of_program = words[place + 1 :]
+    program = shlex.join(of_program)
+    return [*own, f"--program={program}"]
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -105,4 +105,5 @@ def _of_file(path: Path) -> _Row:
 
 
 def _text(name: str) -> str:
+    """The name as it can be written anywhere, whatever bytes it has."""
     return os.fsencode(name).decode("utf-8", "replace")

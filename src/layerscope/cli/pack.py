@@ -139,8 +139,10 @@ def _tables(folder: Path) -> dict[str, Path]:
     from layerscope.recording.rank_keys import JOINED
     from layerscope.recording.reader import all_files
 
-    about = [folder / name for name in (COMPLETE, JOINED) if (folder / name).is_file()]
-    return {file.relative_to(folder).as_posix(): file for file in [*about, *all_files(folder)]}
+    about = [folder / name for name in (COMPLETE, JOINED)]
+    files = [file for file in about if file.is_file()]
+    files += all_files(folder)
+    return {file.relative_to(folder).as_posix(): file for file in files}
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:

@@ -27,7 +27,9 @@ def run(arguments: argparse.Namespace) -> int:
     answers = _steer.ask(arguments.recording, {"what": "stop"})
     path, first = answers[0]
     was_open = any(answer["was_open"] for _, answer in answers)
-    does = "is not recorded from now on" if was_open else "was not being recorded"
+    does = "was not being recorded"
+    if was_open:
+        does = "is not recorded from now on"
     program = f"{shown(path)}: the program {does}, {first['run_s']:.1f} s after its start"
     _steer.say(arguments, "stop", answers, f"{program}; what there is: layerscope summary")
     return 0

@@ -86,12 +86,18 @@ def run(arguments: argparse.Namespace) -> int:
     module = tables.load(name)
     path = find_run(where)
     for_machines = _output.is_for_machines(arguments)
-    top = module.TOP if arguments.top is None and not for_machines else arguments.top
+    top = arguments.top
+    if top is None and not for_machines:
+        top = module.TOP
     with Reader(open_run(path)) as reader:
-        result = select(_built(reader, name, arguments), arguments.where, arguments.sort, top)
+        built = _built(reader, name, arguments)
+        result = select(built, arguments.where, arguments.sort, top)
         _output.write(result, arguments, "table", str(path))
-        following = _next_command(module, arguments.by) if result.rows else _SUMMARY
-        following = following if _has_rows(reader, following) else _SUMMARY
+        following = _SUMMARY
+        if result.rows:
+            following = _next_command(module, arguments.by)
+        if not _has_rows(reader, following):
+            following = _SUMMARY
     if not (arguments.quiet or for_machines):
         screen.tell(f"Next: {_of(where, following)}")
     return 0

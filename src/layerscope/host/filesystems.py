@@ -19,20 +19,24 @@ def kind(path: Path, root: Path = Path("/")) -> str:
     not tell.
     """
     try:
-        lines = (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+        mounts = root / "proc/self/mountinfo"
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return ""
-    found, longest = "", -1
+    found = ""
+    longest = -1
     wanted = os.path.realpath(path)
     for line in lines:
         before, _, after = line.partition(" - ")
-        fields, types = before.split(), after.split()
+        fields = before.split()
+        types = after.split()
         if len(fields) < 5 or not types:
             continue
         mount = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[4])
         # Of two mounts in one place the later one is on top.
         if (wanted + "/").startswith(mount.rstrip("/") + "/") and len(mount) >= longest:
-            found, longest = types[0], len(mount)
+            found = types[0]
+            longest = len(mount)
     return found
 
 

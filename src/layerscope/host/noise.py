@@ -77,10 +77,13 @@ def _runnable(words: list[str]) -> int | None:
 
 def cpu_time(root: Path = Path("/"), cpus: Iterable[int] | None = None) -> CpuTime | None:
     """Of all CPUs, or of these, by /proc/stat (proc(5)); None where it does not tell."""
-    wanted = {"cpu"} if cpus is None else {f"cpu{number}" for number in cpus}
+    wanted = {"cpu"}
+    if cpus is not None:
+        wanted = {f"cpu{number}" for number in cpus}
     total = idle = steal = 0
     is_known = False
-    for line in files.text(root / "proc/stat").splitlines():
+    content = files.text(root / "proc/stat")
+    for line in content.splitlines():
         words = line.split()
         if not words or words[0] not in wanted:
             continue
@@ -91,7 +94,9 @@ def cpu_time(root: Path = Path("/"), cpus: Iterable[int] | None = None) -> CpuTi
         total += sum(ticks)
         idle += ticks[3] + ticks[4]
         steal += ticks[7]
-    return CpuTime(total, idle, steal) if is_known else None
+    if not is_known:
+        return None
+    return CpuTime(total, idle, steal)
 
 
 def _ticks(words: list[str]) -> list[int] | None:

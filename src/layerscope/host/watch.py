@@ -109,18 +109,27 @@ def difference(before: Reading, after: Reading) -> Watched:
     levels = zip(before.throttling, after.throttling, strict=False) if is_same_group else ()
     worst = cgroup.most_throttled(_throttled_since(*level) for level in levels)
     is_same = before.start is not None and before.start == after.start
-    used_ns = _grown(before.process_ns, after.process_ns) if is_same else None
-    # Time of a child that nobody waited for is lost with it: the family has used what the process
-    # has, at least.
-    family_ns = (
-        None if used_ns is None else max(used_ns, _grown(before.family_ns, after.family_ns) or 0)
-    )
+    used_ns = process_threads = faults = None
+    if is_same:
+        used_ns = _grown(before.process_ns, after.process_ns)
+        process_threads = _busy_threads(before.threads_ns, after.threads_ns)
+        faults = _grown(before.faults, after.faults)
+    process_cpus = family_cpus = None
+    if used_ns is not None and seconds > 0:
+        # Time of a child that nobody waited for is lost with it: the family has used what the
+        # process has, at least.
+        family_ns = max(used_ns, _grown(before.family_ns, after.family_ns) or 0)
+        process_cpus = used_ns / 1e9 / seconds
+        family_cpus = family_ns / 1e9 / seconds
     steal, busy = _shares(before.cpu, after.cpu)
-    threads = (
-        (before.threads_ns.keys(), after.threads_ns.keys())
-        if is_same and after.threads_ns
-        else None
-    )
+    threads_left = None
+    begun = ended = 0
+    if is_same and after.threads_ns:
+        were = before.threads_ns.keys()
+        are = after.threads_ns.keys()
+        threads_left = len(are)
+        begun = len(are - were)
+        ended = len(were - are)
     return Watched(
         seconds=seconds,
         periods=worst.periods,
@@ -128,13 +137,13 @@ def difference(before: Reading, after: Reading) -> Watched:
         throttled_ns=worst.throttled_ns,
         steal_share=steal,
         busy_share=busy,
-        process_cpus=used_ns / 1e9 / seconds if used_ns is not None and seconds > 0 else None,
-        family_cpus=family_ns / 1e9 / seconds if family_ns is not None and seconds > 0 else None,
-        process_threads=_busy_threads(before.threads_ns, after.threads_ns) if is_same else None,
-        faults=_grown(before.faults, after.faults) if is_same else None,
-        threads_left=len(threads[1]) if threads else None,
-        threads_begun=len(threads[1] - threads[0]) if threads else 0,
-        threads_ended=len(threads[0] - threads[1]) if threads else 0,
+        process_cpus=process_cpus,
+        family_cpus=family_cpus,
+        process_threads=process_threads,
+        faults=faults,
+        threads_left=threads_left,
+        threads_begun=begun,
+        threads_ended=ended,
     )
 
 
@@ -184,8 +193,10 @@ def _threads(folder: Path) -> dict[int, int]:
     """CPU time of each thread: exact by schedstat, where the kernel has it, else in its ticks."""
     found: dict[int, int] = {}
     for name in files.names(folder):
+        if not name.isdecimal():
+            continue
         used_ns = _used_ns(folder / name)
-        if name.isdecimal() and used_ns is not None:
+        if used_ns is not None:
             found[int(name)] = used_ns
     return found
 

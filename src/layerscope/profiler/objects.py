@@ -288,7 +288,9 @@ def step() -> None:
 
 def mark(text: bytes, what: int, reach: int) -> None:
     """Mark this moment, if the profiler runs."""
-    if steering.running and steering.connect():
+    if not steering.running:
+        return
+    if steering.connect():
         steering.agent.ls_mark(text, what, reach)
 
 

@@ -336,12 +336,12 @@ def find_door() -> Any:
 def known_hooks() -> dict[str, str]:
     """By name of a framework the file that records it (`capture/frameworks`)."""
     folder = os.path.join(PACKAGE, "capture", "frameworks")
-    inside = {name: os.path.join(folder, name, "inside") for name in os.listdir(folder)}
-    return {
-        name: os.path.join(place, "hook.py")
-        for name, place in inside.items()
-        if os.path.isdir(place)
-    }
+    found = {}
+    for name in os.listdir(folder):
+        inside = os.path.join(folder, name, "inside")
+        if os.path.isdir(inside):
+            found[name] = os.path.join(inside, "hook.py")
+    return found
 
 
 def open_door(hook_files: dict[str, str], before: Any = None) -> Any:

@@ -189,8 +189,10 @@ def stripped(records: np.ndarray) -> bytes:
     """
     kind = records["kind"]
     special = kind >= layout.FIRST_SPECIAL
-    stays = records[(kind >= layout.COUNTER) & (kind != layout.EXTRA)]
-    payload: bytes = _STRIPPED_COUNT.pack(len(records) - int(special.sum())) + stays.tobytes()
+    is_kept = (kind >= layout.COUNTER) & (kind != layout.EXTRA)
+    stays = records[is_kept]
+    spans = len(records) - int(special.sum())
+    payload: bytes = _STRIPPED_COUNT.pack(spans) + stays.tobytes()
     return payload
 
 

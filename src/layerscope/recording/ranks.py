@@ -83,7 +83,9 @@ def _make(path: Path, launch: LaunchInfo, info: RunInfo) -> None:
     """The outer folder, whole from the first moment; another rank may be faster."""
     draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
-        outer = Run.create(draft, msgspec.structs.replace(info, run_id=secrets.token_hex(8)))
+        run_id = secrets.token_hex(8)
+        own_info = msgspec.structs.replace(info, run_id=run_id)
+        outer = Run.create(draft, own_info)
         (outer.path / "raw").rmdir()
         (draft / RANKS).mkdir()
         (draft / LAUNCH).write_bytes(msgspec.json.encode(launch))
@@ -91,7 +93,9 @@ def _make(path: Path, launch: LaunchInfo, info: RunInfo) -> None:
     except (RunError, OSError) as error:
         if path.exists():  # another rank was faster
             return
-        why = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        why: Exception = error
+        if isinstance(error.__cause__, OSError):
+            why = error.__cause__
         reason = why.strerror if isinstance(why, OSError) else why
         raise RunError(
             f"cannot make the recording {path}: {reason}. Choose another place with -o"
@@ -143,10 +147,12 @@ def parts(path: Path) -> dict[int, Run]:
 def folders(path: Path) -> dict[int, Path]:
     """The folders of the ranks in the recording at `path`, by rank."""
     by_rank = {}
-    for folder in (path / RANKS).iterdir():
+    found = (path / RANKS).iterdir()
+    for folder in found:
         if _RANK.fullmatch(folder.name):
             by_rank[int(folder.name)] = folder
-    return dict(sorted(by_rank.items()))
+    ordered = sorted(by_rank.items())
+    return dict(ordered)
 
 
 def merged(outer: RunInfo, infos: Sequence[RunInfo]) -> RunInfo:

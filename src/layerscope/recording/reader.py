@@ -234,12 +234,15 @@ class TablePart:
 def parts_of(run: Run, table: str) -> list[TablePart]:
     """The files of `table`: of several ranks those of each."""
     if not run.joined or table in SHARED_TABLES:
-        return [TablePart(run.tables_path, _files(run.tables_path / table))]
-    return [
-        TablePart(folder, _files(folder / table), keys)
-        for keys, folder in run.joined
-        if not keys.is_dropped(table)
-    ]
+        folder = run.tables_path
+        files = _files(folder / table)
+        return [TablePart(folder, files)]
+    parts = []
+    for keys, folder in run.joined:
+        if not keys.is_dropped(table):
+            files = _files(folder / table)
+            parts.append(TablePart(folder, files, keys))
+    return parts
 
 
 def table_files(run: Run, table: str) -> list[Path]:

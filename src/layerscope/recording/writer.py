@@ -125,14 +125,17 @@ class TableWriter:
 
     def join(self) -> None:
         """Put the parts together as the finished table, one after the other."""
-        temporary = self.folder / "all.tmp"
-        self.folder.mkdir(parents=True, exist_ok=True)
+        folder = self.folder
+        temporary = folder / "all.tmp"
+        folder.mkdir(parents=True, exist_ok=True)
         schema = arrow_schema(self.table)
-        parts = sorted(self.folder.glob("part-*.parquet"))
-        with pq.ParquetWriter(temporary, schema, **_of_writer(self.table)) as writer:
+        options = _of_writer(self.table)
+        parts = sorted(folder.glob("part-*.parquet"))
+        with pq.ParquetWriter(temporary, schema, **options) as writer:
             for part in parts:
                 writer.write_table(pq.read_table(part, schema=schema))
-        os.replace(temporary, self.folder / "all.parquet")
+        finished = folder / "all.parquet"
+        os.replace(temporary, finished)
         for part in parts:
             part.unlink()
 

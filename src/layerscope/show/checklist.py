@@ -31,12 +31,16 @@ def write(rows: Sequence[Sequence[str]], stream: TextIO) -> None:
 def folded(head: str, words: str, width: int) -> str:
     """`head` and `words` behind it, in lines of `width` (0: one line)."""
     words = printable(words)
-    if width < sum(_WIDTHS) + 20:
+    indent = sum(_WIDTHS)
+    if width < indent + 20:
         return f"{head}{words}\n".replace("  \n", "\n")
-    lines = textwrap.wrap(
-        words, width - sum(_WIDTHS), break_long_words=False, break_on_hyphens=False
-    ) or [""]
-    return "".join(
-        f"{head if number == 0 else ' ' * sum(_WIDTHS)}{line}\n"
-        for number, line in enumerate(lines)
-    )
+    room = width - indent
+    lines = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)
+    if not lines:
+        return f"{head}\n"
+    begin = head
+    text = ""
+    for line in lines:
+        text += f"{begin}{line}\n"
+        begin = " " * indent
+    return text

@@ -56,26 +56,32 @@ def _peak(blocks: BlocksAtPeak, noun: str) -> str:
     """How much it is, and when."""
     when = ""
     if blocks.after_ns is not None:
-        when = f", after {units.duration(blocks.after_ns)}"
+        after = units.duration(blocks.after_ns)
+        when = f", after {after}"
     if blocks.step >= 0:
         when = f", in {noun} {blocks.step}"
         if blocks.phase != "other":
             when += f" ({blocks.phase})"
-    what = "Tensors" if blocks.is_tensors else "Memory"
+    what = "Memory"
+    if blocks.is_tensors:
+        what = "Tensors"
     return f"{what}: {blocks.size} at the peak{blocks.whose}{when}"
 
 
 def _what(blocks: BlocksAtPeak) -> str:
     """The largest categories; nothing where there is no other than the rest."""
-    if set(blocks.categories) <= {CATEGORIES[OTHER]}:
+    rest = {CATEGORIES[OTHER]}
+    if set(blocks.categories) <= rest:
         return ""
     least = _LEAST_SHARE * blocks.bytes
     parts = []
     for name, size in blocks.categories.items():
         if size >= least:
             named = _PLURALS.get(name, name)
-            parts.append(f"{named} {units.size(size)}")
-    return ", ".join(parts[:_MOST_CATEGORIES])
+            held = units.size(size)
+            parts.append(f"{named} {held}")
+    most = parts[:_MOST_CATEGORIES]
+    return ", ".join(most)
 
 
 def _most(blocks: BlocksAtPeak, folder: str) -> str:

@@ -320,7 +320,9 @@ def _no_operators(summary: Summary) -> str:
 
 def what_is_missing(summary: Summary) -> list[str]:
     """Sentences in place of steps and operators that a recording does not have."""
-    missing = [] if summary.steps else [_NO_STEP]
+    missing = []
+    if not summary.steps:
+        missing.append(_NO_STEP)
     times = summary.operators
     if times is None and not _is_of_memory(summary):
         missing.append(_no_operators(summary))

@@ -33,14 +33,16 @@ def step_and_phases(steps: StepTimes) -> list[str]:
     if not _has_phases(steps):
         return [step_line(steps)]
     divisor, _ = scale(steps.mean_ns)
-    phases = "  ".join(
-        f"{phase} {units.three_digits(spent_ns / divisor)}"
-        for phase, spent_ns in steps.phases_ns.items()
-        if spent_ns >= LEAST_SHOWN * divisor
-    )
+    parts = []
+    for phase, spent_ns in steps.phases_ns.items():
+        if spent_ns >= LEAST_SHOWN * divisor:
+            spent = units.three_digits(spent_ns / divisor)
+            parts.append(f"{phase} {spent}")
+    phases = "  ".join(parts)
     line = step_line(steps)
-    if len(line) + 3 + len(phases) <= WIDTH:
-        return [f"{line}   {phases}"]
+    both = f"{line}   {phases}"
+    if len(both) <= WIDTH:
+        return [both]
     return [line, f"  {phases}"]
 
 

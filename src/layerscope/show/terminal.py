@@ -271,15 +271,20 @@ def _cell(value: Any, unit: str, per: str = "") -> str:
     if unit == BYTES:
         return units.size(value) + per
     if unit == SHARE:
-        return "<0.1 %" if 0 < value < 0.0005 else f"{100 * value:.1f} %"
+        if 0 < value < 0.0005:
+            return "<0.1 %"
+        return f"{100 * value:.1f} %"
     if unit == RATIO:
         return f"{value:.2f}"
     if unit in (GFLOP_PER_S, GBYTE_PER_S):
-        return f"<0.01 {unit}" if 0 < value < 0.005 else f"{units.three_digits(value)} {unit}"
+        if 0 < value < 0.005:
+            return f"<0.01 {unit}"
+        return f"{units.three_digits(value)} {unit}"
     if unit == COUNT:
-        return (f"{value:,}" if isinstance(value, int) else units.three_digits(value)) + (
-            f" {per}" if per else ""
-        )
+        text = units.three_digits(value)
+        if isinstance(value, int):
+            text = f"{value:,}"
+        return f"{text} {per}" if per else text
     return printable(str(value))
 
 

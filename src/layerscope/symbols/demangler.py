@@ -28,12 +28,16 @@ def main() -> None:
             found = demangle(name) or ""
         except ValueError:
             return ""
-        return found if len(found) <= _OUTPUT_MOST and "\n" not in found else ""
+        if len(found) > _OUTPUT_MOST or "\n" in found:
+            return ""
+        return found
 
     while size := sys.stdin.buffer.read(4):
-        names = sys.stdin.buffer.read(int.from_bytes(size, "little")).decode().split("\n")
+        asked = sys.stdin.buffer.read(int.from_bytes(size, "little"))
+        names = asked.decode().split("\n")
         answer = "\n".join(map(line, names)).encode()
-        sys.stdout.buffer.write(len(answer).to_bytes(4, "little") + answer)
+        head = len(answer).to_bytes(4, "little")
+        sys.stdout.buffer.write(head + answer)
         sys.stdout.buffer.flush()
 
 

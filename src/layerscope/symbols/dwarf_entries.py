@@ -221,17 +221,21 @@ class UnitEntries:
             raise Damaged("entries of DWARF that are cut") from error
 
     def _walk(self, visit: Visit, tags: Collection[int], is_thorough: bool) -> None:
-        data, declared = self._data, self._declarations
-        at, depth = self._first, 0
+        data = self._data
+        declared = self._declarations
+        at = self._first
+        depth = 0
         while at < len(data):
             place = at
             code = data[at]
             at += 1
             if code > 127:
-                code, at = code & 127 | data[at] << 7, at + 1
+                code = code & 127 | data[at] << 7
+                at += 1
                 if data[at - 1] > 127:  # nearly no unit has as many declarations
                     cursor = Cursor(data, place)
-                    code, at = cursor.uleb(), cursor.at
+                    code = cursor.uleb()
+                    at = cursor.at
             if code == 0:
                 depth -= 1
                 if depth <= 0:
@@ -248,7 +252,10 @@ class UnitEntries:
                 if at <= place:
                     raise Damaged("an entry of DWARF whose sibling lies before it")
                 continue
-            at = at + declaration.bytes_ if declaration.bytes_ >= 0 else self._over(declaration, at)
+            if declaration.bytes_ >= 0:
+                at += declaration.bytes_
+            else:
+                at = self._over(declaration, at)
             depth += declaration.has_children
 
     def _over(self, declaration: Declaration, at: int, to_sibling: bool = False) -> int:

@@ -113,7 +113,9 @@ class Lines:
     def path(self, unit: int, file: int) -> str | None:
         """The path of a file by its number in a unit that was read."""
         read = self._units.get(unit)
-        if read is None or read.header is None:
+        if read is None:
+            return None
+        if read.header is None:
             return None
         return _path(read.header, file, read.folder)
 

@@ -65,12 +65,14 @@ class Stubs:
         return self._of_slot(section.address + place + jump + 6 + distance)
 
     def _of_slot(self, slot: int) -> str:
+        if not 0 <= slot < 1 << 64:
+            return ""
         for name in (".rela.plt", ".rela.dyn"):
             entries = self._entries(name)
-            for row in (
-                np.flatnonzero(entries["offset"] == slot).tolist() if 0 <= slot < 1 << 64 else []
-            ):
-                return self._symbol(int(entries["info"][row]) >> 32)
+            found = entries[entries["offset"] == slot]
+            if len(found):
+                symbol = int(found["info"][0]) >> 32
+                return self._symbol(symbol)
         return ""
 
     def _entries(self, name: str) -> NDArray[np.void]:

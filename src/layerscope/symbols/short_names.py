@@ -104,7 +104,8 @@ def _without_brackets(text: str) -> str | None:
     result: list[str] = []
     depth = end = 0
     for sign in _SIGNS.finditer(text):
-        start, found = sign.span()[0], sign[0]
+        start = sign.start()
+        found = sign[0]
         if start < end:  # inside of braces
             continue
         if depth == 0:
@@ -118,10 +119,16 @@ def _without_brackets(text: str) -> str | None:
                 return None
         elif depth == 0 and found == "{":
             end = _closing(text, start)
-            result.append("{lambda}" if text.startswith("{lambda", start) else text[start:end])
+            if text.startswith("{lambda", start):
+                result.append("{lambda}")
+            else:
+                result.append(text[start:end])
         elif depth == 0:
             result.append(f"{{{sign['unnamed']}}}" if sign["unnamed"] else found)
-    return "".join([*result, text[end:]]) if depth == 0 else None
+    if depth:
+        return None
+    result.append(text[end:])
+    return "".join(result)
 
 
 def _closing(text: str, at: int) -> int:

@@ -195,25 +195,25 @@ def _is_executed(elf: Elf, symbols: NDArray[np.void]) -> NDArray[np.bool_]:
 
 def _sorted(rows: NDArray[np.void]) -> NDArray[np.void]:
     """The rows by start, and those of one start by end, with `outer`."""
-    rows = rows[np.lexsort((rows["end"], rows["start"]))]
+    order = np.lexsort((rows["end"], rows["start"]))
+    rows = rows[order]
     rows["outer"] = -1
     if not len(rows):
         return rows
     ends = rows["end"]
     farthest = np.maximum.accumulate(ends)
     inner = 1 + np.flatnonzero(farthest[:-1] > ends[1:])
+    if not len(inner):
+        return rows
     # Few functions lie inside others, and no step of this walk is made twice.
-    outer, ends_of = (
-        rows["outer"].tolist() if len(inner) else [],
-        ends.tolist() if len(inner) else [],
-    )
+    outer = rows["outer"].tolist()
+    ends_of = ends.tolist()
     for row in inner.tolist():
         before = row - 1
         while before >= 0 and ends_of[before] <= ends_of[row]:
             before = outer[before]
         outer[row] = before
-    if len(inner):
-        rows["outer"] = outer
+    rows["outer"] = outer
     return rows
 
 

@@ -349,17 +349,21 @@ def _files(program: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def _journal_path(wish: Wish) -> tuple[Path, bool]:
     """Where the journal is kept, and whether it goes when there is an answer."""
-    if named := wish.resume or wish.journal:
+    named = wish.resume or wish.journal
+    if named:
         return Path(named), False
     from layerscope.session.command import program_name
 
-    stem = Path(program_name(list(wish.program))).name.removesuffix(".py") or "program"
-    folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else cache.temporary()
+    program = program_name(list(wish.program))
+    stem = Path(program).name.removesuffix(".py") or "program"
+    folder = Path.cwd()
+    if not os.access(folder, os.W_OK):
+        folder = cache.temporary()
+    path = folder / f"{stem}{_JOURNAL_SUFFIX}"
     number = 1
-    while (
-        path := folder / f"{stem}{f'-{number}' if number > 1 else ''}{_JOURNAL_SUFFIX}"
-    ).exists():
+    while path.exists():
         number += 1
+        path = folder / f"{stem}-{number}{_JOURNAL_SUFFIX}"
     return path, True
 
 

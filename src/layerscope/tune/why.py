@@ -187,10 +187,11 @@ def _counts(a: Figures, b: Figures, of: str) -> Iterator[tuple[float, str]]:
         (a.switches, b.switches, "leaves a CPU {} times"),
     )
     for x, y, words in pairs:
-        if (
-            x is not None
-            and y is not None
-            and max(x, y) >= _FEWEST
-            and max(x, y) >= _COUNT_RATIO * min(x, y)
-        ):
-            yield 0.0, f"{of} {words.format(units.amount(x))} by default and {units.amount(y)} so."
+        if x is None or y is None:
+            continue
+        least = max(_FEWEST, _COUNT_RATIO * min(x, y))
+        if max(x, y) < least:
+            continue
+        by_default = words.format(units.amount(x))
+        so = units.amount(y)
+        yield 0.0, f"{of} {by_default} by default and {so} so."

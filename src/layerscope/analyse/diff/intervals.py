@@ -162,10 +162,11 @@ class Change:
     def _distance(self) -> Floats:
         """How far b is from a, in what the interval is about."""
         # Where there is no ratio, 1 stands in: its logarithm is not used.
-        a = np.where(self.is_ratio, self.a, 1.0)
-        b = np.where(self.is_ratio, self.b, 1.0)
+        is_ratio = self.is_ratio
+        a = np.where(is_ratio, self.a, 1.0)
+        b = np.where(is_ratio, self.b, 1.0)
         log_ratio = np.log(b / a)
-        return np.where(self.is_ratio, log_ratio, self.difference)
+        return np.where(is_ratio, log_ratio, self.difference)
 
     def _log_limits(self) -> tuple[Floats, Floats]:
         center = np.where(self.is_ratio, self._distance(), np.nan)

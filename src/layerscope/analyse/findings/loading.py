@@ -73,6 +73,9 @@ def main_cause(workload: Workload) -> str:
         f"coalesce(sum(weight_ns) FILTER ({condition}), 0)::BIGINT AS {cause}"
         for cause, condition in _CONDITIONS.items()
     )
-    row = workload.rows(_SPLIT.format(columns=sums))[0]
+    question = _SPLIT.format(columns=sums)
+    row = workload.rows(question)[0]
     most = max(row, key=lambda cause: int(row[cause]))
-    return most if row[most] else ""
+    if not row[most]:
+        return ""
+    return most

@@ -18,8 +18,9 @@ def place_of_samples(workload: Workload, condition: str, weight: str = "weight_n
     """The line, operator and module that most of the samples of `condition` were in, by their
     `weight`.
     """
-    names = ("line", "operator", "module")
-    found = {name: largest(workload, "step_samples", name, condition, weight) for name in names}
+    found = {}
+    for name in ("line", "operator", "module"):
+        found[name] = largest(workload, "step_samples", name, condition, weight)
     return Where(line=found["line"], operator=found["operator"], module=found["module"])
 
 

@@ -168,8 +168,10 @@ def read_blocks(reader: Reader) -> Blocks:
     """All blocks of a recording."""
     columns = reader.arrays("allocations", list(_COLUMNS))
     tracks = reader.arrays("tracks", ["track", "process"])
-    process = process_of_tracks(tracks).astype(np.int32)[columns["track"]]
-    at_ns, dur_ns = columns["at_ns"], columns["dur_ns"]
+    of_track = process_of_tracks(tracks).astype(np.int32)
+    process = of_track[columns["track"]]
+    at_ns = columns["at_ns"]
+    dur_ns = columns["dur_ns"]
     is_lost = columns["is_lost"].astype(np.bool_)
     is_open = (dur_ns < 0) & ~is_lost
     # In place: each array of millions of blocks costs as much as a pass over them.
@@ -177,7 +179,8 @@ def read_blocks(reader: Reader) -> Blocks:
     end_ns += at_ns
     steps = steps_of(reader)
     for number, last_ns in _ends(reader, process, end_ns, steps).items():
-        end_ns[is_open & (process == number)] = last_ns
+        is_own = is_open & (process == number)
+        end_ns[is_own] = last_ns
     blocks = Blocks(
         process=process,
         track=columns["track"],
@@ -191,8 +194,10 @@ def read_blocks(reader: Reader) -> Blocks:
         names={name: columns[f"{name}.names"] for name in NAMES},
         **{name: columns[name] for name in NAMES},
     )
-    if (at_ns[1:] < at_ns[:-1]).any():
-        blocks = blocks.at(np.argsort(at_ns, kind="stable"))
+    is_earlier = at_ns[1:] < at_ns[:-1]
+    if is_earlier.any():
+        order = np.argsort(at_ns, kind="stable")
+        blocks = blocks.at(order)
     _add_steps(blocks, steps)
     return blocks
 

@@ -101,11 +101,13 @@ def _one_step(blocks: Blocks, spans: PhaseSpans) -> Steps:
     """Of a process without steps all that has a phase, as one step."""
     has_phase = ~blocks.has_name("phase", "other")
     in_phase = blocks.at_ns[has_phase]
-    at_ns = np.concatenate([in_phase, spans.forward.start_ns])
-    ends_ns = [at_ns + 1, spans.forward.end_ns, spans.backward.end_ns]
-    number = np.zeros(min(len(at_ns), 1), np.int64)
+    forward = spans.forward
+    at_ns = np.concatenate([in_phase, forward.start_ns])
+    ends_ns = np.concatenate([at_ns + 1, forward.end_ns, spans.backward.end_ns])
+    steps = min(len(at_ns), 1)
+    number = np.zeros(steps, np.int64)
     first_ns = at_ns.min(initial=NEVER)
-    last_ns = np.concatenate(ends_ns).max(initial=0)
+    last_ns = ends_ns.max(initial=0)
     return Steps(
         step=number,
         start_ns=number + first_ns,

@@ -54,8 +54,10 @@ def grouped_by(columns: list[Array]) -> BlockGroups:
         own, own_count = _numbered(column)
         if count > 1:
             # Never more groups than rows, so that the product fits into 64 bits.
-            own, own_count = _numbered(number * own_count + own)
-        number, count = own, own_count
+            both = number * own_count + own
+            own, own_count = _numbered(both)
+        number = own
+        count = own_count
     first = np.zeros(count, np.int64)
     rows = np.arange(len(number))
     # Of rows that are written to one place the last one stays: the first one of the group.

@@ -56,7 +56,9 @@ def _processes(reader: Reader, gaps: Arrays) -> Int64s:
     """The process of each gap, -1: not known."""
     tracks = reader.arrays("tracks", ["track", "process"])
     # One place more, for -1: no track is known.
-    of_tracks = np.append(process_of_tracks(tracks), -1)
-    of_track = of_tracks[gaps["track"]]
-    found: Int64s = np.where(gaps["track"] < 0, gaps["process"], of_track)
+    processes = process_of_tracks(tracks)
+    of_tracks = np.append(processes, -1)
+    track = gaps["track"]
+    of_track = of_tracks[track]
+    found: Int64s = np.where(track < 0, gaps["process"], of_track)
     return found

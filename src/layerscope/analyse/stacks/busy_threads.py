@@ -29,8 +29,12 @@ def several_are_busy(reader: Reader) -> bool:
     if not reader.has("samples"):
         return False
     rows = reader.query(_CPU_TIMES).to_pylist()
-    least_ns = _LEAST_SHARE * sum(row["cpu_ns"] for row in rows)
-    busy = {row["track"]: row["cpu_ns"] for row in rows if row["cpu_ns"] >= max(least_ns, 1)}
+    whole_ns = sum(row["cpu_ns"] for row in rows)
+    least_ns = _LEAST_SHARE * whole_ns
+    busy = {}
+    for row in rows:
+        if row["cpu_ns"] >= max(least_ns, 1):
+            busy[row["track"]] = row["cpu_ns"]
     if len(busy) < 2:
         return False
     for track, worked_ns in _in_workers(reader).items():

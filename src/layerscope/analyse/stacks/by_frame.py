@@ -187,19 +187,24 @@ def build(
         counted = _with_faults(counted, _counted(what, stacks, faults, frames, group, is_mine))
     cpu = samples.weight[~samples.is_wait]
     whole = max(int(cpu.sum()), 1)
-    share = counted.own[:, 0] / whole
+    self_ns = counted.own[:, 0]
+    total_ns = counted.totals[:, 0]
+    wait_ns = counted.own[:, 2]
+    own_faults = counted.own[:, _FAULTS]
+    total_faults = counted.totals[:, _FAULTS]
+    share = self_ns / whole
     low, high = _intervals(counted, whole, effective_samples(_whole_samples(samples)))
     values: dict[str, Any] = {
-        "self_ns": counted.own[:, 0],
+        "self_ns": self_ns,
         "self_share": share,
         "self_share_low": low,
         "self_share_high": high,
-        "total_ns": counted.totals[:, 0],
-        "total_share": counted.totals[:, 0] / whole,
-        "wait_ns": counted.own[:, 2],
+        "total_ns": total_ns,
+        "total_share": total_ns / whole,
+        "wait_ns": wait_ns,
         "samples": counted.own[:, 1],
-        "faults": counted.own[:, _FAULTS],
-        "total_faults": counted.totals[:, _FAULTS],
+        "faults": own_faults,
+        "total_faults": total_faults,
     }
     for column in columns:
         values[column.name] = [_ABOUT[column.name](frame) for frame in counted.frame]
@@ -207,15 +212,7 @@ def build(
         values[by] = [texts[number] for number in counted.group.tolist()]
         columns = (BY_COLUMNS[by], *columns)
     columns = (*columns, *TIMES)
-    order = np.lexsort(
-        (
-            -counted.totals[:, _FAULTS],
-            -counted.own[:, _FAULTS],
-            -counted.totals[:, 0],
-            -counted.own[:, 2],
-            -counted.own[:, 0],
-        )
-    )
+    order = np.lexsort((-total_faults, -own_faults, -total_ns, -wait_ns, -self_ns))
     data = pa.table(
         [pa.array(values[c.name], pa.type_for_alias(c.type)).take(order) for c in columns],
         names=[c.name for c in columns],

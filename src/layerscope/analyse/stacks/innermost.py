@@ -152,20 +152,24 @@ def lines_of_operators(reader: Reader) -> dict[OperatorInModule, dict[str, int]]
         return {}
     frames = FrameTable()
     tree = _tree_of_cpu_time(reader, frames)
-    levels = by_level(tree.parent)
-    layer = frames.layers()[tree.frame] if len(tree) else tree.frame
+    parent = tree.parent
+    frame = tree.frame
+    levels = by_level(parent)
+    layer = frame
+    if len(tree):
+        layer = frames.layers()[frame]
     is_python = layer == PYTHON
-    is_own_line = is_python & of_program(frames)[tree.frame]
-    own_line = nearest(tree.parent, is_own_line, levels)
-    any_line = nearest(tree.parent, is_python, levels)
+    is_own_line = is_python & of_program(frames)[frame]
+    own_line = nearest(parent, is_own_line, levels)
+    any_line = nearest(parent, is_python, levels)
     line = np.where(own_line >= 0, own_line, any_line)
-    module = nearest(tree.parent, layer == MODULES, levels)
+    module = nearest(parent, layer == MODULES, levels)
     # An operator that calls itself is called from where the outermost one is.
     is_outermost_call = (layer == OPERATORS) & outermost(tree)
     calls = np.flatnonzero(is_outermost_call & (line >= 0))
-    operators = tree.frame[calls]
-    modules = _at(tree.frame, module[calls])
-    lines = tree.frame[line[calls]]
+    operators = frame[calls]
+    modules = _at(frame, module[calls])
+    lines = frame[line[calls]]
     rows = np.stack([operators, modules, lines], axis=1)
     return _by_call(frames.all(), rows, tree.totals()[calls])
 

@@ -286,15 +286,20 @@ def _chosen(
     names = columns["kind.names"]
     if not len(names):
         return np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    waits: Bools = (names == "offcpu")[columns["kind"]]
-    chosen = np.isin(names, SAMPLES_OF[kind])[columns["kind"]]
-    chosen &= chosen_rows(reader, columns, replace(choice, seconds=None), rows)
-    if choice.seconds is not None:
-        begins = chosen_rows(reader, columns, Choice(seconds=choice.seconds), rows)
-        chosen &= begins | (waits & (_inside_ns(reader, columns, choice.seconds) > 0))
+    kinds = columns["kind"]
+    waits: Bools = (names == "offcpu")[kinds]
+    chosen = np.isin(names, SAMPLES_OF[kind])[kinds]
+    at_any_time = replace(choice, seconds=None)
+    chosen &= chosen_rows(reader, columns, at_any_time, rows)
+    seconds = choice.seconds
+    if seconds is not None:
+        begins = chosen_rows(reader, columns, Choice(seconds=seconds), rows)
+        goes_on = _inside_ns(reader, columns, seconds) > 0
+        chosen &= begins | (waits & goes_on)
     if below is not None:
+        is_below = np.append(below, False)  # the last place is for -1
         place = stacks.place(columns["stack"])
-        chosen &= np.where(place >= 0, below[place], False) if len(below) else False
+        chosen &= is_below[place]
     return chosen, waits
 
 

@@ -106,15 +106,20 @@ def _inside_operators(
     what it was.
     """
     rows = reader.arrays("primitives", ["span", "operator"])
-    own, asking = places_of(span, rows["span"]), places_of(span, rows["operator"])
+    own = places_of(span, rows["span"])
+    asking = places_of(span, rows["operator"])
     known = (own >= 0) & (asking >= 0)
-    own, asking = own[known], asking[known]
+    own = own[known]
+    asking = asking[known]
     fits = primitive[own] & operator[asking] & (track[own] == track[asking])
-    own, asking = own[fits], asking[fits]
+    own = own[fits]
+    asking = asking[fits]
     taken = np.zeros(len(span), np.int64)
     np.add.at(taken, asking, weights[own])
     enough = taken <= time
-    own, asking = own[enough[asking]], asking[enough[asking]]
+    gives = enough[asking]
+    own = own[gives]
+    asking = asking[gives]
     time[own] = weights[own]
     np.subtract.at(time, asking, weights[own])
     found = np.zeros(len(span), np.bool_)

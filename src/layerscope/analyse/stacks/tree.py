@@ -100,9 +100,11 @@ def by_level(up: Ints, depth: Ints | None = None) -> list[Ints]:
 
 def extended(values: Ints, *more: Ints | int) -> Ints:
     """`values` with `more` behind them, in the type of `values`."""
-    return np.concatenate(
-        (values, *(np.atleast_1d(np.asarray(part, values.dtype)) for part in more))
-    )
+    parts = [values]
+    for part in more:
+        array = np.asarray(part, values.dtype)
+        parts.append(np.atleast_1d(array))
+    return np.concatenate(parts)
 
 
 def summed(rows: int, places: Ints, weights: Ints) -> Ints:
@@ -201,13 +203,15 @@ def _levels_of_pairs(up: Ints, pairs: Ints, depth: Ints, levels: int) -> list[In
     size = len(up)
     found = []
     parents = np.zeros(0, np.int64)
-    for level in range(levels - 1, -1, -1):
-        here = np.union1d(pairs[depth == level], parents)
+    for level in reversed(range(levels)):
+        own = pairs[depth == level]
+        here = np.union1d(own, parents)
         found.append(here)
         group, node = np.divmod(here, size)
         above = up[node]
         in_group = group * size + above
-        parents = distinct(in_group[above >= 0])
+        has_above = above >= 0
+        parents = distinct(in_group[has_above])
     return found
 
 

@@ -154,15 +154,18 @@ def _values(memory: RecordedMemory, heap: Heap, key: str) -> Array:
 
 def _names(memory: RecordedMemory, heap: Heap, key: str, values: Array) -> Any:
     """The groups as people read them."""
+    reader = memory.reader
     if key == "module":
-        return paths_of_modules(memory.reader, values)
+        return paths_of_modules(reader, values)
     if key == "size":
         return values
     if key == "step":
-        return [step if step >= 0 else None for step in values.tolist()]
+        steps = values.tolist()
+        return [step if step >= 0 else None for step in steps]
     if key == "thread":
-        names = thread_names(memory.reader)
-        return [names.get(track, f"#{track}") for track in values.tolist()]
+        names = thread_names(reader)
+        tracks = values.tolist()
+        return [names.get(track, f"#{track}") for track in tracks]
     return texts_of_names(heap.blocks, key, values)
 
 

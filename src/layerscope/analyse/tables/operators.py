@@ -222,24 +222,34 @@ def build(reader: Reader, by: str | None = None) -> Result:
             .fetchall()
         )
         return _result(reader, by, query, (*notes, _LOSSY_NOTE if lost else _EXACT_NOTE))
-    column, sums, texts, before, line = "", "", "", "", "spans.line"
+    column = ""
+    sums = ""
+    texts = ""
+    before = ""
+    line = "spans.line"
     weight_of_call = "spans.weight"
     if by == "line":
         _register_lines(reader)
-        before, texts = f"{_LINES},", _OF_CALL
+        before = f"{_LINES},"
+        texts = _OF_CALL
         line = f"coalesce(spans.line, known_line, '{NO_LINE}')"
-        weight, weight_of_call = _DIVIDED, "spans.weight * coalesce(part, 1)"
+        weight = _DIVIDED
+        weight_of_call = "spans.weight * coalesce(part, 1)"
         notes = (*notes, *_note_of_divided(reader))
     elif by == "range":
-        column, texts = f", coalesce(range, '{NO_RANGE}') AS range", _RANGES
+        column = f", coalesce(range, '{NO_RANGE}') AS range"
+        texts = _RANGES
         reader.connection().register("enclosing_ranges", enclosing_ranges(reader))
     elif by == "shape":
-        column, texts = f", coalesce(shape, '{NO_TENSORS}') AS shape", _SHAPES
+        column = f", coalesce(shape, '{NO_TENSORS}') AS shape"
+        texts = _SHAPES
         reader.connection().register("shape_texts", shape_texts(reader))
     elif by == "primitive":
         _check_primitives(reader)
         column = ", coalesce(asked, 0) AS asked, self_ns - coalesce(below_ns, 0) AS own_ns"
-        sums, texts, before = ", sum(own_ns * weight) AS own_ns", _PRIMITIVES, _BELOW
+        sums = ", sum(own_ns * weight) AS own_ns"
+        texts = _PRIMITIVES
+        before = _BELOW
     query = _QUERY.format(
         keys=_KEYS[by],
         join=_JOINS.get(by or "", ""),

@@ -149,5 +149,6 @@ _QUERY = f"""
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """A row for each part of each process."""
-    relation = reader.connection().sql(_QUERY)
+    connection = reader.connection()
+    relation = connection.sql(_QUERY)
     return Result("resident", COLUMNS, relation, order="process, place")

@@ -89,7 +89,9 @@ def build(reader: Reader, by: str | None = None) -> Result:
 def _notes(unfinished: int, weight: int) -> tuple[str, ...]:
     notes = []
     if unfinished:
-        spans = "1 span" if unfinished == 1 else f"{unfinished:,} spans"
+        spans = f"{unfinished:,} spans"
+        if unfinished == 1:
+            spans = "1 span"
         notes.append(f"{spans} had not ended when the recording of the process did.")
     if weight > 1:
         notes.append(f"The run was thinned: one kept span stands for up to {weight:,}.")

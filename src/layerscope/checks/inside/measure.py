@@ -41,7 +41,9 @@ def problem(what, error):
     """One sentence of an exception."""
     kind = type(error).__name__
     lines = str(error).strip().splitlines()
-    first = lines[0][:200] if lines else ""
+    first = ""
+    if lines:
+        first = lines[0][:200]
     sentence = f"{what}: {kind} {first}"
     tell(problem=sentence.rstrip())
 

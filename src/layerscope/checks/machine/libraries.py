@@ -69,7 +69,9 @@ def check(seen: Seen) -> Iterator[Check]:
 
 def _judged(seen: Seen, measured: Measured, library: Library) -> Check:
     kind = library.name.split()[0]
-    code = f"library.{kind.lower()}" + ".scipy" * library.name.endswith("SciPy")
+    code = f"library.{kind.lower()}"
+    if library.name.endswith("SciPy"):
+        code += ".scipy"
     what = _described(library, measured)
     if library.name == MKL and (slow := _slow_mkl(seen, measured)):
         return Check(
@@ -86,11 +88,13 @@ def _judged(seen: Seen, measured: Measured, library: Library) -> Check:
         return Check(code, kind, OK, what)
     hardware = hardware_width_bits(seen.machine)
     lost = f"Its vectors have {library.width_bits} bits, those of the CPU {hardware}."
-    if caps := [name for name in _CAPS.get(kind, ()) if name in measured.variables]:
-        told = listed(f"{name}={measured.variables[name]}" for name in caps)
-        return Check(
-            code, kind, WARNING, f"{what}, held back by {told}", lost, f"unset {' '.join(caps)}"
-        )
+    variables = measured.variables
+    caps = [name for name in _CAPS.get(kind, ()) if name in variables]
+    if caps:
+        told = listed(f"{name}={variables[name]}" for name in caps)
+        held_back = f"{what}, held back by {told}"
+        remedy = f"unset {' '.join(caps)}"
+        return Check(code, kind, WARNING, held_back, lost, remedy)
     if kind == _OPENBLAS:
         return _openblas(code, library, what, lost, measured)
     if library.name == NUMPY:

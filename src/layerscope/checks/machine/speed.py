@@ -129,10 +129,12 @@ def _gain(measured: Measured, threads: int) -> tuple[float, str] | None:
 
 
 def _memory(measured: Measured) -> Iterator[Check]:
+    """How fast memory is copied, by so many threads."""
     if not measured.bandwidths:
         return
     rates = []
-    for bandwidth in sorted(measured.bandwidths, key=lambda one: one.threads):
+    by_threads = sorted(measured.bandwidths, key=lambda one: one.threads)
+    for bandwidth in by_threads:
         rate = three_digits(bandwidth.gbyte_per_s)
         threads = counted(bandwidth.threads, "thread")
         rates.append(f"{rate} GB/s with {threads}")

@@ -65,10 +65,12 @@ def check(seen: Seen) -> Iterator[Check]:
 
 def _judged(seen: Seen, what: str, share: float) -> Check:
     if share < _SOMETIMES:
-        return Check(
-            "throttling", "throttling", OK if not share else NOTE, what, _BACK if share else ""
-        )
-    state = ERROR if share >= _OFTEN else WARNING
+        if not share:
+            return Check("throttling", "throttling", OK, what, "")
+        return Check("throttling", "throttling", NOTE, what, _BACK)
+    state = WARNING
+    if share >= _OFTEN:
+        state = ERROR
     threads = threads_granted(seen.machine.cpu)
     remedy = f"export OMP_NUM_THREADS={threads}"
     if seen.variables.get("OMP_NUM_THREADS") == str(threads):

@@ -129,20 +129,28 @@ def _unread(seen: Seen) -> Iterator[Check]:
         return
     for reader in _READERS:
         names = [name for name in sorted(seen.variables) if re.fullmatch(reader.names, name)]
-        if not names or any(word in libraries for word in reader.words):
+        if not names:
+            continue
+        if any(word in libraries for word in reader.words):
             continue
         if process is None and reader.words and not names[0].startswith("KMP_"):
             continue
-        are = "is" if len(names) == 1 else "are"
+        are = "are"
+        lost = "They have no effect."
+        if len(names) == 1:
+            are = "is"
+            lost = "It has no effect."
         habit = all(_BY_HABIT.fullmatch(name) for name in names)
         what = f"{listed(names)} {are} read by {reader.who}"
-        what += " alone" * bool(reader.words)
+        if reader.words:
+            what += " alone"
         if process is not None and reader.words:
             what += ", which the process has not loaded"
-        lost = "It has no effect." if len(names) == 1 else "They have no effect."
         if process is None and reader.words:
             lost = f"{lost[:-1]} in PyTorch as pip installs it, which brings GNU's runtime."
-        state = NOTE if process is None or habit else WARNING
+        state = WARNING
+        if process is None or habit:
+            state = NOTE
         yield Check(
             f"variables.{names[0].lower()}",
             "variables",

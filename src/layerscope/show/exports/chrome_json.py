@@ -145,21 +145,19 @@ class _JsonWriter:
         """Every span, and right after it the flows that begin or end with it."""
         for piece in self.trace.pieces(_COLUMNS):
             names = piece.columns["name.names"]
-            self._names += [
-                f',\n{{"ph":"X","name":{_text(name)}' for name in names[len(self._names) :].tolist()
-            ]
+            new = names[len(self._names) :]
+            self._names += [f',\n{{"ph":"X","name":{_text(name)}' for name in new.tolist()]
             name_texts = pa.array(self._names)
             flows = self._flows.ends_in(piece.span)
             for first in range(0, len(piece.span), _ROWS):
                 rows = slice(first, first + _ROWS)
                 part = piece.part(rows)
-                flow_texts = self._flow_texts(part, [ends.within(rows) for ends in flows])
-                _write(
-                    self.stream,
-                    _joined(
-                        [name_texts.take(pa.array(part["name"])), *self._span(part), *flow_texts]
-                    ),
-                )
+                here = [ends.within(rows) for ends in flows]
+                texts = [name_texts.take(pa.array(part["name"]))]
+                texts += self._span(part)
+                texts += self._flow_texts(part, here)
+                lines = _joined(texts)
+                _write(self.stream, lines)
 
     def _span(self, part: Columns) -> list[Any]:
         """What follows the name of each span."""

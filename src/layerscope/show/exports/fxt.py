@@ -176,18 +176,19 @@ class _FxtWriter:
                 for name, texts in lists.items()
             }
             unknown = self._thread_numbers.wanting(part["thread"], len(self.trace.threads))
-            fits = (
-                len(self._strings) + sum(map(len, wanting.values())) + _ARGUMENTS <= STRING_NUMBERS
-            )
-            if fits and len(self._threads) + len(unknown) <= THREAD_NUMBERS:
+            more_strings = sum(map(len, wanting.values())) + _ARGUMENTS
+            strings = len(self._strings) + more_strings
+            threads = len(self._threads) + len(unknown)
+            if strings <= STRING_NUMBERS and threads <= THREAD_NUMBERS:
                 break
         else:
             return False
         for name, places in wanting.items():
-            self._lists[name].of[places] = [
-                self._string(lists[name][place]) for place in places.tolist()
-            ]
-        self._thread_numbers.of[unknown] = [self._thread(place) for place in unknown.tolist()]
+            texts = lists[name]
+            numbers = [self._string(texts[place]) for place in places.tolist()]
+            self._lists[name].of[places] = numbers
+        numbers = [self._thread(place) for place in unknown.tolist()]
+        self._thread_numbers.of[unknown] = numbers
         return True
 
     # -- spans -------------------------------------------------------------------------------------

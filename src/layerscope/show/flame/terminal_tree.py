@@ -119,6 +119,7 @@ def _change(graph: Graph, drawn: Drawn, place: int) -> str:
     if not (drawn.sure[place] or drawn.is_gone[place]):
         return "-"
     change = float(drawn.change[place])
-    sign = "+" if change > 0 else ""
     size = amount(graph, change)
-    return sign + size
+    if change > 0:
+        return f"+{size}"
+    return size

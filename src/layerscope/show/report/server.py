@@ -220,13 +220,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Why the request is none of ours; empty: it is."""
         asked = self.headers.get_all("Host", [""])
         hosts = self._server.hosts
+        other_name = _OTHER_NAME.format(" and ".join(hosts))
         if len(asked) != 1 or asked[0] not in hosts:
-            return _OTHER_NAME.format(" and ".join(hosts))
+            return other_name
         own = f"http://{asked[0]}"
         # An address with a name in it comes before the header.
         if not self.path.startswith(("/", f"{own}/")):
-            return _OTHER_NAME.format(" and ".join(hosts))
-        if any(origin != own for origin in self.headers.get_all("Origin", [])):
+            return other_name
+        origins = self.headers.get_all("Origin", [])
+        if any(origin != own for origin in origins):
             return "this server answers its own page only"
         return ""
 
@@ -274,13 +276,17 @@ class _Handler(BaseHTTPRequestHandler):
         answer: Answer,
     ) -> None:
         self.send_response_only(answer.status)
-        body = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
-        for name, value in {**_headers(), **body, **answer.headers}.items():
+        body = answer.body
+        size = len(body)
+        about = {"Content-Type": answer.kind, "Content-Length": str(size)}
+        headers = {**_headers(), **about, **answer.headers}
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            for at in range(0, len(answer.body), _PIECE):
-                self.wfile.write(answer.body[at : at + _PIECE])
+            for at in range(0, size, _PIECE):
+                piece = body[at : at + _PIECE]
+                self.wfile.write(piece)
 
     def send_error(
         self,

@@ -64,7 +64,10 @@ class ReportTable:
         if isinstance(self._result, str):
             return json_block(self.block_name, [])
         data = self._result.data
-        columns = [data.column(place).to_pylist() for place in range(data.num_columns)]
+        columns = []
+        for place in range(data.num_columns):
+            column = data.column(place)
+            columns.append(column.to_pylist())
         return json_block(self.block_name, columns)
 
     def about(self) -> dict[str, Any]:

@@ -69,8 +69,10 @@ EVIDENCE = f"""
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The time of narrow code, beyond what the CPU's own would take."""
     counts = workload.rows(_COUNTS)[0]
+    if counts["wide"] or not counts["narrow"]:
+        return
     bits = vector_bits(workload)
-    if counts["wide"] or not counts["narrow"] or bits <= limits["width"]:
+    if bits <= limits["width"]:
         return
     excess = 1 - limits["width"] / bits
     cost = _PRICE.format(excess=excess, compute=_COMPUTE)
@@ -78,13 +80,15 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     module = largest(workload, "step_primitives", "module", _COMPUTE, "dur_ns")
     settings = SET_BY_PROGRAM.format(process=workload.process)
     own = [row["name"] for row in workload.rows(settings)]
+    remedies = BY_PROGRAM if own else REMEDIES
+    notes = [f"the program itself sets {name}" for name in own]
     yield Finding(
         rule="library_below_cpu",
         title=f"oneDNN computes with vectors of {limits['width']:g} bits, this CPU has {bits:g}",
         price=price,
         where=Where(module=module),
-        remedies=BY_PROGRAM if own else REMEDIES,
-        notes=tuple(f"the program itself sets {name}" for name in own),
+        remedies=remedies,
+        notes=tuple(notes),
         evidence=(workload.evidence(EVIDENCE),),
     )
 

@@ -57,11 +57,10 @@ def pages(is_compared: bool = False) -> dict[str, PageModule]:
     """The pages by name, in the order of the menu; `is_compared`: also those about two
     recordings.
     """
-    names = [entry.name for entry in pkgutil.iter_modules(__path__)]
-    found = {
-        name: cast(PageModule, importlib.import_module(f"{__name__}.{name}")) for name in names
-    }
-    shown = {
-        name: page for name, page in found.items() if is_compared or not hasattr(page, "compared")
-    }
-    return dict(sorted(shown.items(), key=lambda page: page[1].ORDER))
+    shown = {}
+    for entry in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{entry.name}")
+        if is_compared or not hasattr(module, "compared"):
+            shown[entry.name] = cast(PageModule, module)
+    ordered = sorted(shown.items(), key=lambda page: page[1].ORDER)
+    return dict(ordered)
