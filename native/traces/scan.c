@@ -77,7 +77,7 @@ static int is_of_event(lt_part key) {
 
 static int is_around_events(lt_part key) {
     static const char *const fields[] = {"traceEvents", "schemaVersion", "deviceProperties", NULL};
-    return is_one_of(key, fields);
+    return key.length > 10 && is_one_of(key, fields);
 }
 
 /* Pass over a value, of which only how deep it goes is known, to its end; NULL: it goes on. */
@@ -123,14 +123,14 @@ static const uint8_t *before(lt_scan *scan, const uint8_t *p, const uint8_t *end
         return end;
     if (*p == '[') {
         scan->headers++;
+        scan->is_ended = 0;
         scan->in_object = 0;
         scan->place = LT_AMONG;
         return p + 1;
     }
-    if (*p != '{') {
+    if (*p != '{') { /* it begins within an event */
         scan->is_headless = 1;
-        scan->place = LT_SEARCHING;
-        scan->solid = 0;
+        damaged_at(scan, p, end);
         return p;
     }
     lt_part key = key_at(p, end);
@@ -144,6 +144,13 @@ static const uint8_t *before(lt_scan *scan, const uint8_t *p, const uint8_t *end
     scan->in_object = 1;
     scan->place = LT_AROUND;
     return p + 1;
+}
+
+/* Whether a list whose key is damaged has events. */
+static int is_of_events(const uint8_t *p, const uint8_t *end) {
+    static const char *const first[] = {"ph", "cat", "ts", NULL};
+    p = lt_space(p, end);
+    return p < end && *p == '{' && is_one_of(key_at(p, end), first);
 }
 
 /* A key beside the events, with its value. */
@@ -173,8 +180,10 @@ static const uint8_t *around(lt_scan *scan, const uint8_t *p, const uint8_t *end
         return scan->is_last ? end : NULL;
     static const uint8_t events[] = "traceEvents";
     lt_part name = {key, (size_t)(key_end - key)};
-    if (name.length == sizeof events - 1 && !memcmp(key, events, sizeof events - 1) && *value == '[') {
+    int is_called_so = name.length == sizeof events - 1 && !memcmp(key, events, sizeof events - 1);
+    if (*value == '[' && (is_called_so || is_of_events(value + 1, end))) {
         scan->headers++;
+        scan->is_ended = 0;
         scan->place = LT_AMONG;
         return value + 1;
     }
@@ -215,7 +224,7 @@ static const uint8_t *among(lt_scan *scan, const uint8_t *p, const uint8_t *end)
     if (p >= end)
         return end;
     if (*p == ']') {
-        scan->ends++;
+        scan->is_ended = 1;
         scan->place = scan->in_object ? LT_AROUND : LT_BEHIND;
         return p + 1;
     }
@@ -223,15 +232,15 @@ static const uint8_t *among(lt_scan *scan, const uint8_t *p, const uint8_t *end)
         damaged_at(scan, p, end);
         return p;
     }
-    int wrong = 0;
-    const uint8_t *behind = lt_event(scan, p, end, &wrong);
-    if (behind)
-        return behind;
     if (is_around_events(key_at(p, end))) { /* another trace begins where the one before it has no end */
         scan->in_object = 1;
         scan->place = LT_AROUND;
         return p + 1;
     }
+    int wrong = 0;
+    const uint8_t *behind = lt_event(scan, p, end, &wrong);
+    if (behind)
+        return behind;
     if (wrong)
         return raw(scan, p, end);
     if (scan->is_last) {
@@ -392,7 +401,7 @@ int64_t lt_texts(const lt_scan *scan, int64_t which, const void **text, const vo
 }
 
 void lt_tell(const lt_scan *scan, lt_about *about) {
-    *about = (lt_about){scan->damaged, scan->headers, scan->ends, scan->is_cut, scan->is_headless};
+    *about = (lt_about){scan->damaged, scan->headers, scan->is_ended, scan->is_cut, scan->is_headless};
 }
 
 int64_t lt_example(const lt_scan *scan, const void **text) {

@@ -91,8 +91,8 @@ typedef struct {
     uint8_t solid; /* while an event is looked for: the last letter that is no space */
     /* What is passed over: how deep, in a text, behind a backslash. */
     int depth, in_text, is_escaped;
-    int64_t damaged, headers, ends;
-    int is_cut, is_headless;
+    int64_t damaged, headers;
+    int is_cut, is_headless, is_ended;
     uint8_t example[LT_EXAMPLE];
     size_t example_length;
 } lt_scan;
@@ -101,7 +101,7 @@ typedef struct {
 typedef struct {
     int64_t damaged; /* events, or what stands in their place */
     int64_t headers; /* how many traces begin in the file */
-    int64_t ends;    /* and how many end */
+    int64_t is_ended; /* and whether the last one ends */
     int64_t is_cut;  /* the file ends within an event */
     int64_t is_headless;
 } lt_about;

@@ -122,10 +122,29 @@ static const uint8_t *text_end(const lt_scan *scan, const uint8_t *p, const uint
     return lt_raw_text_end(p, end, of_key, scan->is_last);
 }
 
+static int is_of_token(uint8_t letter) {
+    return (letter >= '0' && letter <= '9') || ((letter | 32) >= 'a' && (letter | 32) <= 'z') || letter == '.' ||
+           letter == '-' || letter == '+' || letter == '_';
+}
+
+/* Whether it is such as programs write that know JSON badly: NaN, -inf, +5, 007, .5. */
+static int is_odd_word(lt_part part) {
+    const uint8_t *p = part.at, *end = part.at + part.length;
+    p += *p == '-' || *p == '+';
+    int is_word = p < end && (*p | 32) >= 'a' && (*p | 32) <= 'z', points = 0;
+    for (; p < end; p++) {
+        points += *p == '.';
+        int is_digit = *p >= '0' && *p <= '9', is_letter = (*p | 32) >= 'a' && (*p | 32) <= 'z';
+        if (!is_digit && !(is_word && (is_letter || *p == '_')) && !(*p == '.' && !is_word && points == 1))
+            return 0;
+    }
+    return 1;
+}
+
 /* A number or a word; `*odd`: one that JSON has not, such as NaN. NULL: it may go on. */
 static const uint8_t *token_end(const uint8_t *p, const uint8_t *end, int *odd, int *wrong) {
     const uint8_t *first = p;
-    while (p < end && *p != ',' && *p != '}' && *p != ']' && *p > ' ' && *p != '"' && *p != ':' && *p != '{' && *p != '[')
+    while (p < end && is_of_token(*p))
         p++;
     if (p >= end)
         return NULL;
@@ -142,8 +161,13 @@ static const uint8_t *token_end(const uint8_t *p, const uint8_t *end, int *odd, 
     if (at == p && p[-1] != '-')
         return p;
     lt_part part = {first, (size_t)(p - first)};
-    *odd |= !lt_is_json_word(part);
-    return p;
+    if (lt_is_json_word(part))
+        return p;
+    *odd = 1;
+    if (is_odd_word(part))
+        return p;
+    *wrong = 1;
+    return NULL;
 }
 
 /* Behind the value at p; NULL: it does not end here, or with `*wrong` it is none. */

@@ -31,7 +31,7 @@ from layerscope.sources.trace_scan import Columns, ScannedTrace
 MEANING = "a trace of torch.profiler (Kineto, Chrome JSON)"
 # What Kineto writes before the events, or what only its events have.
 _KINETO = re.compile(
-    rb'"(deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:|'
+    rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:|'
     rb'"cat"\s*:\s*"(cpu_op|user_annotation|cuda_runtime|cuda_driver|kernel|gpu_memcpy|'
     rb'python_function|cpu_instant_event|Operator|Runtime|Kernel)"'
 )

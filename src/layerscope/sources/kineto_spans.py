@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
+from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PYTHON_CALL, SPAN_LAYERS
 from layerscope.sources.kineto_arguments import Arguments
 from layerscope.sources.kineto_meaning import (
     BACKWARD,
@@ -113,15 +113,20 @@ def _kinds_by_category(trace: ScannedTrace, category: np.ndarray) -> np.ndarray:
 def _tracks(
     trace: ScannedTrace, columns: Columns, kind: np.ndarray, tracks: KinetoTracks
 ) -> np.ndarray:
-    """Work of GPUs lies on streams, and what is told of streams; all else on threads."""
+    """Work of GPUs lies on streams, and what is told of streams; all else on threads, functions of
+    Python apart.
+    """
     of_gpu = [category.startswith(_ON_GPU) for category in trace.categories]
     is_called_so = np.array([*of_gpu, False], np.bool_)[columns["category"]]
     has_stream = (columns["device"] != NONE) & (columns["stream"] != NONE)
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
     is_on_stream = is_work | (kind == SYNC) | ((kind == EVENT) & (is_called_so | has_stream))
     found = np.zeros(len(kind), np.int32)
-    rows = np.flatnonzero(~is_on_stream)
+    is_python = kind == PYTHON_CALL
+    rows = np.flatnonzero(~(is_on_stream | is_python))
     found[rows] = tracks.threads(columns["pid"][rows], columns["tid"][rows])
+    rows = np.flatnonzero(is_python)
+    found[rows] = tracks.of_python(columns["pid"][rows], columns["tid"][rows])
     rows = np.flatnonzero(is_on_stream)
     words = [columns[name][rows] for name in ("pid", "tid", "device", "stream")]
     found[rows] = tracks.streams(*words)

@@ -35,6 +35,12 @@ class KinetoTracks:
         """The track of each of these pairs of numbers of `scalars`."""
         return _by_pair(pid, tid, self._thread)
 
+    def of_python(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
+        """The track of the functions of Python of each of these threads: a range may begin in one
+        function and end in another one, so they do not nest with operators.
+        """
+        return _by_pair(pid, tid, self._python)
+
     def streams(
         self, pid: np.ndarray, tid: np.ndarray, device: np.ndarray, stream: np.ndarray
     ) -> np.ndarray:
@@ -72,6 +78,13 @@ class KinetoTracks:
         track = ImportedTrack(of, name or _called(process, thread), number)
         return self._add(key, track)
 
+    def _python(self, pid: int, tid: int) -> int:
+        key = ("python", pid, tid)
+        if key in self._codes:
+            return self._codes[key]
+        thread = self.found[self._thread(pid, tid)]
+        return self._add(key, replace(thread, name=f"{thread.name}: Python"))
+
     def _stream(self, device: int, stream: int) -> int:
         key = (STREAM, device, stream)
         if key in self._codes:
@@ -91,9 +104,10 @@ class KinetoTracks:
 
 def _called(process: int | str, thread: int | str) -> str:
     """What stands for the name of a thread that has none."""
-    if isinstance(process, str):
-        return f"{process}: {thread}"
-    return f"thread {thread}" if isinstance(thread, int) else thread
+    if isinstance(thread, str):
+        of_process = [process] if isinstance(process, str) else []
+        return ": ".join(filter(None, [*of_process, thread])) or "no thread"
+    return f"thread {thread}"
 
 
 def _whole(value: int | str) -> int:

@@ -69,7 +69,8 @@ def read(path: Path) -> Imported:
     read.
     """
     events = read_events(path)
-    columns = events.columns()
+    columns = _present(events)
+    tids, columns["tid"] = np.unique(columns["tid"], return_inverse=True)
     pairs = pairs_of(columns, is_damaged=events.rejected > 0)
     labels = _Labels(events)
     spans = _spans(columns, pairs, labels)
@@ -92,12 +93,26 @@ def read(path: Path) -> Imported:
         args=spans.args,
         names=list(labels.names),
         args_texts=list(labels.args),
-        tracks=[ImportedTrack(0, f"thread {tid}") for tid in events.tids],
+        tracks=[ImportedTrack(0, f"thread {events.tids[tid]}") for tid in tids.tolist()],
         processes=[ImportedProcess()],
         moments=moments,
         realtime_ns=first_ns if len(columns["at_ns"]) else None,
         problems=problems_of(events, columns, pairs, about),
     )
+
+
+def _present(events: ChromeEvents) -> dict[str, np.ndarray]:
+    """The columns, with the number of the last text for what is not told."""
+    columns = dict(events.columns)
+    last = {
+        "name": len(events.names),
+        "category": len(events.categories),
+        "pid": len(events.pids),
+        "tid": len(events.tids),
+    }
+    for name, count in last.items():
+        columns[name] = np.where(columns[name] < 0, count - 1, columns[name])
+    return columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class ScannedTrace:
 
 class _About(ctypes.Structure):
     _fields_ = [
-        (name, ctypes.c_int64) for name in ("damaged", "headers", "ends", "cut", "headless")
+        (name, ctypes.c_int64) for name in ("damaged", "headers", "ended", "cut", "headless")
     ]
 
 
@@ -142,7 +142,7 @@ def _told(library: ctypes.CDLL, handle: int) -> ScannedTrace:
         example=" ".join(words.decode("utf-8", "replace").split()),
         is_cut=bool(about.cut),
         has_header=bool(about.headers) and not about.headless,
-        has_end=about.ends >= max(1, about.headers),
+        has_end=bool(about.ended),
     )
 
 
