@@ -42,7 +42,8 @@ class Descriptors:
             return ""
 
     def _link(self, pid: int, descriptor: int) -> Path:
-        return self._proc / str(pid) / "fd" / str(descriptor)
+        folder = self._proc / str(pid) / "fd"
+        return folder / str(descriptor)
 
     def info(self, pid: int, descriptor: int) -> dict[str, list[str]]:
         """What /proc/PID/fdinfo says of it: by name the values, of which there may be several."""

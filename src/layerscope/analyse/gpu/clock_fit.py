@@ -97,11 +97,13 @@ def fit_clock(end_ns: Int64s, difference_ns: NDArray[np.float64]) -> ClockFit:
     since_ns = (end_ns - at_ns).astype(np.float64)
     drift, offset_ns = _line(since_ns, difference_ns)
     distance_ns = np.abs(difference_ns - offset_ns - drift * since_ns)
-    is_near = distance_ns <= _FAR * max(np.median(distance_ns), 1.0)
-    if is_near.sum() >= LEAST_COLLECTIVES:
-        drift, offset_ns = _line(since_ns[is_near], difference_ns[is_near])
+    usual_ns = max(np.median(distance_ns), 1.0)
+    near = np.flatnonzero(distance_ns <= _FAR * usual_ns)
+    if len(near) >= LEAST_COLLECTIVES:
+        drift, offset_ns = _line(since_ns[near], difference_ns[near])
     distance_ns = np.abs(difference_ns - offset_ns - drift * since_ns)
-    return ClockFit(at_ns, offset_ns, drift, float(np.median(distance_ns)), len(end_ns))
+    residual_ns = float(np.median(distance_ns))
+    return ClockFit(at_ns, offset_ns, drift, residual_ns, len(end_ns))
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
@@ -109,5 +111,8 @@ def _line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]
     middle = x.mean()
     spread = x - middle
     squares = float(spread @ spread)
-    slope = float(spread @ (y - y.mean())) / squares if squares else 0.0
-    return slope, float(y.mean() - slope * middle)
+    level = float(y.mean())
+    slope = 0.0
+    if squares:
+        slope = float(spread @ (y - level)) / squares
+    return slope, level - slope * float(middle)

@@ -20,7 +20,6 @@ import numpy as np
 
 from layerscope.analyse.gpu import arguments
 from layerscope.analyse.gpu.clock_fit import NO_CHANGE, ClockFit, SharedEnds, fit_clocks
-from layerscope.analyse.gpu.sweep import Int64s
 from layerscope.analyse.gpu.work import COMMUNICATION, WORK
 
 if TYPE_CHECKING:
@@ -176,13 +175,18 @@ def read_job(reader: Reader) -> Job:
 
 def _groups(reader: Reader) -> dict[str, dict[int, list[CollectiveCall]]]:
     """By group and rank the calls in their order."""
-    columns = [f"{_either(key)} AS {name}" for name, key in _TEXTS.items()]
-    columns += [f"TRY_CAST({_either(key)} AS BIGINT) AS {name}" for name, key in _NUMBERS.items()]
-    rows = reader.query(_QUERY.format(columns=", ".join(columns))).to_pylist()
+    columns = []
+    for name, key in _TEXTS.items():
+        columns.append(f"{_either(key)} AS {name}")
+    for name, key in _NUMBERS.items():
+        columns.append(f"TRY_CAST({_either(key)} AS BIGINT) AS {name}")
+    question = _QUERY.format(columns=", ".join(columns))
+    found = reader.query(question)
     groups: dict[str, dict[int, list[CollectiveCall]]] = {}
-    for row in rows:
-        group = " ".join(filter(None, (row["process_group"], row["group_ranks"])))
-        of_rank = groups.setdefault(group, {}).setdefault(row["rank"], [])
+    for row in found.to_pylist():
+        about = filter(None, (row["process_group"], row["group_ranks"]))
+        ranks = groups.setdefault(" ".join(about), {})
+        of_rank = ranks.setdefault(row["rank"], [])
         of_rank.append(_call(row))
     return groups
 
@@ -252,8 +256,9 @@ def _corrected(calls: list[CollectiveCall], fit: ClockFit) -> list[CollectiveCal
 
 
 def _times(fit: ClockFit, times_ns: list[int]) -> list[int]:
-    corrected: Int64s = fit.corrected(np.array(times_ns, np.int64))
-    return [int(time_ns) for time_ns in corrected]
+    column = np.array(times_ns, np.int64)
+    corrected: list[int] = fit.corrected(column).tolist()
+    return corrected
 
 
 def _notes(

@@ -50,17 +50,15 @@ def merged(start_ns: Int64s, end_ns: Int64s) -> Intervals:
 
 def difference(whole: Intervals, without: Intervals) -> Intervals:
     """The moments of the first that are not in the second."""
-    at_ns = np.concatenate((whole.start_ns, whole.end_ns, without.start_ns, without.end_ns))
-    of_whole = np.repeat([1, -1, 0, 0], _lengths(whole, without))
-    of_other = np.repeat([0, 0, 1, -1], _lengths(whole, without))
+    bounds = (whole.start_ns, whole.end_ns, without.start_ns, without.end_ns)
+    lengths = [len(one) for one in bounds]
+    at_ns = np.concatenate(bounds)
     order = np.argsort(at_ns, kind="stable")
-    is_in = (np.cumsum(of_whole[order]) > 0) & (np.cumsum(of_other[order]) == 0)
+    of_whole = np.repeat([1, -1, 0, 0], lengths)[order]
+    of_other = np.repeat([0, 0, 1, -1], lengths)[order]
+    is_in = np.cumsum(of_whole) > 0
+    is_in &= np.cumsum(of_other) == 0
     moments_ns = at_ns[order]
-    is_kept = is_in[:-1] & (np.diff(moments_ns) > 0)
-    return merged(moments_ns[:-1][is_kept], moments_ns[1:][is_kept])
-
-
-def _lengths(whole: Intervals, without: Intervals) -> list[int]:
-    mine = len(whole.start_ns)
-    others = len(without.start_ns)
-    return [mine, mine, others, others]
+    lasts = np.diff(moments_ns) > 0
+    kept = np.flatnonzero(is_in[:-1] & lasts)
+    return merged(moments_ns[kept], moments_ns[kept + 1])

@@ -1,11 +1,11 @@
 """Which rank came last to collectives, by how much, and what it did meanwhile that others did not.
 
-Late: a rank that came behind the median of all ranks, by at least a microsecond and a fourth of what
-the last one was behind. The window of a rank is the time from the end of the collective before, on
-any group, to the start of this one. It is divided into parts: computation ran on the GPU; else
-copies ran; else the program was in its data loader; else the GPU waited for the host, which
-launched the next work only after the work before had ended; the rest is other waiting. The reason
-is the part in which the late rank has most more than the median of all ranks.
+Late: a rank that came behind the median of all ranks, by at least a microsecond and a fourth of
+what the last one was behind. The window of a rank is the time from the end of the collective
+before, on any group, to the start of this one. It is divided into parts: computation ran on the
+GPU; else copies ran; else the program was in its data loader; else the GPU waited for the host,
+which launched the next work only after the work before had ended; the rest is other waiting. The
+reason is the part in which the late rank has most more than the median of all ranks.
 """
 
 from __future__ import annotations

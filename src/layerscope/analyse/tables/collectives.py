@@ -75,7 +75,9 @@ def build(reader: Reader, by: str | None = None) -> Result:
 
 def _kind(one: Collective) -> tuple[Any, ...]:
     call = one.calls[0]
-    return call.name, one.group, len(one.calls), call.size_bytes, call.dtype
+    ranks = len(one.calls)
+    size_bytes = call.size_bytes
+    return call.name, one.group, ranks, size_bytes, call.dtype
 
 
 def _row(same: list[Collective]) -> tuple[Any, ...]:
