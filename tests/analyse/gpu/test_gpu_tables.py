@@ -126,6 +126,30 @@ def test_kernels_are_added_up(job: Reader, by: str, expected: dict[str, float]) 
     assert found == expected
 
 
+@pytest.mark.parametrize("by", [None, "kind"])
+def test_operators_have_the_time_of_what_they_launched(tmp_path: Path, by: str | None) -> None:
+    gpu = GpuRecording()
+    outer = gpu.recording.add_span("aten::linear", 0, 100 * US)
+    inner = gpu.recording.add_span("aten::addmm", 10 * US, 50 * US, outer)
+    gpu.recording.add_span("aten::relu", 200 * US, 50 * US)
+    gpu.work(100, 30, operator=inner)
+    gpu.work(140, 5, operator=inner)
+    gpu.work(150, 1, operator=outer)
+
+    with gpu.reader(tmp_path) as reader:
+        found = {row["name"]: row["gpu_ns"] / US for row in rows(reader, "operators", by)}
+
+    assert found == {"aten::linear": 36, "aten::addmm": 35, "aten::relu": 0}
+
+
+def test_without_a_gpu_operators_have_no_such_column(tmp_path: Path) -> None:
+    gpu = GpuRecording()
+    gpu.recording.add_span("aten::linear", 0, 100 * US)
+
+    with gpu.reader(tmp_path) as reader:
+        assert "gpu_ns" not in rows(reader, "operators")[0]
+
+
 def test_gaps_of_a_stream_have_a_reason(tmp_path: Path) -> None:
     gpu = GpuRecording()
     early = gpu.call("cudaLaunchKernel", 0, 1)

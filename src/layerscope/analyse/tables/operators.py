@@ -5,6 +5,8 @@ total_ns     time from their start to their end, added up; a name that calls its
 self_ns      time in which none of their own operators ran; adds up to the busy time of the threads
 self_share   self_ns as a fraction of the self_ns of all operators of the recording
 total_share  total_ns as a fraction of the same sum; more than 1 is possible with several threads
+gpu_ns       in traces of GPUs: sum of the durations of the kernels and copies that it, or an
+             operator in it, launched
 line         where stacks were recorded: the line of --by line with the most of its self_ns
 avg_ns, min_ns, p50_ns, p99_ns, max_ns
              duration of one call, of those that ended; a percentile is the shortest duration that
@@ -36,6 +38,7 @@ import pyarrow as pa
 from layerscope.analyse import thinned
 from layerscope.analyse.bulks import bulk_note
 from layerscope.analyse.enclosing_ranges import enclosing_ranges
+from layerscope.analyse.gpu.of_operators import gpu_times
 from layerscope.analyse.percentiles import note_of_open, percentiles
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.shapes import NO_TENSORS, shape_texts
@@ -81,6 +84,7 @@ BY_COLUMNS = {
     "primitive": ResultColumn("primitive", "string", "", "the primitives that it asked for"),
 }
 OWN = ResultColumn("own_ns", "int64", NS, "self_ns without the primitives that it asked for")
+GPU = ResultColumn("gpu_ns", "int64", NS, "durations of the work on GPUs that it launched")
 LINE = ResultColumn("line", "string", "", "file and line that it was mostly called from")
 NO_LINE = "not known"
 NO_PRIMITIVE = "none"
@@ -209,6 +213,15 @@ _QUERY = """
     FROM sums LEFT JOIN percentiles USING ({keys}) {join}"""
 
 
+_WITH_GPU = {
+    None: """SELECT sums.*, coalesce(gpu.gpu_ns, 0) AS gpu_ns FROM ({query}) sums LEFT JOIN
+        (SELECT called, sum(gpu_ns)::BIGINT AS gpu_ns FROM gpu_times GROUP BY called) gpu
+        ON gpu.called = name""",
+    "kind": """SELECT sums.*, coalesce(gpu_ns, 0) AS gpu_ns FROM ({query}) sums
+        LEFT JOIN gpu_times ON called = name AND called_kind = kind""",
+}
+
+
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each name, or for each pair of `by` and name, most self time first."""
     unfinished, weight = _extremes(reader)
@@ -276,11 +289,23 @@ def _result(reader: Reader, by: str | None, query: str, notes: tuple[str, ...]) 
             "called = name"
         )
         columns.insert(names.index("avg_ns"), LINE)
+    if by in (None, "kind") and _register_gpu_times(reader):
+        query = _WITH_GPU[by].format(query=query)
+        columns.insert(names.index("self_ns") + 1, GPU)
     if by:
         columns.insert(0, BY_COLUMNS[by])
     relation = reader.connection().sql(query)
     order = f"self_ns DESC, {_KEYS[by]}"
     return Result("operators", tuple(columns), relation, order=order, notes=notes)
+
+
+def _register_gpu_times(reader: Reader) -> bool:
+    """Make `gpu_times` known to questions; whether there are any."""
+    found = gpu_times(reader)
+    if found is None:
+        return False
+    reader.connection().register("gpu_times", found)
+    return True
 
 
 def _register_lines(reader: Reader) -> bool:
