@@ -21,17 +21,17 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.sources import kineto_memory
 from layerscope.sources.imported import Imported, ImportedProcess
-from layerscope.sources.kineto_moments import joined, marks_of, values_of
 from layerscope.sources.kineto_spans import KinetoSpans, framework_threads, spans_of
 from layerscope.sources.kineto_tracks import KinetoTracks
 from layerscope.sources.memory_counters import MemoryCounters
+from layerscope.sources.trace_moments import joined, marks_of, values_of
 from layerscope.sources.trace_rows import TraceRows, gather
 from layerscope.sources.trace_scan import Columns, ScannedTrace
 
 MEANING = "a trace of torch.profiler (Kineto, Chrome JSON)"
 # What Kineto writes before the events, or what only its events have.
 _KINETO = re.compile(
-    rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:|'
+    rb'"(schemaVersion|deviceProperties|distributedInfo)"\s*:|'
     rb'"cat"\s*:\s*"(cpu_op|user_annotation|cuda_runtime|cuda_driver|kernel|gpu_memcpy|'
     rb'python_function|cpu_instant_event|Operator|Runtime|Kernel)"'
 )
@@ -81,8 +81,8 @@ def read(path: Path) -> Imported:
     moments = joined(
         [
             of_blocks.moments(),
-            marks_of(trace, marks, tracks, names),
-            values_of(trace, counters, tracks, names),
+            marks_of(trace, marks, tracks.threads, names),
+            values_of(trace, counters, tracks.threads, names),
         ]
     )
     return Imported(

@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from layerscope.model.layers import STREAM
 from layerscope.sources.imported import ImportedTrack
-from layerscope.sources.trace_rows import named
+from layerscope.sources.trace_rows import by_pair, named
 from layerscope.sources.trace_scan import NONE, Columns, ScannedTrace
 
 _LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
@@ -33,13 +32,13 @@ class KinetoTracks:
 
     def threads(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
         """The track of each of these pairs of numbers of `scalars`."""
-        return _by_pair(pid, tid, self._thread)
+        return by_pair(pid, tid, self._thread)
 
     def of_python(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
         """The track of the functions of Python of each of these threads: a range may begin in one
         function and end in another one, so they do not nest with operators.
         """
-        return _by_pair(pid, tid, self._python)
+        return by_pair(pid, tid, self._python)
 
     def streams(
         self, pid: np.ndarray, tid: np.ndarray, device: np.ndarray, stream: np.ndarray
@@ -50,7 +49,7 @@ class KinetoTracks:
         numbers = np.array([_whole(one) for one in [*self._scalars, 0]], np.int64)
         device = np.where(device != NONE, device, numbers[pid])
         stream = np.where(stream != NONE, stream, numbers[tid])
-        return _by_pair(device, stream, self._stream)
+        return by_pair(device, stream, self._stream)
 
     def with_numbers(self, numbers: dict[int, int]) -> list[ImportedTrack]:
         """The tracks with the framework's numbers of these threads."""
@@ -112,21 +111,3 @@ def _called(process: int | str, thread: int | str) -> str:
 
 def _whole(value: int | str) -> int:
     return value if isinstance(value, int) and abs(value) <= _MOST else -1
-
-
-def _by_pair(
-    one: np.ndarray, other: np.ndarray, number_of: Callable[[int, int], int]
-) -> np.ndarray:
-    """What `number_of` says of each pair, asked once for those that are alike."""
-    if not len(one):
-        return np.zeros(0, np.int32)
-    ones, place = np.unique(one, return_inverse=True)
-    others, beside = np.unique(other, return_inverse=True)
-    key = place * len(others) + beside
-    keys, first, row = np.unique(key, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    found = np.zeros(len(keys), np.int32)
-    for at in order.tolist():
-        pair = int(ones[keys[at] // len(others)]), int(others[keys[at] % len(others)])
-        found[at] = number_of(*pair)
-    return found[row]
