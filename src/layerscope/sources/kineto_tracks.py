@@ -19,13 +19,12 @@ _WITHIN = re.compile(r"thread -?\d+ \((.*)\)", re.DOTALL)
 
 
 class KinetoTracks:
-    """Numbers tracks as they are asked for. `found`: what they are; `pids`: of processes, by their
-    number.
+    """Numbers tracks as they are asked for. `found`: what they are. A trace is of one process,
+    whatever numbers of processes it has.
     """
 
     def __init__(self, trace: ScannedTrace, names: Columns) -> None:
         self.found: list[ImportedTrack] = []
-        self.pids: list[int] = []
         self._scalars = trace.scalars
         self._names = named(trace, names, "thread_name")
         self._codes: dict[tuple[object, ...], int] = {}
@@ -57,12 +56,6 @@ class KinetoTracks:
             self.found[track] = replace(self.found[track], framework_thread=number)
         return self.found
 
-    def process(self, pid: int) -> int:
-        """The number of a process."""
-        if pid not in self.pids:
-            self.pids.append(pid)
-        return self.pids.index(pid)
-
     def _thread(self, pid: int, tid: int) -> int:
         key = ("thread", pid, tid)
         if key in self._codes:
@@ -72,9 +65,7 @@ class KinetoTracks:
         within = _WITHIN.fullmatch(text)
         name = within[1] if within else text
         number = thread if isinstance(thread, int) and _LEAST <= thread <= _MOST else None
-        of = self.process(process) if isinstance(process, int) and 0 < process <= _MOST else 0
-        # Two traces in one file may have the same thread.
-        track = ImportedTrack(of, name or _called(process, thread), number)
+        track = ImportedTrack(0, name or _called(process, thread), number)
         return self._add(key, track)
 
     def _python(self, pid: int, tid: int) -> int:
@@ -110,4 +101,5 @@ def _called(process: int | str, thread: int | str) -> str:
 
 
 def _whole(value: int | str) -> int:
-    return value if isinstance(value, int) and abs(value) <= _MOST else -1
+    is_number = isinstance(value, int) and abs(value) <= _MOST
+    return int(value) if is_number else -1
