@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "interpreter_frames.h"
 
+#include "joined_stacks.h"
 #include "procfs.h"
 #include "python_stacks.h"
 
@@ -112,7 +113,7 @@ int sm_interpreted(sm_thread *t, const lu_native_frame *native, const lu_frame_r
     sm_process *p = t->process;
     int found = 0;
     for (int i = 0; i < natives; i++) {
-        if (!lu_space_in_function(p->space, native[i].address, SM_INTERPRETER))
+        if (sm_interpreter_at(p, native, i) != SM_INTERPRETS)
             continue;
         sm_interpreter_words *words = found ? &others : first;
         words_of(&had[i], stack, native[i].frame, words);

@@ -4,8 +4,6 @@
 
 #include "python_function.h"
 
-#define SM_INTERPRETER "_PyEval_EvalFrameDefault"
-
 /* Of the C frames of the interpreter among the `natives` frames, the leaf first; how many there are. The code is LT_NONE
  * if it is not known (yet): `first` has what tells that of the innermost. */
 int sm_interpreted(sm_thread *thread, const lu_native_frame *native, const lu_frame_registers *had, int natives,

@@ -93,13 +93,21 @@ static int has_left_out(const sm_python_frame *python, int frames) {
     return 0;
 }
 
+int sm_interpreter_at(const sm_process *p, const lu_native_frame *native, int i) {
+    int here = lu_space_in_function(p->space, native[i].address, SM_INTERPRETER);
+    if (here != LU_IN_FUNCTION)
+        return here ? SM_INTERPRETS : SM_NO_INTERPRETER;
+    int inside = i ? lu_space_in_function(p->space, native[i - 1].address, SM_INTERPRETER) : 0;
+    return inside == LU_JUMPED_TO ? SM_CALLED_INTERPRETER : SM_INTERPRETS;
+}
+
 /* Marks the C frames that groups replace, and returns how many groups lie outside of all; -1: they do not fit. */
 static int match(const sm_process *p, const lu_native_frame *native, int count, uint32_t how, int groups, int is_cut,
                  uint8_t *replaced) {
     int evals = 0;
     memset(replaced, 0, (size_t)count);
     for (int i = 0; i < count; i++)
-        if (lu_space_in_function(p->space, native[i].address, "_PyEval_EvalFrameDefault")) {
+        if (sm_interpreter_at(p, native, i) == SM_INTERPRETS) {
             replaced[i] = 1;
             evals++;
         }
@@ -135,7 +143,7 @@ void sm_place(sm_process *p, const lu_native_frame *native, int count, uint32_t 
     for (int i = count - 1; i >= 0; i--)
         if (frames && outside >= 0 && replaced[i])
             place_group(to, &rest);
-        else
+        else if (!frames || outside < 0 || sm_interpreter_at(p, native, i) != SM_CALLED_INTERPRETER)
             to->native(to->of, native[i].address, i > 0);
     while (rest.at > 0)
         place_group(to, &rest);

@@ -6,6 +6,12 @@
 #include "threads.h"
 
 #define SM_FRAMES_MOST 1024
+#define SM_INTERPRETER "_PyEval_EvalFrameDefault"
+
+/* What the frame `i` of these is, the leaf first. SM_CALLED_INTERPRETER: it has called the frame inside of it, which
+ * stands for both. */
+enum { SM_NO_INTERPRETER = 0, SM_INTERPRETS = 1, SM_CALLED_INTERPRETER = 2 };
+int sm_interpreter_at(const sm_process *process, const lu_native_frame *native, int i);
 
 /* What a sample tells of its thread: native frames, the leaf first, those of Python, and both as one stack. */
 typedef struct {

@@ -266,10 +266,10 @@ static int common(sm_process *p, const lu_native_frame *native, int count, const
     int same = 0, is_same = 1, at = sample->count - 1;
     *evals = 0;
     for (int i = count - 1; i >= 0; i--) {
-        if (!lu_space_in_function(p->space, native[i].address, SM_INTERPRETER))
+        if (sm_interpreter_at(p, native, i) != SM_INTERPRETS)
             continue;
         ++*evals;
-        while (at >= 0 && !lu_space_in_function(p->space, sample->native[at].address, SM_INTERPRETER))
+        while (at >= 0 && sm_interpreter_at(p, sample->native, at) != SM_INTERPRETS)
             at--;
         is_same = is_same && at >= 0 && sample->native[at--].frame == native[i].frame;
         same += is_same;

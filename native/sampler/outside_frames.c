@@ -135,8 +135,8 @@ void sm_outside_forget(sm_process *p) {
 
 /* --- A stack --- */
 
-static int is_interpreter(const sm_process *p, const lu_native_frame *native) {
-    return lu_space_in_function(p->space, native->address, SM_INTERPRETER);
+static int is_interpreter(const sm_process *p, const lu_native_frame *native, int i) {
+    return sm_interpreter_at(p, native, i) == SM_INTERPRETS;
 }
 
 /* What each C frame of the interpreter ran; how many there are. `where`: what they have always in the same place. */
@@ -145,7 +145,7 @@ static int interpreted(sm_thread *t, const lu_native_frame *native, const lu_fra
     static sm_interpreter_words words;
     int evals = sm_interpreted(t, native, had, natives, stack, then, &words);
     for (int i = 0, eval = 0; i < natives && eval < evals; i++) {
-        if (!is_interpreter(t->process, &native[i]))
+        if (!is_interpreter(t->process, native, i))
             continue;
         uint64_t told_here[KINDS] = {0};
         for (int kind = 0; kind < KINDS; kind++)
@@ -164,7 +164,7 @@ void sm_outside_instructions(const sm_process *p, const lu_native_frame *native,
                              int natives, const lu_stack_copy *stack, sm_python_frame *into) {
     int where = place_of(p, INSTRUCTION);
     for (int i = 0, eval = 0; i < natives; i++) {
-        if (!is_interpreter(p, &native[i]))
+        if (!is_interpreter(p, native, i))
             continue;
         uint64_t word = where < 0 ? 0 : sm_interpreter_word(&native[i], &had[i], stack, (uint32_t)where);
         into[eval++] = sm_python_of_word(p, word);
@@ -175,7 +175,7 @@ void sm_outside_instructions(const sm_process *p, const lu_native_frame *native,
 static void learn_from(sm_process *p, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                        const lu_stack_copy *stack, const lu_python_frame *raw, uint32_t code) {
     for (int i = 0; i < natives; i++)
-        if (is_interpreter(p, &native[i])) {
+        if (is_interpreter(p, native, i)) {
             learn_places(p, &native[i], &had[i], stack, raw, code);
             return;
         }

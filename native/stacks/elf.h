@@ -29,6 +29,11 @@ typedef struct {
     uint64_t start, end;
 } lu_range;
 
+typedef struct {
+    uint64_t start, end;
+    bool is_jumped_to; /* from another piece of the function, which has called the first of these */
+} lu_piece;
+
 struct lu_object {
     lu_object_facts facts;
     uint64_t first; /* of a process's memory: hash of its first page */
@@ -42,7 +47,7 @@ struct lu_object {
     uint32_t index_count;
     bool indexed;
     char *function; /* functions.c: the one that was asked for, with its ranges */
-    lu_range *ranges;
+    lu_piece *ranges;
     uint32_t range_count;
 };
 

@@ -9,7 +9,7 @@
 
 #define TABLE_MOST (256ull << 20)
 #define PIECES_MOST 4096u
-/* CPython 3.14 can be built so that the interpreter jumps from one such function to the next. */
+/* CPython 3.14 can be built so that the interpreter calls the first of such functions, and each jumps to the next. */
 #define TAIL_CALLED "_TAIL_CALL_"
 #define TAIL_CALLER "_PyEval_EvalFrameDefault"
 
@@ -71,10 +71,10 @@ static bool is_piece(const char *symbol, const char *name) {
     return !strcmp(name, TAIL_CALLER) && !strncmp(symbol, TAIL_CALLED, strlen(TAIL_CALLED));
 }
 
-static void keep_piece(lu_object *object, lu_range piece) {
+static void keep_piece(lu_object *object, lu_piece piece) {
     if (object->range_count == PIECES_MOST)
         return;
-    lu_range *grown = realloc(object->ranges, (object->range_count + 1) * sizeof *grown);
+    lu_piece *grown = realloc(object->ranges, (object->range_count + 1) * sizeof *grown);
     if (!grown)
         return;
     object->ranges = grown;
@@ -87,18 +87,19 @@ static void collect(lu_object *object, const Elf64_Shdr *table, const Elf64_Shdr
     for (uint64_t i = 0; symbols && texts && i < table->sh_size / sizeof *symbols; i++)
         if (ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC && symbols[i].st_name < strings->sh_size &&
             symbols[i].st_shndx != SHN_UNDEF && is_piece(texts + symbols[i].st_name, name))
-            keep_piece(object, (lu_range){symbols[i].st_value, symbols[i].st_value + symbols[i].st_size});
+            keep_piece(object, (lu_piece){symbols[i].st_value, symbols[i].st_value + symbols[i].st_size,
+                                          !strncmp(texts + symbols[i].st_name, TAIL_CALLED, strlen(TAIL_CALLED))});
     free(symbols);
     free(texts);
 }
 
 /* --- Pieces without a name --- */
 
-static bool is_kept(const lu_object *object, uint64_t address) {
+static const lu_piece *kept(const lu_object *object, uint64_t address) {
     for (uint32_t i = 0; i < object->range_count; i++)
         if (address >= object->ranges[i].start && address < object->ranges[i].end)
-            return true;
-    return false;
+            return &object->ranges[i];
+    return NULL;
 }
 
 /* Where the jump at `code` leads, with 4 bytes: opcode e9, or 0f 8x with a condition; 0: it is none. */
@@ -113,8 +114,8 @@ static uint64_t jump_to(const uint8_t *code, size_t left, uint64_t address) {
 
 /* Where a function begins, its frame has nothing but the address to return to. What begins otherwise is a piece. */
 static void keep_if_piece(lu_object *object, uint64_t address) {
-    const lu_row *row = is_kept(object, address) ? NULL : lu_row_at(object, address);
-    lu_range piece = row ? (lu_range){row->start, row->end} : (lu_range){0, 0};
+    const lu_row *row = kept(object, address) ? NULL : lu_row_at(object, address);
+    lu_piece piece = row ? (lu_piece){row->start, row->end, false} : (lu_piece){0};
     row = row ? lu_row_at(object, piece.start) : NULL;
     if (row && (row->cfa.kind != LU_REGISTER || row->cfa.of != LF_RSP || row->cfa.value != 8))
         keep_piece(object, piece);
@@ -184,7 +185,7 @@ uint64_t lu_object_symbol(const lu_object *object, const char *name) {
     return is_there && symbol.st_shndx != SHN_UNDEF ? symbol.st_value : 0;
 }
 
-bool lu_object_in_function(lu_object *object, uint64_t address, const char *name) {
+int lu_object_in_function(lu_object *object, uint64_t address, const char *name) {
     if (!object->function || strcmp(object->function, name)) {
         free(object->function);
         free(object->ranges);
@@ -194,5 +195,6 @@ bool lu_object_in_function(lu_object *object, uint64_t address, const char *name
         if (object->function)
             find_pieces(object, name);
     }
-    return is_kept(object, address);
+    const lu_piece *piece = kept(object, address);
+    return !piece ? 0 : piece->is_jumped_to ? LU_JUMPED_TO : LU_IN_FUNCTION;
 }

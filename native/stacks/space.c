@@ -257,7 +257,7 @@ lu_place lu_space_find(const lu_space *space, uint64_t address) {
 
 int lu_space_in_function(const lu_space *space, uint64_t address, const char *name) {
     const lu_mapping *m = lu_space_mapping(space, address);
-    return m && m->object && lu_object_in_function(m->object, address - m->bias, name);
+    return m && m->object ? lu_object_in_function(m->object, address - m->bias, name) : 0;
 }
 
 uint64_t lu_space_symbol(const lu_space *space, const char *name) {

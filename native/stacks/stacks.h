@@ -39,7 +39,9 @@ typedef struct {
 } lu_place;
 lu_place lu_space_find(const lu_space *space, uint64_t address);
 /* Whether `address` lies in the function `name` or a part of it (`name`.cold and so on). It has to be exported, unless
- * the file exports nothing by .gnu.hash; the parts are found by .symtab. */
+ * the file exports nothing by .gnu.hash; the parts are found by .symtab, or by where it jumps to. 0: it does not. Parts
+ * that are LU_JUMPED_TO have frames of their own, inside of the function's. */
+enum { LU_IN_FUNCTION = 1, LU_JUMPED_TO = 2 };
 int lu_space_in_function(const lu_space *space, uint64_t address, const char *name);
 /* Where in the process lies what the first file that exports `name` has by that name; 0: none does. */
 uint64_t lu_space_symbol(const lu_space *space, const char *name);

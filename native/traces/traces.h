@@ -135,6 +135,12 @@ typedef struct {
 void lt_arguments(lt_scan *scan, const lt_fields *fields, size_t row);
 void lt_series(lt_scan *scan, const lt_fields *fields, size_t row);
 
+/* nesting.c */
+LT_API void lt_pairs(const int32_t *group, const int32_t *name, const uint8_t *begins, int64_t count, int64_t *other,
+                     int64_t *stack);
+LT_API int64_t lt_lanes(const int32_t *group, const int64_t *start_ns, const int64_t *end_ns, int64_t count,
+                        int32_t *lane, int64_t *stack, int64_t deepest);
+
 /* scan.c */
 LT_API int64_t lt_version(void);
 LT_API lt_scan *lt_new(int64_t takes_numbers);

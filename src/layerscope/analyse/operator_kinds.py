@@ -69,8 +69,12 @@ class Primitive:
     @property
     def text(self) -> str:
         """How it is called by itself."""
-        creation = "creation of " if self.is_creation else ""
-        implementation = "MKL" if self.library == "MKL" else self.implementation
+        creation = ""
+        if self.is_creation:
+            creation = "creation of "
+        implementation = self.implementation
+        if self.library == "MKL":
+            implementation = "MKL"
         return f"{creation}{self.kind} {implementation}".rstrip()
 
 

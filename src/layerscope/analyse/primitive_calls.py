@@ -54,7 +54,9 @@ class PieceSpans:
 
     def spent_ns(self, rows: Array) -> Array:
         """Self time of these rows, with their weights."""
-        self_ns: Array = self.columns["self_ns"][rows] * self.columns["weight"][rows]
+        columns = self.columns
+        weight = columns["weight"][rows]
+        self_ns: Array = columns["self_ns"][rows] * weight
         return self_ns
 
     def hold(self, callers: Array, calls: PrimitiveCalls) -> Bools:
@@ -158,10 +160,13 @@ def enclosing(here: PieceSpans, rows: Array, layer: int) -> Array:
     """The row of the innermost span of this layer that holds each of these rows; -1: there is
     none.
     """
-    parents, layers = here.columns["parent"], here.columns["layer"]
+    parents = here.columns["parent"]
+    layers = here.columns["layer"]
     at = here.places(parents[rows])
     while True:
-        wrong = np.flatnonzero((at >= 0) & (layers[at] != layer))
+        is_wrong = (at >= 0) & (layers[at] != layer)
+        wrong = np.flatnonzero(is_wrong)
         if not len(wrong):
             return at
-        at[wrong] = here.places(parents[at[wrong]])
+        around = parents[at[wrong]]
+        at[wrong] = here.places(around)

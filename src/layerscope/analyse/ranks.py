@@ -120,8 +120,14 @@ def slowest_rank(times: list[RankTimes]) -> SlowestRank | None:
     if waits:
         wait_ns = statistics.median(waits)
     work_ns = last.work_ns or 0.0
-    excess = work_ns / max(usual_ns, 1.0) - 1
-    return SlowestRank(last.rank, len(times), work_ns, excess, wait_ns)
+    over = work_ns / max(usual_ns, 1.0) - 1
+    return SlowestRank(
+        rank=last.rank,
+        ranks=len(times),
+        work_ns=work_ns,
+        over=over,
+        others_wait_ns=wait_ns,
+    )
 
 
 def _waits(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> dict[int, float]:

@@ -37,14 +37,19 @@ def cost_of(info: RunInfo, spans_per_step: float = 0.0, step_ns: float = 0.0) ->
         "converter": cost.converter_cpu_ns,
         "session": cost.session_cpu_ns,
     }
-    beside_ns = {name: cpu_ns for name, cpu_ns in parts.items() if cpu_ns}
+    beside_ns = {}
+    for name, cpu_ns in parts.items():
+        if cpu_ns:
+            beside_ns[name] = cpu_ns
     size_bytes = cost.raw_bytes + cost.tables_bytes
     if not program_ns:
         return Cost(None, beside_ns, {}, size_bytes)
-    inside = inside_ns / program_ns if inside_ns else None
+    inside = None
+    if inside_ns:
+        inside = inside_ns / program_ns
     beside = {name: cpu_ns / program_ns for name, cpu_ns in beside_ns.items()}
     of_steps = None
-    layer = next((one for one in info.layers if one.name == OPERATORS), None)
-    if layer is not None and layer.records and step_ns:
-        of_steps = spans_per_step * layer.cpu_ns / layer.records / step_ns
+    for layer in info.layers:
+        if layer.name == OPERATORS and layer.records and step_ns:
+            of_steps = spans_per_step * layer.cpu_ns / layer.records / step_ns
     return Cost(inside, beside_ns, beside, size_bytes, of_steps)

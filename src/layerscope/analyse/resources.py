@@ -235,7 +235,13 @@ def switches(
         voluntary, forced, migrations, delay_ns = a_step
         voluntary = voluntary or 0.0
         forced = forced or 0.0
-        return Switches(True, voluntary + forced, forced, migrations, delay_ns)
+        return Switches(
+            per_step=True,
+            count=voluntary + forced,
+            forced=forced,
+            migrations=migrations,
+            delay_ns=delay_ns,
+        )
     # What the system said at the end has threads in it that nobody could read in time.
     voluntary = info.program.switches_voluntary
     forced = info.program.switches_forced
@@ -244,9 +250,13 @@ def switches(
         forced = counters.total("switches_forced")
     if voluntary is None or forced is None:
         return None
-    migrations = counters.total("migrations")
-    delay_ns = counters.total("delay_ns")
-    return Switches(False, voluntary + forced, forced, migrations, delay_ns)
+    return Switches(
+        per_step=False,
+        count=voluntary + forced,
+        forced=forced,
+        migrations=counters.total("migrations"),
+        delay_ns=counters.total("delay_ns"),
+    )
 
 
 def limits(counters: Counters, info: RunInfo) -> ResourceLimits:

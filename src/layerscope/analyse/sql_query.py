@@ -190,9 +190,11 @@ def _known(sql: str) -> str:
         if name in words:
             columns = ", ".join(column.name for column in table.columns)
             lists.append(f"{name} has {columns}")
-    if not lists:
-        return f"The tables are {', '.join(TABLES)}"
-    return f"Table {'; '.join(lists)}"
+    if lists:
+        columns_of_tables = "; ".join(lists)
+        return f"Table {columns_of_tables}"
+    tables = ", ".join(TABLES)
+    return f"The tables are {tables}"
 
 
 def _pieces(

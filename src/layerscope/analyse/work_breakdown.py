@@ -391,8 +391,10 @@ def _framework_of(versions: Mapping[str, str]) -> str:
     """The framework whose operators a recording has, by what the program has loaded; empty: none,
     or operators say themselves whose they are.
     """
-    found = (one for one in frameworks() if one.name in versions and not one.backends.prefix)
-    return next((one.title for one in found), "")
+    for one in frameworks():
+        if one.name in versions and not one.backends.prefix:
+            return one.title
+    return ""
 
 
 def _folder(file: Path) -> Path:

@@ -221,11 +221,13 @@ def _more_flags(one: Machine, other: Machine) -> list[str]:
 
 def _rates(here: Side, there: Side) -> Iterator[Difference]:
     """What was measured on both, where it differs by more than noise does."""
-    if here.measured is None or there.measured is None:
+    rates_here = here.measured
+    rates_there = there.measured
+    if rates_here is None or rates_there is None:
         return
-    yield from _products(here.measured, there.measured)
-    yield from _bandwidths(here.measured, there.measured)
-    yield from _libraries(here.measured, there.measured)
+    yield from _products(rates_here, rates_there)
+    yield from _bandwidths(rates_here, rates_there)
+    yield from _libraries(rates_here, rates_there)
 
 
 def _products(here: Measured, there: Measured) -> Iterator[Difference]:

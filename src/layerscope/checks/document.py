@@ -42,7 +42,8 @@ def side(data: Mapping[str, Any], name: str) -> Side:
     """
     try:
         here = machine.of_json(data["machine"])
-        measured = msgspec.convert(data.get("measured"), Measured | None)
+        rates = data.get("measured")
+        measured = msgspec.convert(rates, Measured | None)
         variables = msgspec.convert(data.get("variables", {}), dict[str, str])
         checks = _checks(data.get("columns", ()), data.get("rows", ()))
     except (KeyError, ValueError, TypeError, ReadError) as error:
@@ -63,8 +64,10 @@ def _checks(
     columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[str]]
 ) -> tuple[Check, ...]:
     names = [column["name"] for column in columns]
-    return (
-        tuple(Check(**dict(zip(names, values, strict=True))) for values in rows)
-        if set(names) == {*COLUMNS}
-        else ()
-    )
+    if set(names) != {*COLUMNS}:
+        return ()
+    checks = []
+    for values in rows:
+        fields = dict(zip(names, values, strict=True))
+        checks.append(Check(**fields))
+    return tuple(checks)

@@ -149,7 +149,10 @@ def _readable(word: str) -> str:
 def _may_be_name(word: str) -> bool:
     """A question may be longer than any name of a file."""
     longest = 255 - len(".layerscope.zip")
-    return len(word.encode(errors="surrogateescape")) <= longest and "\0" not in word
+    if "\0" in word:
+        return False
+    name = word.encode(errors="surrogateescape")
+    return len(name) <= longest
 
 
 def _memory_bytes() -> int:

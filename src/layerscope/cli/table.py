@@ -136,11 +136,14 @@ def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:
             f"at most a recording and one table, not {len(words)} words: {shlex.join(words)}"
         )
     if len(words) == 1:
-        if words[0] not in known and _is_recording(words[0]):
-            raise UsageError(f"which table of {words[0]}? {listed}")
-        return None, words[0]
+        word = words[0]
+        if word not in known and _is_recording(word):
+            raise UsageError(f"which table of {word}? {listed}")
+        return None, word
     first, second = words
-    return (second, first) if first in known and second not in known else (first, second)
+    if first in known and second not in known:
+        return second, first
+    return first, second
 
 
 def _is_recording(name: str) -> bool:

@@ -332,9 +332,12 @@ def _lines(path: Path) -> dict[str, int]:
     found = {}
     for line in files.text(path).splitlines():
         words = line.split()
-        value = files.whole(words[1]) if len(words) == 2 else None
+        if len(words) != 2:
+            continue
+        name, number = words
+        value = files.whole(number)
         if value is not None and value >= 0:
-            found[words[0]] = value
+            found[name] = value
     return found
 
 

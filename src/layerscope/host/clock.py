@@ -20,9 +20,12 @@ def tsc_is_usable(root: Path = Path("/")) -> bool:
     stops.
     """
     source = files.text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
+    if source != "tsc":
+        return False
     lines = files.text(root / "proc/cpuinfo").splitlines()
-    flags = next((line for line in lines if line.startswith("flags")), "").split()
-    return source == "tsc" and {"constant_tsc", "nonstop_tsc"} <= set(flags)
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    wanted = {"constant_tsc", "nonstop_tsc"}
+    return wanted <= set(flags.split())
 
 
 def boot(root: Path = Path("/")) -> str:

@@ -53,10 +53,13 @@ class Connections:
         for name in ("tcp", "tcp6"):
             for line in files.text(self._folder / name).splitlines()[1:]:
                 words = line.split()
-                if len(words) >= _FIELDS:
-                    inode = files.whole(words[9]) or 0
-                    local, remote = _address(words[1]), _address(words[2])
-                    found.append(Connection(inode, local, remote, words[3] == _LISTENS))
+                if len(words) < _FIELDS:
+                    continue
+                inode = files.whole(words[9]) or 0
+                local = _address(words[1])
+                remote = _address(words[2])
+                listens = words[3] == _LISTENS
+                found.append(Connection(inode, local, remote, listens))
         return found
 
     @cached_property

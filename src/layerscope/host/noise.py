@@ -69,6 +69,7 @@ def _load(words: list[str]) -> tuple[float, float, float] | None:
 
 
 def _runnable(words: list[str]) -> int | None:
+    """How many threads want to run, by the words of /proc/loadavg."""
     if len(words) < 4:
         return None
     runnable, _, _ = words[3].partition("/")

@@ -113,10 +113,15 @@ class Nvml:
         """Driver, CUDA and all devices."""
         cuda = self.number("nvmlSystemGetCudaDriverVersion_v2") or 0
         count = self.number("nvmlDeviceGetCount_v2") or 0
+        devices = []
+        for index in range(count):
+            device = self.device(index)
+            if device is not None:
+                devices.append(device)
         return {
             "driver": self.text("nvmlSystemGetDriverVersion"),
             "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",  # 12040 is 12.4
-            "devices": [device for index in range(count) if (device := self.device(index))],
+            "devices": devices,
         }
 
     def device(self, index: int) -> dict[str, Any] | None:

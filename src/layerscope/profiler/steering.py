@@ -337,10 +337,12 @@ def known_hooks() -> dict[str, str]:
     """By name of a framework the file that records it (`capture/frameworks`)."""
     folder = os.path.join(PACKAGE, "capture", "frameworks")
     found = {}
-    for name in os.listdir(folder):
+    names = os.listdir(folder)
+    for name in names:
         inside = os.path.join(folder, name, "inside")
         if os.path.isdir(inside):
-            found[name] = os.path.join(inside, "hook.py")
+            hook = os.path.join(inside, "hook.py")
+            found[name] = hook
     return found
 
 

@@ -192,7 +192,8 @@ def stripped(records: np.ndarray) -> bytes:
     is_kept = (kind >= layout.COUNTER) & (kind != layout.EXTRA)
     stays = records[is_kept]
     spans = len(records) - int(special.sum())
-    payload: bytes = _STRIPPED_COUNT.pack(spans) + stays.tobytes()
+    head = _STRIPPED_COUNT.pack(spans)
+    payload: bytes = head + stays.tobytes()
     return payload
 
 

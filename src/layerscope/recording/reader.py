@@ -233,7 +233,8 @@ class TablePart:
 
 def parts_of(run: Run, table: str) -> list[TablePart]:
     """The files of `table`: of several ranks those of each."""
-    if not run.joined or table in SHARED_TABLES:
+    is_shared = table in SHARED_TABLES
+    if is_shared or not run.joined:
         folder = run.tables_path
         files = _files(folder / table)
         return [TablePart(folder, files)]
@@ -241,7 +242,8 @@ def parts_of(run: Run, table: str) -> list[TablePart]:
     for keys, folder in run.joined:
         if not keys.is_dropped(table):
             files = _files(folder / table)
-            parts.append(TablePart(folder, files, keys))
+            part = TablePart(folder, files, keys)
+            parts.append(part)
     return parts
 
 

@@ -21,17 +21,17 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.sources import kineto_memory
 from layerscope.sources.imported import Imported, ImportedProcess
-from layerscope.sources.kineto_moments import joined, marks_of, values_of
 from layerscope.sources.kineto_spans import KinetoSpans, framework_threads, spans_of
 from layerscope.sources.kineto_tracks import KinetoTracks
 from layerscope.sources.memory_counters import MemoryCounters
+from layerscope.sources.trace_moments import joined, marks_of, values_of
 from layerscope.sources.trace_rows import TraceRows, gather
-from layerscope.sources.trace_scan import Columns, ScannedTrace
+from layerscope.sources.trace_scan import NONE, Columns, ScannedTrace
 
 MEANING = "a trace of torch.profiler (Kineto, Chrome JSON)"
 # What Kineto writes before the events, or what only its events have.
 _KINETO = re.compile(
-    rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:|'
+    rb'"(schemaVersion|deviceProperties|distributedInfo)"\s*:|'
     rb'"cat"\s*:\s*"(cpu_op|user_annotation|cuda_runtime|cuda_driver|kernel|gpu_memcpy|'
     rb'python_function|cpu_instant_event|Operator|Runtime|Kernel)"'
 )
@@ -62,7 +62,9 @@ def read(path: Path) -> Imported:
     base_ns = _base_ns(trace)
     tracks = KinetoTracks(trace, rows.columns("names"))
     instants = rows.columns("instants")
-    spans = spans_of(trace, rows.columns("spans"), tracks, _window_end_ns(trace, instants))
+    columns = rows.columns("spans")
+    pid = columns["pid"][columns["stream"] == NONE]
+    spans = spans_of(trace, columns, tracks, _window_end_ns(trace, instants))
     threads = framework_threads(spans, trace, rows.columns("arrows"), tracks)
     # Names may be there twice: as they are meant, and with what JSON escapes.
     names: dict[str, int] = {}
@@ -81,8 +83,8 @@ def read(path: Path) -> Imported:
     moments = joined(
         [
             of_blocks.moments(),
-            marks_of(trace, marks, tracks, names),
-            values_of(trace, counters, tracks, names),
+            marks_of(trace, marks, tracks.threads, names),
+            values_of(trace, counters, tracks.threads, names),
         ]
     )
     return Imported(
@@ -99,7 +101,7 @@ def read(path: Path) -> Imported:
         moments=replace(moments, at_ns=moments.at_ns - first_ns),
         memory=replace(blocks, at_ns=blocks.at_ns - first_ns),
         tracks=tracks.with_numbers(threads),
-        processes=_processes(path, trace, tracks),
+        processes=[_process(path, trace, pid)],
         realtime_ns=first_ns + base_ns,
         problems=[*_problems(trace, rows, spans, memory), *kineto_memory.problems(memory)],
         step_mark=spans.step_mark,
@@ -125,17 +127,22 @@ def _base_ns(trace: ScannedTrace) -> int:
     return int(told) if is_number else 0
 
 
-def _processes(path: Path, trace: ScannedTrace, tracks: KinetoTracks) -> list[ImportedProcess]:
-    """The first one has the GPUs, and what the file tells of the job."""
+def _process(path: Path, trace: ScannedTrace, pid: np.ndarray) -> ImportedProcess:
+    """The one process of the trace, with what the file tells of the job; `pid`: of each event."""
     about = {key: value for key, value in trace.beside.items() if key != _EVENTS}
     text = json.dumps(about, ensure_ascii=False)
     kept = text if about and len(text) < _MOST_ABOUT else None
-    rank = _rank(path, trace)
-    processes = []
-    for number, pid in enumerate(tracks.pids or [0]):
-        told = kept if number == 0 else None
-        processes.append(ImportedProcess(rank=rank, pid=pid, about=told))
-    return processes
+    return ImportedProcess(rank=_rank(path, trace), pid=_pid(trace, pid), about=kept)
+
+
+def _pid(trace: ScannedTrace, pid: np.ndarray) -> int:
+    """The number that most events have; those of GPUs have the number of the GPU."""
+    codes, counts = np.unique(pid[pid >= 0], return_counts=True)
+    for code in codes[np.argsort(-counts, kind="stable")].tolist():
+        number = trace.scalars[code]
+        if isinstance(number, int) and 0 < number <= _MOST_RANK:
+            return number
+    return 0
 
 
 def _rank(path: Path, trace: ScannedTrace) -> int:

@@ -4,6 +4,7 @@ what names threads. Used by the sources that read Chrome JSON.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -21,8 +22,10 @@ from layerscope.sources.trace_scan import (
 )
 
 # The letters of phases by what becomes of them.
-SPANS, INSTANTS, COUNTERS, ARROWS, NAMES = "X", "iIRn", "C", "sft", "M"
-GROUPS = {"spans": SPANS, "instants": INSTANTS, "counters": COUNTERS, "arrows": ARROWS}
+NAMES = "M"
+# Those of torch.profiler; any profiler's.
+GROUPS = {"spans": "X", "instants": "iIRn", "counters": "C", "arrows": "sft"}
+ALL_GROUPS = {**GROUPS, "ends": "BE", "async": "beSF"}
 # Of what names threads the arguments are asked for, not the times.
 _NAMES = "names"
 _WANTED = {
@@ -36,6 +39,8 @@ _WANTED = {
     ),
     "counters": "flags category name pid tid args time_ns duration_ns",
     "arrows": "phase category pid tid time_ns id",
+    "ends": "phase category name pid tid args time_ns",
+    "async": "phase category name pid tid args time_ns id",
     _NAMES: "name pid tid args",
 }
 
@@ -45,13 +50,14 @@ class TraceRows:
     time, or with one that cannot be. `unknown`: by letter, how many events of other phases.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, groups: dict[str, str] = GROUPS) -> None:
+        self.groups = groups
         self.rejected = 0
         self.unknown: dict[str, int] = {}
         self.odd: set[int] = set()
-        self._parts: dict[str, list[Columns]] = {group: [] for group in (*GROUPS, _NAMES)}
-        self._group_of = np.full(256, len(GROUPS) + 1, np.int8)
-        for number, letters in enumerate((*GROUPS.values(), NAMES)):
+        self._parts: dict[str, list[Columns]] = {group: [] for group in (*groups, _NAMES)}
+        self._group_of = np.full(256, len(groups) + 1, np.int8)
+        for number, letters in enumerate((*groups.values(), NAMES)):
             for letter in letters:
                 self._group_of[ord(letter)] = number
 
@@ -59,11 +65,11 @@ class TraceRows:
         """Copy what is wanted of a block."""
         group = self._group_of[block["phase"]]
         flags = block["flags"]
-        is_named = group == len(GROUPS)
+        is_named = group == len(self.groups)
         is_timed = (flags & (HAS_TIME | IMPOSSIBLE)) == HAS_TIME
-        is_known = group < len(GROUPS)
+        is_known = group < len(self.groups)
         self.rejected += int(np.count_nonzero(is_known & ~is_timed))
-        for number, name in enumerate(GROUPS):
+        for number, name in enumerate(self.groups):
             self._add(name, block, np.flatnonzero((group == number) & is_timed))
         self._add(_NAMES, block, np.flatnonzero(is_named))
         self._note_unknown(block["phase"][~(is_known | is_named)])
@@ -83,6 +89,11 @@ class TraceRows:
             name = chr(letter) if letter else ""
             self.unknown[name] = self.unknown.get(name, 0) + count
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is any event."""
+        return any(self._parts.values())
+
     def columns(self, group: str) -> Columns:
         """All rows of a group, which are handed over."""
         found, self._parts[group] = self._parts[group], []
@@ -93,9 +104,11 @@ class TraceRows:
         return columns
 
 
-def gather(path: Path, numbers: bool = False) -> tuple[ScannedTrace, TraceRows]:
+def gather(
+    path: Path, numbers: bool = False, groups: dict[str, str] = GROUPS
+) -> tuple[ScannedTrace, TraceRows]:
     """The rows of a file, and what it has beside them."""
-    rows = TraceRows()
+    rows = TraceRows(groups)
     found = scan(path, rows.take, numbers)
     for code in rows.odd:
         if code >= 0:
@@ -123,6 +136,24 @@ def _name_in(text: str) -> str | None:
     except (msgspec.MsgspecError, UnicodeError, AttributeError):
         return None
     return None if name is None else str(name)
+
+
+def by_pair(one: np.ndarray, other: np.ndarray, number_of: Callable[[int, int], int]) -> np.ndarray:
+    """What `number_of` says of each pair of numbers, asked once for those that are alike, in the
+    order in which they come.
+    """
+    if not len(one):
+        return np.zeros(0, np.int32)
+    ones, place = np.unique(one, return_inverse=True)
+    others, beside = np.unique(other, return_inverse=True)
+    key = place * len(others) + beside
+    keys, first, row = np.unique(key, return_index=True, return_inverse=True)
+    found = np.zeros(len(keys), np.int32)
+    for at in np.argsort(first, kind="stable").tolist():
+        left, right = divmod(int(keys[at]), len(others))
+        found[at] = number_of(int(ones[left]), int(others[right]))
+    numbers: np.ndarray = found[row]
+    return numbers
 
 
 def or_none(values: np.ndarray, least: int, most: int) -> np.ndarray:

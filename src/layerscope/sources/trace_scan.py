@@ -25,6 +25,7 @@ VERSION = 1
 # Rows that are handed on together, or a few more.
 BLOCK_ROWS = 1 << 18
 NONE = np.iinfo(np.int64).min
+_MOST_LANES = 64  # of nesting.c
 # Bits of `flags`.
 HAS_TIME, HAS_DURATION, HAS_VALUE, ODD_ARGUMENTS, IMPOSSIBLE, HAS_RECORD = 1, 2, 4, 8, 16, 32
 # As lt_columns gives them.
@@ -203,6 +204,34 @@ def _quoted(found: re.Match[str]) -> str:
     return word if word in _PLAIN_WORDS else f'"{word}"'
 
 
+def pairs(group: np.ndarray, name: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The row of the other end of each event that begins or ends a span, -1: it has none. Rows come
+    by group, then time.
+    """
+    library = _library()
+    assert library is not None
+    arrays = (group.astype(np.int32), name.astype(np.int32), begins.astype(np.uint8))
+    other, stack = np.empty((2, len(group)), np.int64)
+    addresses = [array.ctypes.data for array in arrays]
+    library.lt_pairs(*addresses, len(group), other.ctypes.data, stack.ctypes.data)
+    return other
+
+
+def lanes(group: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, depth: int) -> np.ndarray:
+    """The lane of each span of a group: spans that cross lie in different ones. Rows come by group,
+    then start; of two that start together the longer one first. `depth`: how many are open at most.
+    """
+    library = _library()
+    assert library is not None
+    arrays = (group.astype(np.int32), start_ns.astype(np.int64), end_ns.astype(np.int64))
+    lane = np.zeros(len(group), np.int32)
+    stack = np.empty(_MOST_LANES * (depth + 1), np.int64)
+    addresses = [array.ctypes.data for array in arrays]
+    places = lane.ctypes.data, stack.ctypes.data
+    library.lt_lanes(*addresses, len(group), *places, depth + 1)
+    return lane
+
+
 @cache
 def _library() -> ctypes.CDLL | None:
     """None: it is not there, or of other sources."""
@@ -225,4 +254,8 @@ def _library() -> ctypes.CDLL | None:
     library.lt_columns.restype = library.lt_tell.restype = None
     library.lt_texts.argtypes = [place, number, place, place]
     library.lt_example.argtypes = [place, place]
+    library.lt_pairs.restype = None
+    library.lt_pairs.argtypes = [place, place, place, number, place, place]
+    library.lt_lanes.restype = number
+    library.lt_lanes.argtypes = [place, place, place, number, place, place, number]
     return library

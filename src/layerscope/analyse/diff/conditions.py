@@ -93,7 +93,9 @@ def judge(condition: Condition, diff: Diff) -> Judgement:
     # What only B has is above any percentage of nothing, however uneven it is.
     exceeds = change.exceeds(condition.limit)
     failed = bool(exceeds[place]) or not rows.in_a[place]
-    verdict = "failed" if failed else "not failed"
+    verdict = "not failed"
+    if failed:
+        verdict = "failed"
     return Judgement(f"{text}: {verdict}{measured}", failed)
 
 
@@ -125,8 +127,12 @@ def _measured(rows: Rows, place: int) -> str:
     relative = change.relative()[place]
     if math.isnan(relative):
         return "; it takes no time in A."
-    low, high = (limit[place] for limit in change.relative_limits())
-    interval = "" if math.isnan(low) else f" [{100 * low:+.1f}, {100 * high:+.1f}]"
+    lowest, highest = change.relative_limits()
+    low = lowest[place]
+    high = highest[place]
+    interval = ""
+    if not math.isnan(low):
+        interval = f" [{100 * low:+.1f}, {100 * high:+.1f}]"
     return f"; it changed by {100 * relative:+.1f} %{interval}."
 
 

@@ -124,18 +124,22 @@ class Limits:
 def changed_limits(texts: list[str], known: Mapping[str, tuple[Threshold, ...]]) -> Changes:
     """By rule the thresholds that `RULE.THRESHOLD=VALUE` set. UsageError for others."""
     changes: Changes = {}
+    names = []
+    for one, limits in known.items():
+        for limit in limits:
+            names.append(f"{one}.{limit.name}")
     for text in texts:
         name, _, number = text.partition("=")
         rule, _, threshold = name.partition(".")
-        names = [f"{one}.{limit.name}" for one, limits in known.items() for limit in limits]
         if f"{rule}.{threshold}" not in names:
             meant = did_you_mean(name, names)
             raise UsageError(
                 f"--set {text}: there is no threshold {name!r}.{meant} "
                 "`layerscope findings --explain RULE` lists those of a rule"
             )
+        changed = changes.setdefault(rule, {})
         try:
-            changes.setdefault(rule, {})[threshold] = float(number)
+            changed[threshold] = float(number)
         except ValueError as error:
             raise UsageError(f"--set {text}: {number!r} is not a number") from error
     return changes

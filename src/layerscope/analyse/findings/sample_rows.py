@@ -82,7 +82,10 @@ def _objects(frames: list[StackFrame], numbers: Ints, none: str) -> list[str]:
     """The libraries of native frames."""
     found = []
     for number in numbers.tolist():
-        found.append(none if number < 0 else frames[number].file)
+        if number < 0:
+            found.append(none)
+        else:
+            found.append(frames[number].file)
     return found
 
 

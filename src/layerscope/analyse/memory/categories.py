@@ -108,10 +108,12 @@ def _one_step(blocks: Blocks, spans: PhaseSpans) -> Steps:
     number = np.zeros(steps, np.int64)
     first_ns = at_ns.min(initial=NEVER)
     last_ns = ends_ns.max(initial=0)
+    start_ns = number + first_ns
+    end_ns = number + last_ns
     return Steps(
         step=number,
-        start_ns=number + first_ns,
-        end_ns=number + last_ns,
+        start_ns=start_ns,
+        end_ns=end_ns,
         is_warmup=number > 0,
     )
 

@@ -212,7 +212,14 @@ def build(
         values[by] = [texts[number] for number in counted.group.tolist()]
         columns = (BY_COLUMNS[by], *columns)
     columns = (*columns, *TIMES)
-    order = np.lexsort((-total_faults, -own_faults, -total_ns, -wait_ns, -self_ns))
+    keys = (
+        -total_faults,
+        -own_faults,
+        -total_ns,
+        -wait_ns,
+        -self_ns,
+    )
+    order = np.lexsort(keys)
     data = pa.table(
         [pa.array(values[c.name], pa.type_for_alias(c.type)).take(order) for c in columns],
         names=[c.name for c in columns],

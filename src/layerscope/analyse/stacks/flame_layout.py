@@ -69,7 +69,9 @@ class Drawn:
 def draw(graph: Graph) -> Drawn:
     """The frames to draw of `graph`."""
     drawn, place = _draw(graph)
-    return drawn if graph.compared is None else _with_gone(graph, drawn, place)
+    if graph.compared is None:
+        return drawn
+    return _with_gone(graph, drawn, place)
 
 
 def _draw(graph: Graph) -> tuple[Drawn, Ints]:

@@ -23,12 +23,15 @@ def as_workers(up: Ints, frame: Ints, frames: FrameTable) -> Ints:
     """The frame of each node of stacks, whose callers are `up`: where OpenMP begins a thread it is
     WORKERS.
     """
-    is_team, is_thread = begins_team(frames), begins_thread(frames)
+    is_team = begins_team(frames)
+    is_thread = begins_thread(frames)
     if not is_team.any():
         return frame
     number = frames.number(WORKERS)
     is_called = up >= 0
-    is_worker = is_called & is_team[frame] & is_thread[frame[np.where(is_called, up, 0)]]
+    caller = np.where(is_called, up, 0)
+    is_begun = is_thread[frame[caller]]
+    is_worker = is_called & is_team[frame] & is_begun
     found: Ints = np.where(is_worker, number, frame).astype(frame.dtype)
     return found
 

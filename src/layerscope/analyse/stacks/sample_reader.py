@@ -339,22 +339,26 @@ def chosen_rows(
     """
     chosen: Bools = np.ones(rows, np.bool_)
     if choice.thread is not None:
-        chosen &= np.isin(columns["track"], tracks_called(reader, choice.thread))
+        tracks = tracks_called(reader, choice.thread)
+        chosen &= np.isin(columns["track"], tracks)
     if choice.steps is not None:
-        chosen &= (columns["step"] >= choice.steps.start) & (columns["step"] < choice.steps.stop)
+        step = columns["step"]
+        chosen &= step >= choice.steps.start
+        chosen &= step < choice.steps.stop
     if choice.phase is not None:
         if choice.phase not in PHASES:
-            raise UsageError(
-                f"there is no phase {choice.phase!r}. The phases are {', '.join(PHASES)}"
-            )
-        chosen &= (columns["phase"] >= 0) & np.isin(
-            columns["phase"], np.flatnonzero(columns["phase.names"] == choice.phase)
-        )
+            phases = ", ".join(PHASES)
+            raise UsageError(f"there is no phase {choice.phase!r}. The phases are {phases}")
+        phase = columns["phase"]
+        codes = np.flatnonzero(columns["phase.names"] == choice.phase)
+        chosen &= phase >= 0
+        chosen &= np.isin(phase, codes)
     if choice.seconds is not None:
-        since = columns["at_ns"] - reader.run.info.start_ns
-        chosen &= (since >= round(choice.seconds[0] * 1e9)) & (
-            since < min(choice.seconds[1] * 1e9, _EVER_NS)
-        )
+        since_s, until_s = choice.seconds
+        until_ns = min(until_s * 1e9, _EVER_NS)
+        after_ns = columns["at_ns"] - reader.run.info.start_ns
+        chosen &= after_ns >= round(since_s * 1e9)
+        chosen &= after_ns < until_ns
     return chosen
 
 

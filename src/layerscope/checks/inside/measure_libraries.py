@@ -158,8 +158,12 @@ def _mkl(library, path):
         return None
     text = ctypes.create_string_buffer(256)
     tell(text, len(text))
-    version = re.search(r"Version ([\w.]+)", text.value.decode("utf-8", "replace"))
-    blas = Blas(path, "MKL", version.group(1) if version else "")
+    told = text.value.decode("utf-8", "replace")
+    found = re.search(r"Version ([\w.]+)", told)
+    version = ""
+    if found:
+        version = found.group(1)
+    blas = Blas(path, "MKL", version)
     blas.get_threads = function(library, path, "MKL_Get_Max_Threads")
     blas.set_threads = function(library, path, "MKL_Set_Num_Threads", None, ctypes.c_int)
     return blas

@@ -118,6 +118,7 @@ def _name(device: Gpu) -> str:
 
 
 def _which(device: Gpu) -> str:
+    """Which GPU it is, in a sentence."""
     return f"GPU {device.index} at {device.bus}"
 
 

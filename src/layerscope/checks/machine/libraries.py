@@ -99,7 +99,8 @@ def _judged(seen: Seen, measured: Measured, library: Library) -> Check:
         return _openblas(code, library, what, lost, measured)
     if library.name == NUMPY:
         lost = f"{lost} Only its element-wise loops are meant, not its products."
-    return Check(code, kind, NOTE, what, lost, "a newer version may have kernels for this CPU")
+    remedy = "a newer version may have kernels for this CPU"
+    return Check(code, kind, NOTE, what, lost, remedy)
 
 
 def _described(library: Library, measured: Measured) -> str:

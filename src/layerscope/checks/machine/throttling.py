@@ -64,6 +64,7 @@ def check(seen: Seen) -> Iterator[Check]:
 
 
 def _judged(seen: Seen, what: str, share: float) -> Check:
+    """What it means that the limit held the program up in this share of the periods."""
     if share < _SOMETIMES:
         if not share:
             return Check("throttling", "throttling", OK, what, "")

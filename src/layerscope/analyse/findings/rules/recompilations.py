@@ -63,16 +63,23 @@ _IS_OF_SIZE = "size mismatch|shape|stride|size\\("
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """What the thread that makes the steps compiles in them that was compiled before."""
     compiled = _COMPILED.format(in_steps=workload.in_steps("spans"))
-    rows = workload.rows(_COUNTS.format(compiled=compiled))
+    question = _COUNTS.format(compiled=compiled)
+    rows = workload.rows(question)
     if not rows:
         return
     counts = rows[0]
-    price = price_of_spans(workload, _PRICE.format(compiled=compiled))
+    cost = _PRICE.format(compiled=compiled)
+    price = price_of_spans(workload, cost)
     evidence = workload.evidence(_EVIDENCE.format(compiled=compiled))
     most = evidence.rows.to_pylist()[0]
     of_size = f"regexp_matches(reason, '{_IS_OF_SIZE}')"
     is_of_size = largest(workload, f"({compiled})", of_size, "true", "self_ns") == "True"
-    remedies = (FOR_SIZES, FOR_VALUES) if is_of_size else (FOR_VALUES, FOR_SIZES)
+    remedies = (FOR_VALUES, FOR_SIZES)
+    if is_of_size:
+        remedies = (FOR_SIZES, FOR_VALUES)
+    notes = []
+    if most["reason"]:
+        notes.append(f"the reason torch gives: {most['reason']}")
     many = f"{counts['compiled']:,} times in {len(workload.step):,} steps"
     yield Finding(
         rule="recompilations",
@@ -81,6 +88,6 @@ def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
         where=Where(operator=most["name"], line=most["line"]),
         remedies=remedies,
         evidence=(evidence,),
-        notes=(f"the reason torch gives: {most['reason']}",) if most["reason"] else (),
+        notes=tuple(notes),
         is_below=counts["settled"] <= limits["settled"],
     )

@@ -59,8 +59,10 @@ def pages(is_compared: bool = False) -> dict[str, PageModule]:
     """
     shown = {}
     for entry in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{entry.name}")
-        if is_compared or not hasattr(module, "compared"):
-            shown[entry.name] = cast(PageModule, module)
+        name = entry.name
+        module = importlib.import_module(f"{__name__}.{name}")
+        is_shown = is_compared or not hasattr(module, "compared")
+        if is_shown:
+            shown[name] = cast(PageModule, module)
     ordered = sorted(shown.items(), key=lambda page: page[1].ORDER)
     return dict(ordered)
