@@ -19,6 +19,7 @@ from layerscope.analyse.bulks import bulk_note
 from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation, generation
+from layerscope.analyse.gpu.summary import GpuSummary, gpu_summary
 from layerscope.analyse.losses import problems
 from layerscope.analyse.memory.at_peak import BlocksAtPeak, blocks_at_peak
 from layerscope.analyse.module_times import ModuleTimes, module_times
@@ -148,6 +149,7 @@ class Summary:
     # None: they were not looked for, the recording is too short or too large for that.
     findings: RunFindings | None = None
     blocks: BlocksAtPeak | None = None  # where allocations were recorded
+    gpu: GpuSummary | None = None
 
 
 def summarise(reader: Reader) -> Summary:
@@ -193,6 +195,7 @@ def summarise(reader: Reader) -> Summary:
         bulks=bulk_note(reader) if sums else "",
         findings=worth_a_try(reader, times),
         blocks=blocks_at_peak(reader),
+        gpu=gpu_summary(reader),
     )
 
 

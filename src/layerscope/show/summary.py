@@ -28,6 +28,7 @@ from layerscope.recording.run import RunInfo
 from layerscope.show.cost_line import cost_sentence
 from layerscope.show.findings_text import worth_a_try
 from layerscope.show.function_lines import function_lines
+from layerscope.show.gpu_lines import gpu_lines
 from layerscope.show.memory_lines import memory_lines
 from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import rank_line
@@ -83,7 +84,9 @@ def text(summary: Summary, run: str = "") -> str:
     for line in memory_lines(summary, noun):
         overview += _wrapped(line)
     overview += failure_lines(summary.failures)
-    if summary.slowest_rank:
+    for line in gpu_lines(summary.gpu) if summary.gpu else ():
+        overview += _wrapped(line)
+    if summary.slowest_rank and not (summary.gpu and summary.gpu.late):
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
     blocks = [
         _header(summary),

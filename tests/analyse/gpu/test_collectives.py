@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from layerscope.analyse import tables
 from layerscope.analyse.gpu.clock_fit import SharedEnds, fit_clocks
 from layerscope.analyse.gpu.intervals import Intervals, difference, merged
+from layerscope.analyse.gpu.summary import gpu_summary
+from layerscope.show.gpu_lines import gpu_lines
 from tests.analyse.gpu.made import US, GpuRecording
 
 STEPS = 12
@@ -118,6 +120,34 @@ def test_clocks_that_are_apart_make_nobody_late(tmp_path: Path) -> None:
     assert rows[0]["reason"] == "loader"
     assert rows[0]["late_ns"] == 40 * US
     assert "clocks of 4 ranks were fitted" in notes
+
+
+def test_the_summary_says_how_busy_gpus_were_and_who_was_late(tmp_path: Path) -> None:
+    with Job(4, {2: ("loader", 40)}).gpu.reader(tmp_path) as reader:
+        found = gpu_summary(reader)
+
+    assert found is not None
+    lines = list(gpu_lines(found))
+    span_us = (STEPS - 1) * STEP_US + 190  # from the first kernel to the end of the last reduction
+    compute = round(100 * STEPS * 100 / span_us)
+    assert lines[0].startswith(f"4 GPUs: compute {compute} %, communication alone ")
+    assert lines[1] == (
+        f"Late: rank 2 came late to {STEPS} of {STEPS} collectives, by 40.0 µs: its data loader "
+        "takes longer (layerscope table stragglers)"
+    )
+
+
+def test_the_summary_names_nobody_who_is_late_by_chance(tmp_path: Path) -> None:
+    with Job(4, {2: ("loader", 2)}).gpu.reader(tmp_path) as reader:
+        found = gpu_summary(reader)
+
+    assert found is not None
+    assert found.late is None
+
+
+def test_the_summary_is_silent_without_a_gpu(tmp_path: Path) -> None:
+    with GpuRecording().reader(tmp_path) as reader:
+        assert gpu_summary(reader) is None
 
 
 def test_too_few_collectives_fit_no_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

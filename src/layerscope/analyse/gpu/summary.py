@@ -1,0 +1,102 @@
+"""What the summary says of GPUs: how busy they were, and which rank the others waited for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from layerscope.analyse.gpu.breakdown import breakdown
+from layerscope.analyse.gpu.collectives import read_job
+from layerscope.analyse.gpu.idle import idle_times
+from layerscope.analyse.gpu.stragglers import (
+    PARTS,
+    LateArrival,
+    late_arrivals,
+    read_timelines,
+    totals,
+)
+from layerscope.analyse.gpu.work import GpuWork, devices_of, parts_of, read_work
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+# Fewer times late, or for a smaller part of its time, is chance.
+_LEAST_TIMES = 3
+_LEAST_SHARE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """The rank that others waited for most: how often it was late to how many collectives, by how
+    much on average, and the one of PARTS that it had most more of.
+    """
+
+    rank: int
+    times: int
+    collectives: int
+    late_ns: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSummary:
+    """Of all GPUs together, as parts of their spans: busy, and of that computation, communication
+    alone and copies alone. `host_share`: of the gaps on streams, in which nothing had been
+    launched; None without gaps.
+    """
+
+    gpus: int
+    busy_share: float
+    compute_share: float
+    communication_share: float
+    copy_share: float
+    host_share: float | None
+    late: LateRank | None
+
+
+def gpu_summary(reader: Reader) -> GpuSummary | None:
+    """What to say; None where no GPU was recorded."""
+    if "stream" not in reader.arrays("tracks", ["kind"])["kind.names"].tolist():
+        return None
+    work = read_work(reader)
+    parts = [breakdown(of_device) for _, _, of_device in devices_of(work)]
+    span_ns = sum(part.span_ns for part in parts)
+    if not span_ns:
+        return None
+    return GpuSummary(
+        gpus=len(parts),
+        busy_share=sum(part.busy_ns for part in parts) / span_ns,
+        compute_share=sum(part.compute_ns for part in parts) / span_ns,
+        communication_share=sum(part.exposed_communication_ns for part in parts) / span_ns,
+        copy_share=sum(part.exposed_copy_ns for part in parts) / span_ns,
+        host_share=_host_share(work),
+        late=_late_rank(reader, work, span_ns / len(parts)),
+    )
+
+
+def _host_share(work: GpuWork) -> float | None:
+    idle_ns = 0
+    host_ns = 0
+    for part in parts_of(work.track):
+        of_stream = idle_times(work.chosen(part))
+        idle_ns += of_stream.idle_ns
+        host_ns += of_stream.host_wait_ns
+    return host_ns / idle_ns if idle_ns else None
+
+
+def _late_rank(reader: Reader, work: GpuWork, span_ns: float) -> LateRank | None:
+    job = read_job(reader)
+    arrivals: dict[int, list[LateArrival]] = {}
+    for one in late_arrivals(job, read_timelines(reader, work, job)):
+        arrivals.setdefault(one.rank, []).append(one)
+    if not arrivals:
+        return None
+    late_ns = {rank: sum(one.late_ns for one in its) for rank, its in arrivals.items()}
+    rank = max(late_ns, key=lambda rank: (late_ns[rank], -rank))
+    its = arrivals[rank]
+    if len(its) < _LEAST_TIMES or late_ns[rank] < _LEAST_SHARE * span_ns:
+        return None
+    part_in = Counter(call.rank for one in job.collectives for call in one.calls)
+    reason = PARTS[int(totals(its).argmax())]
+    return LateRank(rank, len(its), part_in[rank], late_ns[rank] / len(its), reason)
