@@ -150,6 +150,38 @@ def test_idle_streams_have_the_reasons_of_another_tool() -> None:
     assert (row["host_wait_ns"], row["kernel_wait_ns"], row["other_ns"]) == (212_000, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("workers", "roles", "shares"),
+    [
+        (
+            0,
+            ("98588.6667", "1915.3333", "89", "0", "2907.5", "59261.8333", "13674.1667", "1155.6667"),
+            (0.5551408517455255, 0.546790410706937, 0.49128004909286396),
+        ),
+        (
+            4,
+            ("99144.6667", "3159.8333", "97.6667", "0", "10564", "1186.1667", "22664.8333", "4250.8333"),
+            (0.7027034689359772, 0.6922497791013418, 0.4890989093378699),
+        ),
+    ],
+)  # fmt: skip
+def test_steps_are_spent_as_the_plugin_of_tensorboard_says(
+    workers: int, roles: tuple[str, ...], shares: tuple[float, ...]
+) -> None:
+    path = only_file(corpus(f"tb_plugin_resnet50/resnet50_num_workers_{workers}"))
+
+    found = rows(path, "roles")
+    steps = rows(path, "gpu")[2]
+
+    assert [row["role"] for row in found][:3] == ["kernel", "memcpy", "memset"]
+    for row, avg_us in zip(found, roles, strict=True):
+        assert row["avg_ns"] / 1e3 == pytest.approx(float(avg_us), abs=1e-3), row["role"]
+    told = (steps["busy_share"], steps["sm_efficiency"], steps["occupancy"])
+    assert told == pytest.approx(shares, rel=1e-9)
+    loader = next(row for row in found if row["role"] == "loader")
+    assert round(100 * loader["share"], 1) == (33.4 if workers == 0 else 0.8)
+
+
 def test_eight_ranks() -> None:
     """What HTA says of them, and ends of collectives that agree to some microseconds."""
     path = corpus("kineto_ranks/dlrm_8rank")

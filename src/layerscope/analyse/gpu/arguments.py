@@ -11,6 +11,7 @@ def number(key: str, type_: str = "BIGINT") -> str:
 
 BYTES = number("bytes")
 REGISTERS = number("registers per thread")
+BLOCKS_PER_SM = number("blocks per SM", "DOUBLE")
 OCCUPANCY_PERCENT = number("est. achieved occupancy %", "DOUBLE")
 
 

@@ -22,7 +22,7 @@ KINDS = ("compute", "communication", "copy")
 NO_LAUNCH = -1
 
 # Kernels of NCCL, RCCL and HCCL, where no argument says that they are a collective.
-_IS_COMMUNICATION = r"""
+IS_COMMUNICATION = r"""
     coalesce(args.json LIKE '%"Collective name"%', false)
     OR regexp_matches(spans.name::VARCHAR, '^(void )?(nccl|rccl|hccl)', 'i')
     OR contains(spans.name::VARCHAR, 'ncclKernel')"""
@@ -36,7 +36,7 @@ WORK = f"""
            tracks.process, spans.track, tracks.name AS stream,
            spans.start_ns, spans.start_ns + spans.dur_ns AS end_ns, spans.name::VARCHAR AS name,
            CASE WHEN spans.kind IN ('memcpy', 'memset') THEN {COPY}
-                WHEN {_IS_COMMUNICATION} THEN {COMMUNICATION} ELSE {COMPUTE} END AS kind,
+                WHEN {IS_COMMUNICATION} THEN {COMMUNICATION} ELSE {COMPUTE} END AS kind,
            launched.launch,
            host.start_ns AS launch_ns, host.start_ns + host.dur_ns AS launched_ns,
            spans.args
@@ -80,6 +80,11 @@ class GpuWork:
     def is_launched(self) -> NDArray[np.bool_]:
         """Which have a host call of the same correlation."""
         return np.not_equal(self.launch, NO_LAUNCH)
+
+    def within(self, from_ns: int, until_ns: int) -> GpuWork:
+        """Those that began and ended between two moments."""
+        is_in = (self.start_ns >= from_ns) & (self.end_ns <= until_ns)
+        return self.chosen(is_in)
 
     def before_ns(self) -> Int64s:
         """When the work before it on its stream had ended, its own start where it is the first."""
