@@ -42,7 +42,10 @@ class Descriptors:
             return ""
 
     def _link(self, pid: int, descriptor: int) -> Path:
-        return self._proc / str(pid) / "fd" / str(descriptor)
+        """Where /proc has it."""
+        folder = self._proc / str(pid) / "fd"
+        name = str(descriptor)
+        return folder / name
 
     def info(self, pid: int, descriptor: int) -> dict[str, list[str]]:
         """What /proc/PID/fdinfo says of it: by name the values, of which there may be several."""

@@ -134,10 +134,14 @@ class LiveSpans:
     def _of_part(self, came: list[tuple[int, np.ndarray, int]]) -> Iterator[TrackSums]:
         """The sums of spans by track, which stand for those that were left out."""
         kept = []
+        others = 0
         for _, rows, _ in came:
-            dur_ns = np.maximum(rows["end"] - rows["start"], 0)
-            kept.append(self._thinned.kept(rows, dur_ns))
-        self._thinned.settle(sum(len(one) - int(one.sum()) for one in kept))
+            dur_ns = rows["end"] - rows["start"]
+            np.maximum(dur_ns, 0, out=dur_ns)
+            is_kept = self._thinned.kept(rows, dur_ns)
+            kept.append(is_kept)
+            others += int(np.count_nonzero(~is_kept))
+        self._thinned.settle(others)
         for (track, rows, oldest), is_kept in zip(came, kept, strict=True):
             yield self._of_track(track, rows, oldest, is_kept)
 
@@ -240,10 +244,16 @@ class LiveSpans:
         whole = zip(*(spans[name].tolist() for name in ("kind", "name", "args")), strict=True)
         row = [self._primitive(*one) for one in whole]
         first = int(columns.bucket.min())
-        pair = (columns.bucket.take(mine) - first) << 32 | np.array(row, np.int64)
+        pair = columns.bucket.take(mine) - first
+        pair <<= 32
+        pair |= np.array(row, np.int64)
+        dur_ns = columns.dur_ns.take(mine)
         self_ns = columns.nested.self_ns.take(mine)
-        keys, sums = by_key(pair, columns.dur_ns.take(mine), self_ns)
-        return KeyedSums(first + (keys >> 32), keys & 0xFFFFFFFF, sums[:, :3])
+        keys, sums = by_key(pair, dur_ns, self_ns)
+        bucket = keys >> 32
+        bucket += first
+        keys &= 0xFFFFFFFF
+        return KeyedSums(bucket, keys, sums[:, :3])
 
     def _primitive(self, kind: int, name: int, args: int) -> int:
         """The row of a kind and the numbers of a name and of arguments."""
