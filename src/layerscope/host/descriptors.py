@@ -66,7 +66,9 @@ class Descriptors:
     def is_fifo(self, pid: int, descriptor: int) -> bool:
         """Whether it is open to a pipe, one with a name or one without."""
         with contextlib.suppress(OSError):
-            return stat.S_ISFIFO(os.stat(self._link(pid, descriptor)).st_mode)
+            link = self._link(pid, descriptor)
+            mode = os.stat(link).st_mode
+            return stat.S_ISFIFO(mode)
         return False
 
     def holders_of_fifo(self, pid: int, descriptor: int) -> list[Holder]:

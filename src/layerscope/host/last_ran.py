@@ -55,9 +55,10 @@ class LastRan:
 
     def _now(self, cpu: int) -> int | None:
         """What the clock of a CPU said when it was first asked for."""
-        if cpu not in self._now_ns:
-            self._now_ns[cpu] = self._ask(cpu)
-        return self._now_ns[cpu]
+        known = self._now_ns
+        if cpu not in known:
+            known[cpu] = self._ask(cpu)
+        return known[cpu]
 
     def _ask(self, cpu: int) -> int | None:
         try:
@@ -69,7 +70,8 @@ class LastRan:
 
 def _last_ns(path: Path) -> int | None:
     """When the thread was last accounted for, by this file of it; None: it does not say."""
-    for line in files.text(path).splitlines():
+    text = files.text(path)
+    for line in text.splitlines():
         name, _, value = line.partition(":")
         if name.strip() == _LAST:
             with contextlib.suppress(ValueError):

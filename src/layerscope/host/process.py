@@ -187,8 +187,10 @@ def _whose(uid: int) -> str:
 def is_32_bit(pid: int, root: Path = Path("/")) -> bool:
     """As the file says that the process runs."""
     try:
-        with open(root / "proc" / str(pid) / "exe", "rb") as file:
+        path = root / "proc" / str(pid) / "exe"
+        with open(path, "rb") as file:
             head = file.read(_CLASS + 1)
     except OSError:  # another user's
         return False
-    return head[:_CLASS] == b"\x7fELF" and head[_CLASS] != _ELF64
+    is_elf = head[:_CLASS] == b"\x7fELF"
+    return is_elf and head[_CLASS] != _ELF64

@@ -175,8 +175,9 @@ class LiveSpans:
     def _stands_for(self, parts: list[KeyedSums | None]) -> KeyedSums | None:
         """Sums of spans that are read in any case, and of others."""
         kept, others = parts
+        weight = self._thinned.weight
         if others is not None:
-            others = scaled(others, self._thinned.weight)
+            others = scaled(others, weight)
         return joined([kept, others])
 
     def _correct_self(
