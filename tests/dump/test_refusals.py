@@ -33,7 +33,7 @@ def test_a_process_that_is_not_there(tmp_path: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     assert f"there is no process {ended.pid}. `ps -e` lists" in refused(ended.pid, tmp_path)
-    assert "there is no process 0" in refused(0, tmp_path)
+    assert "0 is no number of a process" in refused(0, tmp_path)
 
 
 def test_a_process_that_has_ended(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_has_ended_meanwhile_is_said_to_have() -> None:
 def test_what_is_no_number(tmp_path: Path) -> None:
     done = layerscope("dump", "train.py", cwd=tmp_path)
     assert done.returncode == 125
-    assert "invalid int value: 'train.py'" in done.stderr
+    assert "train.py is no number of a process. `ps -e` lists those that run" in done.stderr
 
 
 def test_a_python_that_is_not_read_is_said_with_the_remedy() -> None:

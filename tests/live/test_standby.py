@@ -250,6 +250,27 @@ def test_a_program_that_ends_meanwhile_is_said_to_have_ended(
     assert list(tmp_path.iterdir()) == [tmp_path / "recording.py"]
 
 
+def test_top_watches_a_program_that_stands_by(program_python: str, tmp_path: Path) -> None:
+    with standing_by(program_python, TRAINS, tmp_path) as program:
+        program.tell("steps", 2)
+        before = layerscope("top", str(program.pid), "--once", "-q", cwd=tmp_path)
+        program.command("start", str(program.pid))
+        program.tell("steps", 30)
+        words = ("top", str(program.pid), "--once", "-q", "--show", "operators", "--top", "0")
+        opened = layerscope(*words, cwd=tmp_path)
+        program.command("stop", str(program.pid))
+        closed = layerscope("top", str(program.pid), "--once", "-q", cwd=tmp_path)
+        program.end()
+        complete(program.path)
+    assert (before.returncode, before.stderr) == (0, "")
+    told = " ".join(before.stdout.split())
+    assert "while watched" in told
+    assert f"operators are recorded after layerscope start {program.pid}" in told
+    assert "aten::" in opened.stdout
+    assert "by the optimizer" in opened.stdout
+    assert f"To record: layerscope start {program.pid}" in " ".join(closed.stdout.split())
+
+
 FORKS = """
 def forks(_):
     child = os.fork()

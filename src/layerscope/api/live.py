@@ -47,7 +47,8 @@ class GrowingRun:
                 "`.table('operators')` say what it did"
             )
         program, *arguments = run.info.command or [""]
-        self.title = shlex.join([os.path.basename(program), *arguments])
+        name = os.path.basename(program)
+        self.title = shlex.join([name, *arguments])
         self.cpus = run.info.granted_cpus
         self.start_ns = run.info.start_ns
         self.window_ns = round(window_s * _NS_PER_S)
@@ -135,7 +136,8 @@ class CellScreen:
         self._screen = screen
 
     def _repr_html_(self) -> str:
-        return f'<pre style="line-height: 1.2">{html.escape(self._screen)}</pre>'
+        shown = html.escape(self._screen)
+        return f'<pre style="line-height: 1.2">{shown}</pre>'
 
     def __repr__(self) -> str:
         return self._screen

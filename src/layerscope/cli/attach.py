@@ -18,6 +18,7 @@ import argparse
 
 from layerscope.capture.sampler import HZ, MOST_HZ
 from layerscope.cli import _size
+from layerscope.cli._pid import pid_of
 from layerscope.model.errors import UsageError
 from layerscope.session.attach import AttachOptions, attach
 
@@ -63,16 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
             quiet=arguments.quiet,
         )
     )
-
-
-def pid_of(word: str) -> int:
-    """The number of a process; UsageError where it is none."""
-    if not word.isascii() or not word.isdigit() or not int(word):
-        raise UsageError(
-            f"{word} is no number of a process. `ps -e` lists those that run; `pgrep -f NAME` "
-            "finds one"
-        )
-    return int(word)
 
 
 def _seconds_of(word: str) -> float:

@@ -14,12 +14,13 @@ from __future__ import annotations
 import argparse
 import sys
 
+from layerscope.cli._pid import pid_of
 from layerscope.show import screen
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `dump`."""
-    parser.add_argument("pid", metavar="PID", type=int, help="the number of a process")
+    parser.add_argument("pid", metavar="PID", help="the number of a process")
     parser.add_argument(
         "--native", action="store_true", help="functions of C and C++ too, with their libraries"
     )
@@ -40,9 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     from layerscope.running import snapshot
     from layerscope.show import dump_json, dump_text
 
-    pids = [arguments.pid]
-    if arguments.tree:
-        pids = process_tree.family(arguments.pid, process_tree.parents())
+    pid = pid_of(arguments.pid)
+    pids = process_tree.family(pid, process_tree.parents()) if arguments.tree else [pid]
     found = snapshot.take(BINARY, pids, arguments.native)
     if arguments.json:
         sys.stdout.flush()
@@ -50,5 +50,5 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     dump_text.write(found, sys.stdout, arguments.tree)
     if not arguments.quiet and found.processes[0].is_read:
-        screen.tell(f"Next: layerscope attach {arguments.pid}")
+        screen.tell(f"Next: layerscope attach {pid}")
     return 0

@@ -12,6 +12,8 @@ from layerscope.host import files
 from layerscope.model.errors import ReadError
 from layerscope.model.secrets import mask
 
+# Of an ELF file: the place of its class, and that of 64 bits.
+_CLASS, _ELF64 = 4, 2
 # Variables that say how a deep-learning program uses the machine: a name, or its beginning with a
 # `*`.
 VARIABLES = (
@@ -180,3 +182,15 @@ def _whose(uid: int) -> str:
         return f"it belongs to user {pwd.getpwuid(uid).pw_name}"
     except (KeyError, OverflowError, TypeError):
         return f"it belongs to user {uid}" if uid >= 0 else "only root may"
+
+
+def is_32_bit(pid: int, root: Path = Path("/")) -> bool:
+    """As the file says that the process runs."""
+    try:
+        path = root / "proc" / str(pid) / "exe"
+        with open(path, "rb") as file:
+            head = file.read(_CLASS + 1)
+    except OSError:  # another user's
+        return False
+    is_elf = head[:_CLASS] == b"\x7fELF"
+    return is_elf and head[_CLASS] != _ELF64

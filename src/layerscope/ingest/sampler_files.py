@@ -7,7 +7,7 @@ began a new one. Each counts its threads, frames and stacks by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -286,25 +286,25 @@ class Sampled(SampleSource):
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def process_row(self, number: int) -> dict[str, Any]:
-        """A row of `processes` for one of which nothing but samples is known, all but its key and
-        its host.
+    def process_rows(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
+        """A row of `processes` for each of these, of which nothing but samples is known, all but
+        its key and its host.
         """
-        row = self.file.processes[number]
-        own = (number, int(row["pid"]))
-        names = [
-            one["name"]
-            for one in self.file.threads.values()
-            if own == (int(one["process"]), int(one["tid"]))
-        ]
-        return {
-            "pid": int(row["pid"]),
-            "ppid": int(row["ppid"]),
-            "rank": int(self.rank) if self.rank.isdigit() else None,
-            "argv": names[-1].decode("utf-8", "replace") if names else "",
-            "exit": self.exits().get(number),
-            **self._times(row),
-        }
+        names: dict[tuple[int, int], bytes] = {}
+        for one in self.file.threads.values():
+            names[int(one["process"]), int(one["tid"])] = one["name"]
+        exits = self.exits()
+        for number in numbers:
+            row = self.file.processes[number]
+            pid = int(row["pid"])
+            yield {
+                "pid": pid,
+                "ppid": int(row["ppid"]),
+                "rank": int(self.rank) if self.rank.isdigit() else None,
+                "argv": names.get((number, pid), b"").decode("utf-8", "replace"),
+                "exit": exits.get(number),
+                **self._times(row),
+            }
 
     def exits(self) -> dict[int, int]:
         """How processes ended, by its own numbers: exit status, or minus the signal."""
@@ -326,20 +326,20 @@ class Sampled(SampleSource):
         rows["at_ns"] += np.uint64(self.shift_ns % (1 << 64))
         return rows
 
-    def parent_of(self, number: int) -> int:
-        """The process of the recording that is the parent of one of its own; NONE: it is not
-        known.
+    def parents_of(self, numbers: Iterable[int]) -> Iterator[int]:
+        """The process of the recording that is the parent of each of these of its own; NONE: it is
+        not known.
         """
-        row = self.file.processes[number]
-        found, since_ns = NONE, -1
-        for one, other in self.file.processes.items():
-            begins_ns = int(other["start_ns"])
-            is_parent = other["pid"] == row["ppid"]
-            was_there = since_ns < begins_ns <= row["start_ns"]
-            if is_parent and was_there:
-                since_ns = begins_ns
-                found = self.process_of.get(one, NONE)
-        return found
+        of_pid: dict[int, list[tuple[int, int]]] = {}
+        for one, row in self.file.processes.items():
+            of_pid.setdefault(int(row["pid"]), []).append((int(row["start_ns"]), one))
+        for number in numbers:
+            row = self.file.processes[number]
+            known = of_pid.get(int(row["ppid"]), ())
+            there = [one for one in known if 0 <= one[0] <= row["start_ns"]]
+            # Of several that had this number the last one; of one moment the first.
+            _, parent = max(there, key=lambda one: one[0], default=(0, NONE))
+            yield self.process_of.get(parent, NONE)
 
     def track_row(self, thread: int) -> dict[str, Any]:
         """The same of `tracks`, for one of its threads."""

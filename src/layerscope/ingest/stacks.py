@@ -9,7 +9,7 @@ named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +159,8 @@ class StackIngest:
         held, self._held = self._held, []
         for source in self._sources:
             source.name()
+        named: list[Columns] = []
+        rows = 0
         for source, columns in held:
             columns = source.with_names(columns)
             is_worker = columns.pop("evidence") & waiting.TEAM > 0
@@ -168,8 +170,20 @@ class StackIngest:
             # The thread began to wait when no backward function had begun on the other one.
             in_backward = (columns["state"] == _BACKWARD) & (columns["phase"] >= 0)
             columns["phase"][in_backward] = BACKWARD_PHASE
-            columns["stack"] = self._fused(columns["stack"], columns.pop("chain"))
-            self._add(self._with_kernel(columns))
+            named.append(columns)
+            rows += len(columns["at_ns"])
+            if rows > HELD_ROWS:
+                self._write_named(named)
+                named, rows = [], 0
+        self._write_named(named)
+
+    def _write_named(self, parts: list[Columns]) -> None:
+        """Write samples of some processes, of each its own columns, as one part of the table."""
+        if not parts:
+            return
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns["stack"] = self._fused(columns["stack"], columns.pop("chain"))
+        self._add(self._with_kernel(columns))
 
     def _with_kernel(self, columns: Columns) -> Columns:
         """Samples of which a part was in the kernel become two rows: that follows the rest."""
@@ -284,28 +298,21 @@ class StackIngest:
             known = sorted(thread for thread in source.threads if thread in of_thread)
             of_track |= {source.threads[thread]: of_thread[thread] for thread in known}
             process = source.processes_of_threads()[accounts["thread"]]
+            of_process = _split(accounts, process)
+            whole = source.accounts_of_processes()
+            whole_of_process = _split(whole, whole["process"])
             for number, mine in source.process_of.items():
-                if (process == number).any():
-                    rows = accounts[process == number]
-                    small.add_process_counters(
-                        mine, self._counters(source, number, mine, rows, without)
-                    )
+                rows = of_process.get(number)
+                if rows is None:
+                    continue
+                if mine in self._alone:
+                    alone = whole_of_process.get(number, whole[:0])
+                    columns = counters_of_one_alone(rows, alone, without)
+                else:
+                    columns = counters_of_process(rows, without)
+                small.add_process_counters(mine, columns)
         for row in small.rows["tracks"]:
             row |= of_track.get(row["track"], {})
-
-    def _counters(
-        self,
-        source: Sampled,
-        number: int,
-        place: int,
-        accounts: np.ndarray,
-        without: Collection[str],
-    ) -> Columns:
-        """Columns of `counters` of a process; all that there is where it was sampled alone."""
-        if place not in self._alone:
-            return counters_of_process(accounts, without)
-        whole = source.accounts_of_processes()
-        return counters_of_one_alone(accounts, whole[whole["process"] == number], without)
 
     def add_ends(self, small: SmallTables) -> None:
         """How processes ended whose end nobody else saw, and the command line of forked ones, which
@@ -319,9 +326,9 @@ class StackIngest:
                     row["exit"] = status
             # A process that became another program is the last of its numbers.
             last = {place: number for number, place in sorted(source.process_of.items())}
-            for number in sorted(source.forks() & set(last.values())):
+            forked = sorted(source.forks() & set(last.values()))
+            for number, parent in zip(forked, source.parents_of(forked), strict=True):
                 place = source.process_of[number]
-                parent = source.parent_of(number)
                 if place in self._alone and parent in rows:
                     rows[place]["argv"] = rows[parent]["argv"]
 
@@ -340,10 +347,18 @@ class StackIngest:
         rank.
         """
         host_of = dict(hosts)
-        return [
-            {"process": place, "host": host_of.get(source.rank, ""), **source.process_row(number)}
-            for place, (_, source, number) in self._alone.items()
-        ]
+        found = []
+        for source in self._files:
+            of_source = {
+                number: place
+                for place, (_, other, number) in self._alone.items()
+                if other is source
+            }
+            host = host_of.get(source.rank, "")
+            rows = source.process_rows(of_source)
+            for place, row in zip(of_source.values(), rows, strict=True):
+                found.append({"process": place, "host": host, **row})
+        return sorted(found, key=lambda row: int(row["process"]))
 
     def track_rows(self, known: set[int]) -> list[dict[str, Any]]:
         """Rows of `tracks` for threads that were sampled and of which nothing else is `known`."""
@@ -390,3 +405,12 @@ def _no_steps(at_ns: np.ndarray, track: np.ndarray) -> tuple[np.ndarray, np.ndar
     step = np.full(len(at_ns), -1, np.int32)
     phase = np.full(len(at_ns), -1, np.int8)
     return step, phase
+
+
+def _split(rows: np.ndarray, key: np.ndarray) -> dict[int, np.ndarray]:
+    """The rows of each key, in their order."""
+    if not len(rows):
+        return {}
+    order = np.argsort(key, kind="stable")
+    keys, first = np.unique(key[order], return_index=True)
+    return dict(zip(keys.tolist(), np.split(rows[order], first[1:]), strict=True))

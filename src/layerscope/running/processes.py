@@ -10,7 +10,6 @@ from layerscope.model.errors import ReadError
 from layerscope.model.secrets import mask
 
 _PROC = Path("/proc")
-_ELF64, _CLASS = 2, 4
 _EPERM, _EACCES = 1, 13
 ENDED = "it has ended meanwhile"
 
@@ -25,18 +24,8 @@ def check(pid: int) -> None:
         raise ReadError(f"{pid} is a thread of process {group}: layerscope dump {group}")
     if "VmSize" not in status:  # it has no memory of its own
         raise ReadError(f"process {pid} is a thread of the kernel. Name a program")
-    if _is_32_bit(pid):
+    if process.is_32_bit(pid):
         raise ReadError(f"process {pid} is a 32-bit program, and only 64-bit ones are read")
-
-
-def _is_32_bit(pid: int) -> bool:
-    """As the file says that it runs."""
-    try:
-        with open(_PROC / str(pid) / "exe", "rb") as file:
-            head = file.read(_CLASS + 1)
-    except OSError:  # another user's
-        return False
-    return head[:_CLASS] == b"\x7fELF" and head[_CLASS] != _ELF64
 
 
 def refused(pid: int, number: int) -> str:

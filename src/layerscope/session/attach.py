@@ -182,6 +182,10 @@ def target(pid: int) -> ProcessFacts:
         raise UsageError(f"process {pid} is this command itself. Name a program that runs")
     if not found.argv and not found.libraries and "maps" not in " ".join(found.unread):
         raise UsageError(f"process {pid} ({found.name}) is a thread of the kernel. Name a program")
+    if process.is_32_bit(pid):
+        raise UsageError(
+            f"process {pid} ({found.name}) is a 32-bit program, and only 64-bit ones are recorded"
+        )
     whose = [word for word in found.unread if word.startswith("maps")]
     if whose or (os.geteuid() and found.uid != os.geteuid()):
         why = whose[0].partition(": ")[2] if whose else "it belongs to another user"

@@ -208,7 +208,8 @@ class Watch:
         """
         is_whole = increment.read_share == 1.0
         if is_whole and self._paced_s < now:
-            elapsed_ns = round((now - self._paced_s) * _NS_PER_S)
+            elapsed_s = now - self._paced_s
+            elapsed_ns = round(elapsed_s * _NS_PER_S)
             self._pace.spent(increment.cpu_ns, elapsed_ns)
             self._recording.every = self._pace.every
         self._paced_s = now if is_whole else math.inf

@@ -33,7 +33,8 @@ class Pace:
         if self._elapsed_ns < _LOOKED_AT_NS:
             return
         share = self._cpu_ns / self._elapsed_ns
-        self._cpu_ns = self._elapsed_ns = 0
+        self._cpu_ns = 0
+        self._elapsed_ns = 0
         if share > _MOST_SHARE:
             while share > _MOST_SHARE and self.every < _MOST_EVERY:
                 self.every *= 2
@@ -56,7 +57,9 @@ class StandIns:
     @property
     def is_thinned(self) -> bool:
         """Whether a part was left out since `settle`, or will be."""
-        return self._reader.every > 1 or self._reader.left_out > 0
+        will_be = self._reader.every > 1
+        was = self._reader.left_out > 0
+        return will_be or was
 
     def kept(self, rows: np.ndarray, dur_ns: np.ndarray) -> np.ndarray:
         """Which of these spans are read in any case."""
@@ -76,7 +79,8 @@ class StandIns:
         """So many spans have come that are not read in any case: they stand for those too that were
         left out since the last time.
         """
-        spans = np.array(self._reader.whole_ns, np.int64).reshape(-1, 2)
+        stretches = np.array(self._reader.whole_ns, np.int64)
+        spans = stretches.reshape(-1, 2)
         self._began, self._ended = spans.T
         del self._reader.whole_ns[:-1]
         if others:

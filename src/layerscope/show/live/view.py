@@ -78,6 +78,11 @@ def seen(program: LiveProgram, about: Watching, table: str, top: int, note: str 
 
 
 def first_table(program: LiveProgram) -> str:
-    """The one to begin with: operators where there are no stacks."""
-    has_operators = bool(program.known.labels[OPERATORS])
-    return OPERATORS if has_operators and not program.known.has_samples else FUNCTIONS
+    """The one to begin with: operators where there are no stacks, and symbols where there is no
+    Python on them.
+    """
+    if not program.known.has_samples:
+        return OPERATORS if program.known.labels[OPERATORS] else FUNCTIONS
+    has_python = any(file for _, file in program.known.labels[FUNCTIONS])
+    has_native = any(library for _, library in program.known.labels[SYMBOLS])
+    return SYMBOLS if has_native and not has_python else FUNCTIONS

@@ -50,14 +50,16 @@ class KeptSpoolReader(raw_file.SpoolReader):
 
     def unpacked(self, chunk: raw_file.Chunk, flags: int) -> raw_file.Chunk:
         """The same; a reading of the clocks ends a stretch."""
-        if chunk.kind == raw_file.POLL:
+        ends_stretch = chunk.kind == raw_file.POLL
+        if ends_stretch:
             self._end_stretch(chunk.payload)
         return super().unpacked(chunk, flags)
 
     def _end_stretch(self, reading: bytes) -> None:
         _, run_ns = raw_file.READING.unpack_from(reading)
         if self._is_whole:
-            self.whole_ns.append((self._began_ns, run_ns))
+            stretch = self._began_ns, run_ns
+            self.whole_ns.append(stretch)
         self._began_ns = run_ns
         self._stretch += 1
 

@@ -46,16 +46,20 @@ def is_of_step(
 ) -> np.ndarray:
     """Which of these spans tell where steps end: by a rule of `ingest.live.steps`."""
     found = np.isin(kind, _OF_STEPS)
-    found |= (kind == layout.MODULE) & (seq == 0)
+    is_module = kind == layout.MODULE
+    found |= is_module & (seq == 0)
     if len(steps):
-        found |= np.isin(name, steps) & (kind < layout.FIRST_SPECIAL)
+        is_span = kind < layout.FIRST_SPECIAL
+        found |= np.isin(name, steps) & is_span
     return found
 
 
 def spans_among(table: np.ndarray) -> int:
     """How many of the records are spans."""
     kind = _column(table, "kind")[0]
-    return int(np.count_nonzero(kind < layout.FIRST_SPECIAL))
+    is_span = kind < layout.FIRST_SPECIAL
+    count = np.count_nonzero(is_span)
+    return int(count)
 
 
 def _is_long(table: np.ndarray) -> np.ndarray:
