@@ -46,10 +46,12 @@ class ForeignFile:
         names = ["(other names)", *content.names, *content.args_texts]
         spans = _spans(content)
         owner = np.array([track.process for track in content.tracks], np.int64)
-        process = owner[content.track] if len(content.track) else np.zeros(0, np.int64)
+        of_processes = _by_process(spans, owner, len(content.processes))
+        del spans
+        _forget_spans(content)
         self._processes = [
-            ForeignProcess(self, number, names, spans[process == number])
-            for number in range(len(content.processes))
+            ForeignProcess(self, number, names, of_process)
+            for number, of_process in enumerate(of_processes)
         ]
         self._share_moments(owner)
         self._is_new = True
@@ -141,12 +143,19 @@ class ForeignEvents(ProcessEvents):
 
     def __init__(self, spans: np.ndarray) -> None:
         super().__init__()
-        spans = spans.take(np.lexsort((spans["depth"], spans["start"], spans["track"])))
+        if not _is_in_order(spans):
+            spans = spans.take(np.lexsort((spans["depth"], spans["start"], spans["track"])))
         outermost = np.where(spans["depth"] == 0, np.arange(len(spans)), 0)
         outermost = np.maximum.accumulate(outermost)
-        order = np.lexsort((outermost, spans["end"][outermost]))
+        # Few are outermost: they are put in order, and what lies in each comes with it.
+        first = np.flatnonzero(np.diff(outermost, prepend=-1) != 0)
+        by_end = np.argsort(spans["end"].take(first), kind="stable")
+        lengths = np.diff(first, append=len(spans))[by_end]
+        ends = np.cumsum(lengths)
+        order = np.repeat(first[by_end] - (ends - lengths), lengths) + np.arange(len(spans))
         self._spans = spans.take(order)
-        is_last = np.diff(outermost[order], append=-1) != 0
+        is_last = np.zeros(len(spans), np.bool_)
+        is_last[ends - 1] = True
         self._cuts = np.flatnonzero(is_last) + 1  # behind the last of each outermost span
         starts = self._spans["start"]
         earliest = np.minimum.accumulate(starts[::-1])[::-1]
@@ -210,6 +219,33 @@ class ForeignEvents(ProcessEvents):
     def clock_end_ns(self) -> int:
         """All that ended before this was given out."""
         return self.read_until_ns
+
+
+def _by_process(spans: np.ndarray, owner: np.ndarray, processes: int) -> list[np.ndarray]:
+    """The spans of each process; `owner`: that of each track."""
+    if processes == 1:
+        return [spans]
+    process = owner[spans["track"]] if len(spans) else np.zeros(0, np.int64)
+    return [spans.compress(process == number) for number in range(processes)]
+
+
+def _forget_spans(content: Imported) -> None:
+    """They are rows now: the columns are not needed a second time."""
+    nothing = np.zeros(0, np.int64)
+    content.start_ns = content.dur_ns = content.track = content.depth = nothing
+    content.kind = content.name = content.args = nothing
+    content.more = {}
+
+
+def _is_in_order(spans: np.ndarray) -> bool:
+    """Whether spans come by track, then start, then depth."""
+    later = np.zeros(max(len(spans) - 1, 0), np.bool_)
+    same = np.ones(len(later), np.bool_)
+    for name in ("track", "start", "depth"):
+        values = np.ascontiguousarray(spans[name])
+        later |= same & (values[1:] > values[:-1])
+        same &= values[1:] == values[:-1]
+    return bool((later | same).all())
 
 
 def _spans(content: Imported) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.model.errors import ReadError
-from layerscope.sources.text_chunks import parts
+from layerscope.sources.text_chunks import raw_parts
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-traces.so"
 # LT_VERSION of native/traces/traces.h. A library of other sources is not called.
@@ -107,7 +107,7 @@ def scan(path: Path, take: Callable[[Columns], object], numbers: bool = False) -
 
 
 def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
-    for piece in parts(path):
+    for piece in raw_parts(path):
         if piece:
             yield piece, False
     yield b"", True
