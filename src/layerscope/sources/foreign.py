@@ -29,7 +29,7 @@ from layerscope.sources.process import (
 )
 
 # Spans that are given out at a time.
-_PIECE_SPANS = 200_000
+_PIECE_SPANS = 100_000
 # Of a reading of CLOCK_REALTIME that a file has.
 _CLOCK_ERROR_NS = 1_000
 # In the place of ticks: the file has one clock only.
@@ -153,11 +153,9 @@ class ForeignEvents(ProcessEvents):
         lengths = np.diff(first, append=len(spans))[by_end]
         ends = np.cumsum(lengths)
         order = np.repeat(first[by_end] - (ends - lengths), lengths) + np.arange(len(spans))
-        self._spans = spans.take(order)
-        is_last = np.zeros(len(spans), np.bool_)
-        is_last[ends - 1] = True
-        self._cuts = np.flatnonzero(is_last) + 1  # behind the last of each outermost span
-        starts = self._spans["start"]
+        self._spans, self._order = spans, order.astype(np.int32)
+        self._cuts = ends  # behind the last of each outermost span
+        starts = spans["start"].take(order)
         earliest = np.minimum.accumulate(starts[::-1])[::-1]
         self._earliest_ns = np.append(
             earliest, np.iinfo(np.int64).max
@@ -198,7 +196,7 @@ class ForeignEvents(ProcessEvents):
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
         """By track, the spans that are ready."""
-        spans = self._spans[self._given : self.records]
+        spans = self._spans.take(self._order[self._given : self.records])
         self._given = self.records
         self.waiting = 0
         order = np.argsort(spans["track"], kind="stable")

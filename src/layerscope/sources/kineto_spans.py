@@ -33,6 +33,8 @@ _OPERATORS = SPAN_LAYERS.index(OPERATORS)
 _MOST_SEQUENCE = np.iinfo(np.int32).max
 _MOST = np.iinfo(np.int64).max
 _ON_GPU = "gpu_"
+# What is asked for of spans that are in their order.
+_ORDERED = ("time_ns", "name", "args", "external", "correlation", "sequence", "forward")
 
 
 @dataclass(slots=True)
@@ -79,7 +81,10 @@ def spans_of(
     end_ns[unfinished] = max(int(end_ns.max(initial=0)), window_end_ns)
     track = _tracks(trace, columns, kind, tracks)
     order = np.lexsort((-end_ns, columns["time_ns"], track))
-    columns = {name: values.take(order) for name, values in columns.items()}
+    for name in list(columns):  # none is in memory twice but one
+        values = columns.pop(name)
+        if name in _ORDERED:
+            columns[name] = values.take(order)
     kind, track, end_ns = kind.take(order), track.take(order), end_ns.take(order)
     forward = or_none(columns["forward"], 0, _MOST)
     correlation = or_none(columns["correlation"], 0, _MOST)
