@@ -51,7 +51,7 @@ typedef struct {
     uint64_t *hash;
     int32_t *slot;
     size_t used, room;
-    uint32_t count, capacity, mask;
+    uint32_t count, capacity, mask, last;
 } lt_words;
 
 enum { LT_CATEGORIES, LT_NAMES, LT_SCALARS, LT_ARGUMENTS, LT_IDS, LT_BESIDE, LT_WORDS };

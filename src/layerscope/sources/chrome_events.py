@@ -116,12 +116,19 @@ def _columns(rows: Columns) -> Columns:
 
 
 def _process_names(trace: ScannedTrace, rows: Columns) -> dict[int | str, str]:
-    found = named(trace, rows, "process_name")
-    return {trace.scalars[pid]: name for (pid, _), name in found.items() if pid >= 0}
+    found: dict[int | str, str] = {}
+    for (pid, _), name in named(trace, rows, "process_name").items():
+        if pid >= 0:
+            value = trace.scalars[pid]
+            found[value] = name
+    return found
 
 
 def _told(trace: ScannedTrace, rows: Columns, row: int) -> str:
     """An event that cannot be, for people."""
-    name = trace.names[rows["name"][row]] if rows["name"][row] >= 0 else ""
-    letter = chr(rows["phase"][row]) if rows["phase"][row] else ""
-    return f"{letter!r} {name!r} at {rows['time_ns'][row] / 1000:g}"
+    code = int(rows["name"][row])
+    phase = int(rows["phase"][row])
+    at_us = int(rows["time_ns"][row]) / 1000
+    name = trace.names[code] if code >= 0 else ""
+    letter = chr(phase) if phase else ""
+    return f"{letter!r} {name!r} at {at_us:g}"

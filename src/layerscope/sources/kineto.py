@@ -132,7 +132,9 @@ def _process(path: Path, trace: ScannedTrace, pid: np.ndarray) -> ImportedProces
     about = {key: value for key, value in trace.beside.items() if key != _EVENTS}
     text = json.dumps(about, ensure_ascii=False)
     kept = text if about and len(text) < _MOST_ABOUT else None
-    return ImportedProcess(rank=_rank(path, trace), pid=_pid(trace, pid), about=kept)
+    rank = _rank(path, trace)
+    number = _pid(trace, pid)
+    return ImportedProcess(rank=rank, pid=number, about=kept)
 
 
 def _pid(trace: ScannedTrace, pid: np.ndarray) -> int:

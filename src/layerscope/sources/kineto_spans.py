@@ -223,9 +223,11 @@ def _numbers_of_operators(
 
 def _step_mark(names: list[str], name: np.ndarray, kind: np.ndarray) -> str:
     """How the ranges of steps begin, if there are any."""
-    steps = [code for code, text in enumerate(names) if text.startswith(STEP)]
+    numbered = enumerate(names)
+    steps = [code for code, text in numbered if text.startswith(STEP)]
     is_step = np.isin(name, steps) & (kind == RANGE)
-    return STEP if steps and is_step.any() else ""
+    has_steps = bool(steps) and bool(is_step.any())
+    return STEP if has_steps else ""
 
 
 def framework_threads(
@@ -258,4 +260,6 @@ def framework_threads(
 
 
 def _moments(track: np.ndarray, at_ns: np.ndarray) -> list[tuple[int, int]]:
-    return list(zip(track.tolist(), at_ns.tolist(), strict=True))
+    tracks = track.tolist()
+    moments = at_ns.tolist()
+    return list(zip(tracks, moments, strict=True))

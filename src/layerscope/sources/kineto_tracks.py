@@ -101,5 +101,6 @@ def _called(process: int | str, thread: int | str) -> str:
 
 
 def _whole(value: int | str) -> int:
-    is_number = isinstance(value, int) and abs(value) <= _MOST
-    return int(value) if is_number else -1
+    if not isinstance(value, int):
+        return -1
+    return value if abs(value) <= _MOST else -1

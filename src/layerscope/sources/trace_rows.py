@@ -85,10 +85,11 @@ class TraceRows:
         self._parts[group].append({name: block[name].take(rows) for name in wanted})
 
     def _note_unknown(self, phases: np.ndarray) -> None:
-        letters, counts = np.unique(phases, return_counts=True)
-        for letter, count in zip(letters.tolist(), counts.tolist(), strict=True):
+        counts = np.bincount(phases, minlength=1)
+        for letter in np.flatnonzero(counts).tolist():
             name = chr(letter) if letter else ""
-            self.unknown[name] = self.unknown.get(name, 0) + count
+            before = self.unknown.get(name, 0)
+            self.unknown[name] = before + int(counts[letter])
 
     @property
     def has_rows(self) -> bool:
