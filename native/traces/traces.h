@@ -29,11 +29,11 @@ enum {
     LT_HAS_DURATION = 2,
     LT_HAS_VALUE = 4,     /* of a counter: a row for each of its series, `args` is its name, `duration` its value */
     LT_ODD_ARGUMENTS = 8, /* they are no JSON as it is written */
-    LT_HAS_RECORD = 32,   /* it has a number of torch's RecordFunction */
+    LT_HAS_RECORD = 32,   /* it has a number of RecordFunction */
     LT_IMPOSSIBLE = 16    /* a time or a duration is no number, or none that can be */
 };
 
-/* Numbers among the arguments, as trace_scan.py names them; in brackets those of torch's events of memory. */
+/* Numbers among the arguments, as trace_scan.py names them; in brackets those of Kineto's events of memory. */
 enum {
     LT_EXTERNAL,    /* External id (Addr) */
     LT_CORRELATION, /* correlation (Bytes) */

@@ -1,4 +1,4 @@
-"""Arguments of spans of torch.profiler as texts of JSON, each once. Used by `kineto_spans`."""
+"""Arguments of spans of Kineto as texts of JSON, each once. Used by `kineto_spans`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The spans of a trace of torch.profiler, as columns of `Imported`. Used by `kineto`."""
+"""The spans of a trace of Kineto, as columns of `Imported`. Used by `kineto`."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _tracks(
 
 def _unfinished(columns: Columns, kind: np.ndarray, arguments: Arguments) -> np.ndarray:
     """Spans that did not end. Newer builds say so; older ones give them no duration and no number,
-    as no other has; before that (PyTorch 2.1, which tells microseconds) they are spans without a
+    as no other has; before that (2.1, which tells microseconds) they are spans without a
     duration like any other.
     """
     has_record = (columns["flags"] & HAS_RECORD) != 0

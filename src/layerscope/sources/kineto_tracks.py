@@ -1,4 +1,4 @@
-"""The tracks of a trace of torch.profiler: threads of the CPU, and streams of GPUs. Used by
+"""The tracks of a trace of Kineto: threads of the CPU, and streams of GPUs. Used by
 `kineto`.
 """
 

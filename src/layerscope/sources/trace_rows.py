@@ -23,7 +23,7 @@ from layerscope.sources.trace_scan import (
 
 # The letters of phases by what becomes of them.
 NAMES = "M"
-# Those of torch.profiler; any profiler's.
+# Those of Kineto; any profiler's.
 GROUPS = {"spans": "X", "instants": "iIRn", "counters": "C", "arrows": "sft"}
 ALL_GROUPS = {**GROUPS, "ends": "BE", "async": "beSF"}
 # Of what names threads the arguments are asked for, not the times.
