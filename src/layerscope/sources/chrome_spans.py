@@ -63,7 +63,8 @@ class ChromeTracks:
 
     def by_rows(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
         """The tracks of these threads."""
-        return by_pair(pid, tid, self.thread)
+        tracks = by_pair(pid, tid, self.thread)
+        return tracks
 
     def thread(self, pid: int, tid: int, lane: int = 0) -> int:
         """The track of a thread; of what crosses its other spans there are more."""

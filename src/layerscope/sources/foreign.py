@@ -65,8 +65,10 @@ class ForeignFile:
         process = owner[tracks]
         for number, one in enumerate(self._processes):
             is_own = process == number
-            one.set_moments((tracks[is_own], records.compress(is_own)))
-            one.set_memory(ForeignMemory(self.content.memory, owner, number))
+            moments = tracks[is_own], records.compress(is_own)
+            one.set_moments(moments)
+            memory = ForeignMemory(self.content.memory, owner, number)
+            one.set_memory(memory)
 
     def new_processes(self) -> list[SourceProcess]:
         """All processes of the file, once."""
@@ -85,11 +87,13 @@ class ForeignFile:
 
     def finish(self, session: dict[str, Any]) -> list[SourceProcess]:
         """There is nothing more."""
-        return self.new_processes()
+        processes = self.new_processes()
+        return processes
 
     def problems(self) -> dict[str, list[Problem]]:
         """What the file could not tell; it has no ranks of its own recordings."""
-        return {"": self.content.problems}
+        problems = self.content.problems
+        return {"": problems}
 
     def left_bytes(self) -> int:
         """The file was read."""
@@ -230,8 +234,10 @@ def _by_process(spans: np.ndarray, owner: np.ndarray, processes: int) -> list[np
 def _forget_spans(content: Imported) -> None:
     """They are rows now: the columns are not needed a second time."""
     nothing = np.zeros(0, np.int64)
-    content.start_ns = content.dur_ns = content.track = content.depth = nothing
-    content.kind = content.name = content.args = nothing
+    content.start_ns = content.dur_ns = nothing
+    content.track = content.depth = nothing
+    content.kind = content.name = nothing
+    content.args = nothing
     content.more = {}
 
 

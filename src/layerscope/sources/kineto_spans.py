@@ -90,7 +90,11 @@ def spans_of(
     correlation = or_none(columns["correlation"], 0, _MOST)
     kind = _kinds(trace, columns, kind, forward, track)
     _name_launches(kind, correlation)
-    args = arguments.numbers(columns["args"], kind == FUNCTION, kind == BACKWARD)
+    is_function = kind == FUNCTION
+    is_backward = kind == BACKWARD
+    args = arguments.numbers(columns["args"], is_function, is_backward)
+    unfinished = unfinished.take(order)
+    negative = int(np.count_nonzero(is_negative))
     return KinetoSpans(
         start_ns=columns["time_ns"],
         end_ns=end_ns,
@@ -99,19 +103,21 @@ def spans_of(
         kind=kind,
         name=columns["name"],
         args=args,
-        more=_more(columns, kind, forward, correlation, unfinished.take(order)),
+        more=_more(columns, kind, forward, correlation, unfinished),
         forward=forward,
         args_texts=arguments.texts,
         names=trace.names,
-        negative=int(np.count_nonzero(is_negative)),
+        negative=negative,
         step_mark=_step_mark(trace.names, columns["name"], kind),
     )
 
 
 def _kinds_by_category(trace: ScannedTrace, category: np.ndarray) -> np.ndarray:
-    # The last entry is for -1.
-    kinds = [*map(kind_of_category, trace.categories), EVENT]
-    found: np.ndarray = np.array(kinds, np.uint8)[category]
+    """What each span is, as far as its category says it."""
+    kinds = list(map(kind_of_category, trace.categories))
+    kinds.append(EVENT)  # for -1
+    of_code = np.array(kinds, np.uint8)
+    found: np.ndarray = of_code[category]
     return found
 
 
@@ -145,9 +151,11 @@ def _unfinished(columns: Columns, kind: np.ndarray, arguments: Arguments) -> np.
     """
     has_record = (columns["flags"] & HAS_RECORD) != 0
     is_operator = (kind == FUNCTION) | (kind == RANGE)
-    found: np.ndarray = is_operator & arguments.are_unfinished(columns["args"])
+    is_told = arguments.are_unfinished(columns["args"])
+    found: np.ndarray = is_operator & is_told
     if (has_record & is_operator).any():
-        found |= is_operator & ~has_record & (columns["duration_ns"] == 0)
+        is_empty = columns["duration_ns"] == 0
+        found |= is_operator & ~has_record & is_empty
     return found
 
 

@@ -73,6 +73,7 @@ def _counter(trace: ScannedTrace, name: int, series: int, pid: int) -> str:
 
 
 def _one_line(trace: ScannedTrace, code: int) -> str:
+    """A name without ends of lines."""
     name = trace.names[code] if code >= 0 else ""
     words = name.split()
     return " ".join(words)

@@ -113,8 +113,10 @@ def gather(
     rows = TraceRows(groups)
     found = scan(path, rows.take, numbers)
     for code in rows.odd:
-        if code >= 0:
-            found.arguments[code] = as_json(found.arguments[code])
+        if code < 0:
+            continue
+        text = found.arguments[code]
+        found.arguments[code] = as_json(text)
     return found, rows
 
 
@@ -133,6 +135,7 @@ def named(trace: ScannedTrace, names: Columns, wanted: str) -> dict[tuple[int, i
 
 
 def _name_in(text: str) -> str | None:
+    """What the arguments of an event give as a name."""
     try:
         name = msgspec.json.decode(text.encode()).get("name")
     except (msgspec.MsgspecError, UnicodeError, AttributeError):
@@ -174,5 +177,6 @@ def _different(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def or_none(values: np.ndarray, least: int, most: int) -> np.ndarray:
     """Numbers that are told and between these two; -1: none."""
-    is_known = (values != NONE) & (values >= least) & (values <= most)
-    return np.where(is_known, values, -1)
+    is_told = values != NONE
+    is_possible = (values >= least) & (values <= most)
+    return np.where(is_told & is_possible, values, -1)

@@ -214,8 +214,11 @@ def as_json(text: str) -> str:
 
 
 def _quoted(found: re.Match[str]) -> str:
+    """A word as a text, unless JSON has it."""
     word = found[0]
-    return word if word in _PLAIN_WORDS else f'"{word}"'
+    if word in _PLAIN_WORDS:
+        return word
+    return f'"{word}"'
 
 
 def pairs(group: np.ndarray, name: np.ndarray, begins: np.ndarray) -> np.ndarray:
