@@ -29,11 +29,11 @@ enum {
     LT_HAS_DURATION = 2,
     LT_HAS_VALUE = 4,     /* of a counter: a row for each of its series, `args` is its name, `duration` its value */
     LT_ODD_ARGUMENTS = 8, /* they are no JSON as it is written */
-    LT_HAS_RECORD = 32,   /* it has a number of torch's RecordFunction */
+    LT_HAS_RECORD = 32,   /* it has a number of RecordFunction */
     LT_IMPOSSIBLE = 16    /* a time or a duration is no number, or none that can be */
 };
 
-/* Numbers among the arguments, as trace_scan.py names them; in brackets those of torch's events of memory. */
+/* Numbers among the arguments, as trace_scan.py names them; in brackets those of Kineto's events of memory. */
 enum {
     LT_EXTERNAL,    /* External id (Addr) */
     LT_CORRELATION, /* correlation (Bytes) */
@@ -51,7 +51,7 @@ typedef struct {
     uint64_t *hash;
     int32_t *slot;
     size_t used, room;
-    uint32_t count, capacity, mask;
+    uint32_t count, capacity, mask, last;
 } lt_words;
 
 enum { LT_CATEGORIES, LT_NAMES, LT_SCALARS, LT_ARGUMENTS, LT_IDS, LT_BESIDE, LT_WORDS };

@@ -23,11 +23,15 @@ def content_of(trace: ScannedTrace, rows: TraceRows) -> Imported:
     nameless = [code for code, name in enumerate(trace.names) if not name]
     spans = spans_of(rows, tracks, nameless)
     names: dict[str, int] = {}
-    known = [" ".join(name.split()) or "(no name)" for name in [*trace.names, ""]]
-    name_of = np.array([names.setdefault(name, len(names)) for name in known], np.int32)
+    known = [" ".join(name.split()) or "(no name)" for name in trace.names]
+    known.append("(no name)")  # for -1
+    numbers = [names.setdefault(name, len(names)) for name in known]
+    name_of = np.array(numbers, np.int32)
     args, texts = arguments(trace, spans)
+    is_open = spans.unfinished
     counters = rows.columns("counters")
-    without = int(np.count_nonzero((counters["flags"] & HAS_VALUE) == 0))
+    has_value = (counters["flags"] & HAS_VALUE) != 0
+    without = int(np.count_nonzero(~has_value))
     place = tracks.by_rows
     moments = joined(
         [
@@ -36,7 +40,10 @@ def content_of(trace: ScannedTrace, rows: TraceRows) -> Imported:
         ]
     )
     starts = (spans.start_ns, moments.at_ns)
-    first_ns = min((int(at_ns.min()) for at_ns in starts if len(at_ns)), default=0)
+    firsts = (int(at_ns.min()) for at_ns in starts if len(at_ns))
+    first_ns = min(firsts, default=0)
+    processes = tracks.processes or [ImportedProcess()]
+    problems = _problems(trace, rows, spans, without)
     return Imported(
         start_ns=spans.start_ns - first_ns,
         dur_ns=spans.end_ns - spans.start_ns,
@@ -45,13 +52,13 @@ def content_of(trace: ScannedTrace, rows: TraceRows) -> Imported:
         kind=spans.kind,
         name=name_of[spans.name],
         args=args,
-        more={"unfinished": spans.unfinished},
+        more={"unfinished": is_open},
         names=list(names),
         args_texts=texts,
         moments=replace(moments, at_ns=moments.at_ns - first_ns),
         tracks=tracks.found,
-        processes=tracks.processes or [ImportedProcess()],
-        problems=_problems(trace, rows, spans, without),
+        processes=processes,
+        problems=problems,
     )
 
 

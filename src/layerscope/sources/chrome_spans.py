@@ -18,6 +18,7 @@ from layerscope.sources.trace_scan import Columns, ScannedTrace, lanes, pairs
 
 EVENT, TASK = KINDS.index("event"), KINDS.index("task")
 _BEGINS = tuple(map(ord, "BbS"))
+_OF_BEGIN = ("name", "category", "pid", "tid", "args")
 _LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 _FIELDS = ("start_ns", "end_ns", "name", "category", "pid", "tid", "args", "more", "kind")
 
@@ -62,7 +63,8 @@ class ChromeTracks:
 
     def by_rows(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
         """The tracks of these threads."""
-        return by_pair(pid, tid, self.thread)
+        tracks = by_pair(pid, tid, self.thread)
+        return tracks
 
     def thread(self, pid: int, tid: int, lane: int = 0) -> int:
         """The track of a thread; of what crosses its other spans there are more."""
@@ -139,7 +141,7 @@ def _whole(rows: Columns) -> tuple[Columns, int]:
     """Events with a duration, and how many have one below 0."""
     count = len(rows["time_ns"])
     dur_ns = np.maximum(rows["duration_ns"], 0)
-    found = {name: rows[name] for name in ("name", "category", "pid", "tid", "args")}
+    found = {name: rows[name] for name in _OF_BEGIN}
     found["start_ns"] = rows["time_ns"]
     found["end_ns"] = rows["time_ns"] + dur_ns
     found["more"] = np.full(count, -1)
@@ -166,16 +168,17 @@ def _paired(rows: Columns, group: np.ndarray, kind: int, last_ns: int) -> tuple[
     begin = np.flatnonzero(is_begin)
     end = other[begin]
     is_open = end < 0
-    found = {name: rows[name].take(begin) for name in ("name", "category", "pid", "tid", "args")}
+    found = {name: rows[name].take(begin) for name in _OF_BEGIN}
     found["start_ns"] = rows["time_ns"].take(begin)
-    if len(begin):
-        found["end_ns"] = np.where(is_open, last_ns, rows["time_ns"].take(end))
-        found["more"] = np.where(is_open, -1, rows["args"].take(end))
-    else:
-        found["end_ns"], found["more"] = found["start_ns"], np.zeros(0, np.int64)
+    # The last entry is for -1.
+    ends_ns = np.append(rows["time_ns"], last_ns)
+    more = np.append(rows["args"], -1)
+    found["end_ns"] = ends_ns[end]
+    found["more"] = more[end]
     found["kind"] = np.full(len(begin), kind)
     found["open"] = is_open
-    return found, int(np.count_nonzero(~is_begin & (other < 0)))
+    is_left = ~is_begin & (other < 0)
+    return found, int(np.count_nonzero(is_left))
 
 
 def _tracks(columns: Columns, tracks: ChromeTracks) -> np.ndarray:
@@ -191,9 +194,12 @@ def _tracks(columns: Columns, tracks: ChromeTracks) -> np.ndarray:
     lane[order] = lanes(ordered, start_ns, end_ns, deepest)
 
     def number(row: int) -> int:
-        pid, beside, of = int(columns["pid"][row]), int(place[row]), int(lane[row])
-        make: Callable[..., int] = tracks.asynchronous if is_task[row] else tracks.thread
-        return make(pid, beside, of)
+        make: Callable[..., int] = tracks.thread
+        if is_task[row]:
+            make = tracks.asynchronous
+        pid = int(columns["pid"][row])
+        beside = int(place[row])
+        return make(pid, beside, int(lane[row]))
 
     place_of = _groups(group, lane)[order]
     _, first, which = np.unique(place_of, return_index=True, return_inverse=True)
@@ -222,10 +228,15 @@ def arguments(trace: ScannedTrace, spans: ChromeSpans) -> tuple[np.ndarray, list
 
 
 def _text(trace: ScannedTrace, spans: ChromeSpans, row: int) -> str:
-    codes = [int(code) for code in (spans.args[row], spans.end_args[row]) if code >= 0]
+    parts = []
     category = int(spans.category[row])
-    parts = [trace.arguments[code].strip()[1:-1].strip() for code in codes]
-    if category >= 0 and trace.categories[category]:
-        parts.insert(0, f'"category": {json.dumps(trace.categories[category])}')
+    called = trace.categories[category] if category >= 0 else ""
+    if called:
+        parts.append(f'"category": {json.dumps(called)}')
+    for codes in (spans.args, spans.end_args):
+        code = int(codes[row])
+        text = trace.arguments[code] if code >= 0 else ""
+        within = text.strip()[1:-1]
+        parts.append(within.strip())
     whole = ", ".join(filter(None, parts))
     return f"{{{whole}}}" if whole else ""

@@ -1,4 +1,4 @@
-"""The tracks of a trace of torch.profiler: threads of the CPU, and streams of GPUs. Used by
+"""The tracks of a trace of Kineto: threads of the CPU, and streams of GPUs. Used by
 `kineto`.
 """
 
@@ -31,7 +31,8 @@ class KinetoTracks:
 
     def threads(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
         """The track of each of these pairs of numbers of `scalars`."""
-        return by_pair(pid, tid, self._thread)
+        threads = by_pair(pid, tid, self._thread)
+        return threads
 
     def of_python(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
         """The track of the functions of Python of each of these threads: a range may begin in one
@@ -101,5 +102,7 @@ def _called(process: int | str, thread: int | str) -> str:
 
 
 def _whole(value: int | str) -> int:
-    is_number = isinstance(value, int) and abs(value) <= _MOST
-    return int(value) if is_number else -1
+    """The number of a GPU or a stream; -1: it is none."""
+    if not isinstance(value, int):
+        return -1
+    return value if abs(value) <= _MOST else -1

@@ -73,7 +73,10 @@ def _counter(trace: ScannedTrace, name: int, series: int, pid: int) -> str:
 
 
 def _one_line(trace: ScannedTrace, code: int) -> str:
-    return " ".join(trace.names[code].split()) if code >= 0 else ""
+    """A name without ends of lines."""
+    name = trace.names[code] if code >= 0 else ""
+    words = name.split()
+    return " ".join(words)
 
 
 def _by_distinct(

@@ -23,11 +23,12 @@ from layerscope.sources.trace_scan import (
 
 # The letters of phases by what becomes of them.
 NAMES = "M"
-# Those of torch.profiler; any profiler's.
+# Those of Kineto; any profiler's.
 GROUPS = {"spans": "X", "instants": "iIRn", "counters": "C", "arrows": "sft"}
 ALL_GROUPS = {**GROUPS, "ends": "BE", "async": "beSF"}
 # Of what names threads the arguments are asked for, not the times.
 _NAMES = "names"
+_MOST_COUNTED = 1 << 20
 _WANTED = {
     "spans": (
         "flags category name pid tid args time_ns duration_ns external correlation stream device "
@@ -84,10 +85,11 @@ class TraceRows:
         self._parts[group].append({name: block[name].take(rows) for name in wanted})
 
     def _note_unknown(self, phases: np.ndarray) -> None:
-        letters, counts = np.unique(phases, return_counts=True)
-        for letter, count in zip(letters.tolist(), counts.tolist(), strict=True):
+        counts = np.bincount(phases, minlength=1)
+        for letter in np.flatnonzero(counts).tolist():
             name = chr(letter) if letter else ""
-            self.unknown[name] = self.unknown.get(name, 0) + count
+            before = self.unknown.get(name, 0)
+            self.unknown[name] = before + int(counts[letter])
 
     @property
     def has_rows(self) -> bool:
@@ -111,8 +113,10 @@ def gather(
     rows = TraceRows(groups)
     found = scan(path, rows.take, numbers)
     for code in rows.odd:
-        if code >= 0:
-            found.arguments[code] = as_json(found.arguments[code])
+        if code < 0:
+            continue
+        text = found.arguments[code]
+        found.arguments[code] = as_json(text)
     return found, rows
 
 
@@ -131,6 +135,7 @@ def named(trace: ScannedTrace, names: Columns, wanted: str) -> dict[tuple[int, i
 
 
 def _name_in(text: str) -> str | None:
+    """What the arguments of an event give as a name."""
     try:
         name = msgspec.json.decode(text.encode()).get("name")
     except (msgspec.MsgspecError, UnicodeError, AttributeError):
@@ -139,24 +144,39 @@ def _name_in(text: str) -> str | None:
 
 
 def by_pair(one: np.ndarray, other: np.ndarray, number_of: Callable[[int, int], int]) -> np.ndarray:
-    """What `number_of` says of each pair of numbers, asked once for those that are alike, in the
-    order in which they come.
-    """
+    """What `number_of` says of each pair of numbers, asked once for those that are alike."""
     if not len(one):
         return np.zeros(0, np.int32)
-    ones, place = np.unique(one, return_inverse=True)
-    others, beside = np.unique(other, return_inverse=True)
-    key = place * len(others) + beside
-    keys, first, row = np.unique(key, return_index=True, return_inverse=True)
+    ones, place = _different(one)
+    others, beside = _different(other)
+    keys, row = _different(place * len(others) + beside)
     found = np.zeros(len(keys), np.int32)
-    for at in np.argsort(first, kind="stable").tolist():
-        left, right = divmod(int(keys[at]), len(others))
+    for at, key in enumerate(keys.tolist()):
+        left, right = divmod(key, len(others))
         found[at] = number_of(int(ones[left]), int(others[right]))
-    numbers: np.ndarray = found[row]
+    numbers: np.ndarray = found.take(row)
     return numbers
+
+
+def _different(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different numbers, and the place of each among them. Small ones are counted, which is
+    quicker than to put them in order.
+    """
+    least, most = int(values.min()), int(values.max())
+    if most - least > _MOST_COUNTED:
+        keys, place = np.unique(values, return_inverse=True)
+        return keys, place
+    is_there = np.zeros(most - least + 1, np.bool_)
+    since_least = values - least
+    is_there[since_least] = True
+    keys = np.flatnonzero(is_there)
+    place_of = np.zeros(len(is_there), np.int64)
+    place_of[keys] = np.arange(len(keys))
+    return keys + least, place_of.take(since_least)
 
 
 def or_none(values: np.ndarray, least: int, most: int) -> np.ndarray:
     """Numbers that are told and between these two; -1: none."""
-    is_known = (values != NONE) & (values >= least) & (values <= most)
-    return np.where(is_known, values, -1)
+    is_told = values != NONE
+    is_possible = (values >= least) & (values <= most)
+    return np.where(is_told & is_possible, values, -1)
