@@ -226,7 +226,8 @@ def test_values_that_cannot_be_are_counted_and_no_others_are_lost(tmp_path: Path
     found = nsys.read(path)
     assert found.dur_ns.tolist() == [4, 0]
     whats = [problem.what for problem in found.problems]
-    assert whats[0].startswith("6 events") and whats[1].startswith("1 spans end before")
+    assert whats[0].startswith("6 events")
+    assert whats[1].startswith("1 spans end before")
 
 
 def test_a_database_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -248,13 +249,14 @@ def many(path: Path) -> Path:
 def test_an_export_that_is_cut_opens_to_the_cut_or_is_refused(tmp_path: Path) -> None:
     whole = many(tmp_path / "whole.sqlite").read_bytes()
     path = tmp_path / "cut.sqlite"
-    counts = []
+    counts, refused = [], set()
     for size in range(100, len(whole), 4001):
         path.write_bytes(whole[:size])
         try:
             counts.append(len(nsys.read(path).start_ns))
         except ReadError as error:
-            assert "damaged" in str(error) or "without a table" in str(error)
+            refused.add(str(error).partition(" is ")[2].partition(" (")[0])
+    assert refused <= {"damaged"}
     assert len(counts) > 10
     assert max(counts) > 1000
 

@@ -231,8 +231,8 @@ def lanes(group: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     order = np.lexsort((-end, start, group))
     open_: list[list[int]] = []
     before = None
-    rows = zip(order.tolist(), group[order].tolist(), start[order].tolist(), end[order].tolist())
-    for row, of, begin, stop in rows:
+    columns = [order, *(one[order] for one in (group, start, end))]
+    for row, of, begin, stop in zip(*(one.tolist() for one in columns), strict=True):
         if of != before:
             before, open_ = of, []
         found[row] = _lane(open_, begin, stop)

@@ -95,6 +95,14 @@ class SqliteTables:
                 *(list(column) for column in columns[count:]),
             ]
 
+    def blobs(self, table: str, column: str) -> Iterator[list[bytes | None]]:
+        """Pieces of a column of bytes."""
+        if column not in self.columns(table):
+            return
+        quoted = _quoted(column)
+        for rows in self._pieces(table, [f"CASE typeof({quoted}) WHEN 'blob' THEN {quoted} END"]):
+            yield [row[0] for row in rows]
+
     def mapping(self, table: str, key: str, value: str) -> dict[int, str]:
         """The texts of a table by their numbers."""
         found: dict[int, str] = {}
@@ -168,7 +176,8 @@ class SqliteTables:
         with self.path.open("rb") as file:
             if file.read(2) != _GZIP:
                 return self.path
-        self._unpacked = tempfile.NamedTemporaryFile(prefix="layerscope-", suffix=".sqlite")
+        # It is there until `_close`.
+        self._unpacked = tempfile.NamedTemporaryFile(prefix="layerscope-")  # noqa: SIM115
         for piece in text_chunks.pieces(self.path):
             self._unpacked.write(piece)
             if self._unpacked.tell() > _MOST_UNPACKED:
