@@ -1,9 +1,9 @@
-"""Exports of Nsight Systems (`nsys export --type sqlite`): kernels, copies and fills by stream, calls
-of the runtime, the driver and the system by thread, and the ranges of NVTX.
+"""Exports of Nsight Systems (`nsys export --type sqlite`): kernels, copies and fills by stream,
+calls of the runtime, the driver and the system by thread, and the ranges of NVTX.
 
-A table is there only if something was recorded for it, and its columns differ with the version. Texts
-are numbers into `StringIds`. Times are ns, by the clock of the recorder. A thread is a number that has
-its process in bits 24 to 47 and itself in bits 0 to 23.
+A table is there only if something was recorded for it, and its columns differ with the version.
+Texts are numbers into `StringIds`. Times are ns, by the clock of the recorder. A thread is a number
+that has its process in bits 24 to 47 and itself in bits 0 to 23.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ranges and marks of NVTX in an export of Nsight Systems. Used by `nsys`.
 
 Ranges that are pushed and popped nest on their thread. Those that are started and ended may cross,
-and lie on tracks beside it. What `torch.autograd.profiler.emit_nvtx` writes is known by its text, and
-is an operator.
+and lie on tracks beside it. What `torch.autograd.profiler.emit_nvtx` writes is known by its text,
+and is an operator.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Databases of nvprof and the NVIDIA Visual Profiler (`.nvvp`): kernels, copies and fills by stream,
-calls of the runtime and the driver by thread, and the ranges of NVTX.
+"""Databases of nvprof and the NVIDIA Visual Profiler (`.nvvp`): kernels, copies and fills by
+stream, calls of the runtime and the driver by thread, and the ranges of NVTX.
 
-Texts are numbers into `StringTable`. Calls have the number that CUPTI gives a function (`cbid`). Times
-are ns since 1970. A thread has no number of the system here, only one of pthreads, cut to 32 bits.
+Texts are numbers into `StringTable`. Calls have the number that CUPTI gives a function (`cbid`).
+Times are ns since 1970. A thread has no number of the system here, only one of pthreads, cut to 32
+bits.
 """
 
 from __future__ import annotations
@@ -152,16 +153,14 @@ class _Database:
 
     def _add_overheads(self) -> None:
         for start, end, kind in self._rows("OVERHEAD", "start end overheadKind"):
-            process = self._first()
             lane = lanes(np.zeros(len(start), np.int64), start, end)
             names = [OVERHEADS.get(one, "overhead") for one in kind.tolist()]
-
-            def track(number: int) -> int:
-                name = f"overhead ({number + 1})" if number else "overhead"
-                return self.tracks.other(process, name, name)
-
-            place = by_value(lane, track)
+            place = by_value(lane, self._overhead)
             self.spans.add(start, end, kind=EVENT, track=place, name=self.spans.named(names))
+
+    def _overhead(self, lane: int) -> int:
+        name = f"overhead ({lane + 1})" if lane else "overhead"
+        return self.tracks.other(self._first(), name, name)
 
     def _first(self) -> int:
         """Work does not say of which process it is."""

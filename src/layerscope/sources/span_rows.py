@@ -20,7 +20,8 @@ from layerscope.sources.span_depths import depths
 _LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 # Times beyond this are none: differences of two of them still have room.
 MOST_NS = 1 << 61
-_COLUMNS = ("start", "end", "kind", "track", "name", "args", "correlation", "seq", "unfinished")
+_NONE = {"args": -1, "correlation": 0, "seq": -1, "unfinished": 0, "line": 0}
+_COLUMNS = ("start", "end", "kind", "track", "name", *_NONE)
 _ALL_STREAMS = (-1, 0xFFFF_FFFF)
 
 
@@ -119,12 +120,12 @@ class SpanRows:
 
     def add(self, start: np.ndarray, end: np.ndarray, **more: np.ndarray | int) -> None:
         """Take in spans of these times; `more`: track, kind and name, and what there is of args,
-        correlation, seq and unfinished, a value for all or for each. What is unfinished ends with
+        correlation, seq, unfinished and line (the number of a name, and 1 more), a value for all or
+        for each. What is unfinished ends with
         the last of all.
         """
-        none = {"args": -1, "correlation": 0, "seq": -1, "unfinished": 0}
         columns = {"start": start, "end": end}
-        for name, value in {**none, **more}.items():
+        for name, value in {**_NONE, **more}.items():
             columns[name] = np.broadcast_to(np.asarray(value), start.shape)
         limit = np.int64(MOST_NS)
         is_possible = (start > -limit) & (start < limit) & (end > -limit) & (end < limit)
@@ -158,6 +159,7 @@ class SpanRows:
             "seq": columns["seq"].astype(np.int32),
             "origin": np.where(is_device & (correlation > 0), correlation, 0),
             "unfinished": columns["unfinished"].astype(np.bool_),
+            "line": columns["line"].astype(np.uint32),
         }
         return Imported(
             start_ns=columns["start"] - first_ns,
