@@ -192,7 +192,7 @@ class NvtxRanges:
         self.spans.add(start, end, kind=_TASK, **more)
 
     def _add_operators(self) -> None:
-        """What torch writes; inside the engine's range of the same name it is a backward function."""
+        """What torch writes; a backward function lies in the engine's range of the same name."""
         inner = {
             name.removeprefix(ENGINE)
             for *_, words in self.torch

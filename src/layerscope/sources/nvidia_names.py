@@ -1,4 +1,4 @@
-"""What the numbers of CUPTI mean, named as torch.profiler names them. Used by `nsys` and `nvprof`."""
+"""What the numbers of CUPTI mean, named as torch.profiler names it. Used by `nsys` and `nvprof`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ OVERHEADS = {
     2 << 16: "Instrumentation",
     3 << 16: "Resource",
 }
-# Numbers of functions as CUPTI has had them since CUDA 3.2, by the first one of a row of names that
-# follow each other; after `cuda` and `cu`.
+# Numbers of functions as CUPTI has had them since CUDA 3.2, by the first one of a row of names
+# that follow each other; after `cuda` and `cu`.
 _RUNTIME_CALLS = {
     1: "DriverGetVersion RuntimeGetVersion GetDeviceCount GetDeviceProperties ChooseDevice",
     8: "ConfigureCall SetupArgument GetLastError PeekAtLastError GetErrorString Launch",
