@@ -1,0 +1,240 @@
+"""Ranges and marks of NVTX in an export of Nsight Systems. Used by `nsys`.
+
+Ranges that are pushed and popped nest on their thread. Those that are started and ended may cross,
+and lie on tracks beside it. What `torch.autograd.profiler.emit_nvtx` writes is known by its text,
+and is an operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from layerscope.model.events import Problem
+from layerscope.model.frameworks import kind_of
+from layerscope.model.layers import KINDS, RANGES
+from layerscope.sources.imported import ImportedMoments
+from layerscope.sources.kineto_meaning import BACKWARD, ENGINE, FUNCTION
+from layerscope.sources.span_rows import MOST_NS, FoundTracks, SpanRows, lanes
+from layerscope.sources.sqlite_rows import NONE, SqliteTables
+
+_TABLE = "NVTX_EVENTS"
+_TASK = KINDS.index("task")
+# Types of events, of programs and of text files that were put in (ENUM_NSYS_EVENT_TYPE).
+_CATEGORY, _MARKS, _NESTED, _CROSSING, _DOMAIN = 33, (34, 65), (59, 70), (60, 71), 75
+# Names of threads, of what a text file has, of domains that end, and of devices.
+_NO_EVENTS = (_CATEGORY, 39, 64, 72, 73, 74, _DOMAIN, 76, 97, 98, 99)
+_OF_TORCH = re.compile(
+    r"(.+?)(?:, seq = (-?\d{1,18}))?(?:, op_id = \d{1,18})?(?:, sizes = (\[.*?\]))?"
+    r"(?:, input_op_ids = \[.*)?",
+    re.DOTALL,
+)
+_TORCH_WORDS = (", op_id = ", ", seq = ")
+_NUMBERS = (
+    "start end eventType globalTid textId domainId category color rangeId uint64Value int64Value "
+    "uint32Value int32Value"
+)
+_MOST_SEQUENCE = np.iinfo(np.int32).max
+_KEYS = ("domain", "category", "color", "payload")
+
+
+@dataclass(slots=True)
+class NvtxRanges:
+    """Puts ranges into `spans`; `track_of` gives the tracks of threads, or those beside them."""
+
+    spans: SpanRows
+    tracks: FoundTracks
+    texts: dict[int, str]
+    track_of: Callable[..., np.ndarray]
+    domains: dict[int, str] = field(default_factory=dict)
+    categories: dict[tuple[int, int], str] = field(default_factory=dict)
+    other: Counter[int] = field(default_factory=Counter)
+    torch: list[tuple[Any, ...]] = field(default_factory=list)
+    _crossing: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+    _marks: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+    _open: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def add(self, tables: SqliteTables) -> None:
+        """Take in all of them."""
+        self._name(tables)
+        for *columns, text in tables.rows(_TABLE, _NUMBERS, "text"):
+            rows = dict(zip(_NUMBERS.split(), columns, strict=True))
+            names = self._names(rows["textId"], text)
+            kind = rows["eventType"]
+            self._add_ranges(rows, names, np.isin(kind, _NESTED), False)
+            self._add_ranges(rows, names, np.isin(kind, _CROSSING), True)
+            self._add_marks(rows, names, np.isin(kind, _MARKS))
+            known = (*_NESTED, *_CROSSING, *_MARKS, *_NO_EVENTS)
+            self.other.update(kind[~np.isin(kind, known)].tolist())
+        self._add_crossing()
+        self._add_operators()
+
+    def moments(self) -> ImportedMoments:
+        """The marks."""
+        if not self._marks:
+            return ImportedMoments()
+        at_ns, track, name = (np.concatenate(parts) for parts in zip(*self._marks, strict=True))
+        count = len(at_ns)
+        return ImportedMoments(
+            at_ns, track, name, np.zeros(count, np.int64), np.ones(count, np.bool_)
+        )
+
+    def problems(self) -> list[Problem]:
+        """What is left out."""
+        if not self.other:
+            return []
+        told = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(self.other.items()))
+        what = f"events of NVTX have types that are not known: {told}"
+        remedy = "open the report in nsys-ui"
+        return [Problem(RANGES, "nvtx_unknown", what, remedy, "these events")]
+
+    def _name(self, tables: SqliteTables) -> None:
+        """What domains and categories are called."""
+        wanted = "eventType textId domainId category"
+        for kind, text_id, domain, category, text in tables.rows(_TABLE, wanted, "text"):
+            rows = np.flatnonzero(np.isin(kind, (_CATEGORY, _DOMAIN)))
+            for row in rows.tolist():
+                name = text[row] or self.texts.get(int(text_id[row]), "")
+                if kind[row] == _DOMAIN:
+                    self.domains[int(domain[row])] = name
+                else:
+                    self.categories[int(domain[row]), int(category[row])] = name
+
+    def _names(self, numbers: np.ndarray, texts: list[str | None]) -> list[str]:
+        known = self.texts
+        pairs = zip(numbers.tolist(), texts, strict=True)
+        return [known.get(number, "") if text is None else text for number, text in pairs]
+
+    def _add_ranges(
+        self,
+        rows: dict[str, np.ndarray],
+        names: list[str],
+        wanted: np.ndarray,
+        is_crossing: bool,
+    ) -> None:
+        chosen = np.flatnonzero(wanted)
+        if not len(chosen):
+            return
+        rows = {name: values[chosen] for name, values in rows.items()}
+        names = [names[row] for row in chosen.tolist()]
+        start, end = rows["start"], rows["end"]
+        unfinished = end == NONE
+        end = np.where(unfinished, start, end)
+        args = self._arguments(rows)
+        if is_crossing:
+            name = self.spans.named(names)
+            self._crossing.append((start, end, rows["globalTid"], name, args, unfinished))
+            return
+        track = self.track_of(rows["globalTid"])
+        is_of_torch = np.array([_is_of_torch(name) for name in names], np.bool_)
+        if is_of_torch.any():
+            own = np.flatnonzero(is_of_torch)
+            words = [_torch_words(names[row]) for row in own.tolist()]
+            self.torch.append((start[own], end[own], track[own], unfinished[own], words))
+        rest = np.flatnonzero(~is_of_torch)
+        self.spans.add(
+            start[rest],
+            end[rest],
+            kind=_TASK,
+            track=track[rest],
+            name=self.spans.named(names[row] for row in rest.tolist()),
+            args=args[rest],
+            unfinished=unfinished[rest],
+        )
+
+    def _arguments(self, rows: dict[str, np.ndarray]) -> np.ndarray:
+        domains = [self._domain(one) for one in rows["domainId"].tolist()]
+        pairs = zip(rows["domainId"].tolist(), rows["category"].tolist(), strict=True)
+        categories = [self._category(*pair) for pair in pairs]
+        colors = [_color(one) for one in rows["color"].tolist()]
+        payload = np.full(len(domains), NONE)
+        for name in ("uint64Value", "int64Value", "uint32Value", "int32Value"):
+            payload = np.where(payload == NONE, rows[name], payload)
+        payloads = [None if one == NONE else one for one in payload.tolist()]
+        return self.spans.arguments(_KEYS, (domains, categories, colors, payloads))
+
+    def _domain(self, number: int) -> str | None:
+        return self.domains.get(number) or (f"domain {number}" if number > 0 else None)
+
+    def _category(self, domain: int, number: int) -> str | int | None:
+        if number in (NONE, 0):
+            return None
+        return self.categories.get((domain, number)) or number
+
+    def _add_marks(self, rows: dict[str, np.ndarray], names: list[str], wanted: np.ndarray) -> None:
+        chosen = np.flatnonzero(wanted & (np.abs(rows["start"]) < MOST_NS))
+        self.spans.rejected += int(np.count_nonzero(wanted)) - len(chosen)
+        if not len(chosen):
+            return
+        texts = (" ".join(names[row].split()) for row in chosen.tolist())
+        track = self.track_of(rows["globalTid"][chosen])
+        self._marks.append((rows["start"][chosen], track, self.spans.named(texts)))
+
+    def _add_crossing(self) -> None:
+        """Ranges of a thread that cross lie on tracks of their own."""
+        if not self._crossing:
+            return
+        columns = [np.concatenate(parts) for parts in zip(*self._crossing, strict=True)]
+        start, end, thread, name, args, unfinished = columns
+        last_ns = max(self.spans.latest_ns(), int(end.max(initial=0)))
+        lane = lanes(thread, start, np.where(unfinished, last_ns, end))
+        track = np.zeros(len(start), np.int32)
+        for number in np.unique(lane).tolist():
+            rows = np.flatnonzero(lane == number)
+            what = f"ranges ({number + 1})" if number else "ranges"
+            track[rows] = self.track_of(thread[rows], what)
+        more = {"track": track, "name": name, "args": args, "unfinished": unfinished}
+        self.spans.add(start, end, kind=_TASK, **more)
+
+    def _add_operators(self) -> None:
+        """What torch writes; a backward function lies in the engine's range of the same name."""
+        inner = {
+            name.removeprefix(ENGINE)
+            for *_, words in self.torch
+            for name, _, _ in words
+            if name.startswith(ENGINE)
+        }
+        for start, end, track, unfinished, words in self.torch:
+            names, sequence, sizes = zip(*words, strict=True)
+            args = self.spans.arguments(("shapes",), (sizes,))
+            kinds = [_kind(name, inner) for name in names]
+            self.spans.add(
+                start,
+                end,
+                kind=np.array(kinds, np.uint8),
+                track=track,
+                name=self.spans.named(names),
+                args=args,
+                seq=np.array(sequence, np.int64),
+                unfinished=unfinished,
+            )
+
+
+def _is_of_torch(name: str) -> bool:
+    return any(word in name for word in _TORCH_WORDS)
+
+
+def _torch_words(text: str) -> tuple[str, int, str | None]:
+    """Name, sequence number (-1: none) and sizes of inputs."""
+    found = _OF_TORCH.fullmatch(text)
+    if found is None:
+        return text, -1, None
+    name, sequence, sizes = found.groups()
+    number = int(sequence or -1)
+    return name, number if 0 <= number <= _MOST_SEQUENCE else -1, sizes
+
+
+def _kind(name: str, inner: set[str]) -> int:
+    if name in inner:
+        return BACKWARD
+    told = kind_of(name)
+    return KINDS.index(told) if told else FUNCTION
+
+
+def _color(number: int) -> str | None:
+    return None if number in (NONE, 0) else f"#{number & 0xFFFF_FFFF:08x}"

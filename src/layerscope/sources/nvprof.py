@@ -1,0 +1,309 @@
+"""Databases of nvprof and the NVIDIA Visual Profiler (`.nvvp`): kernels, copies and fills by
+stream, calls of the runtime and the driver by thread, and the ranges of NVTX.
+
+Texts are numbers into `StringTable`. Calls have the number that CUPTI gives a function (`cbid`).
+Times are ns since 1970. A thread has no number of the system here, only one of pthreads, cut to 32
+bits.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerscope.model.events import Problem
+from layerscope.model.layers import GPU, KINDS, RANGES
+from layerscope.sources.imported import Imported, ImportedMoments
+from layerscope.sources.kineto_meaning import EVENT, KERNEL, MEMCPY, MEMSET, SYNC
+from layerscope.sources.nvidia_names import (
+    OVERHEADS,
+    SYNC_KINDS,
+    copy_name,
+    driver_call,
+    fill_name,
+    runtime_call,
+)
+from layerscope.sources.span_rows import FoundTracks, SpanRows, by_distinct, kinds_of_calls, lanes
+from layerscope.sources.sqlite_rows import (
+    MAGIC,
+    NONE,
+    SqliteTables,
+    by_value,
+    or_none,
+    triples,
+)
+from layerscope.symbols.demangling import Demangler
+
+MEANING = "a database of nvprof (.nvvp)"
+_ACTIVITY = "CUPTI_ACTIVITY_KIND_"
+_SIGNS = (b"_id_ INTEGER PRIMARY KEY AUTOINCREMENT", _ACTIVITY.encode())
+_TASK = KINDS.index("task")
+_SHAPE = "gridX gridY gridZ blockX blockY blockZ"
+_KERNELS = ("CONCURRENT_KERNEL", "KERNEL", "CDP_KERNEL")
+_GRID = ("grid", "block", "registers per thread", "shared memory")
+_INSTANT, _BEGIN, _END = 1, 2, 4
+_PROCESS, _THREAD = 1, 2
+_OBJECT = struct.Struct("<II")
+_READ = (
+    *_KERNELS,
+    *("MEMCPY", "MEMCPY2", "MEMSET", "SYNCHRONIZATION", "RUNTIME", "DRIVER", "OVERHEAD", "MARKER"),
+)
+_OF_TIME = {"start", "timestamp"}
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins so is a database of nvprof."""
+    return head.startswith(MAGIC) and all(word in head for word in _SIGNS)
+
+
+def read(path: Path) -> Imported:
+    """What is in the database at `path`, which may be packed with gzip."""
+    with SqliteTables(path) as tables:
+        return _Database(tables).imported()
+
+
+@dataclass(slots=True)
+class _Database:
+    """Reads the tables one after the other into `spans`."""
+
+    tables: SqliteTables
+    spans: SpanRows = field(default_factory=SpanRows)
+    tracks: FoundTracks = field(default_factory=FoundTracks)
+    texts: dict[int, str] = field(default_factory=dict)
+    moments: ImportedMoments = field(default_factory=ImportedMoments)
+    unpaired: int = 0
+
+    def imported(self) -> Imported:
+        """All of it."""
+        self.texts = self.tables.mapping("StringTable", "_id_", "value")
+        self._name_processes()
+        self._add_calls("RUNTIME", runtime_call)
+        self._add_calls("DRIVER", driver_call)
+        self._add_markers()
+        self._add_overheads()
+        self._add_work()
+        first_ns = self.spans.first_ns()
+        found = self.spans.imported(self.tracks, first_ns)
+        found.moments = replace(self.moments, at_ns=self.moments.at_ns - first_ns)
+        found.realtime_ns = first_ns or None
+        found.problems += [*self.tables.problems(), *self._problems()]
+        found.names = self._demangled(found.names)
+        rank = 0 if len(found.processes) <= 1 else None
+        found.processes = [replace(one, rank=rank) for one in found.processes]
+        if about := self._devices():
+            found.processes[0] = replace(found.processes[0], about=json.dumps(about))
+        return found
+
+    def _demangled(self, names: list[str]) -> list[str]:
+        demangler = Demangler()
+        found = demangler.names(names)
+        demangler.close()
+        return found
+
+    def _rows(self, table: str, numbers: str, texts: str = "") -> Iterator[list[Any]]:
+        return self.tables.rows(_ACTIVITY + table, numbers, texts)
+
+    def _objects(self, table: str) -> list[tuple[int, int]]:
+        """The process and the thread that each row of a table is about."""
+        found = []
+        for columns in self.tables.blobs(_ACTIVITY + table, "objectId"):
+            whole = (
+                one if one and len(one) >= _OBJECT.size else bytes(_OBJECT.size) for one in columns
+            )
+            found += [_OBJECT.unpack_from(one) for one in whole]
+        return found
+
+    def _name_processes(self) -> None:
+        objects = iter(self._objects("NAME"))
+        for kind, name in self._rows("NAME", "objectKind name"):
+            for what, text in zip(kind.tolist(), name.tolist(), strict=True):
+                pid, thread = next(objects, (0, 0))
+                called = self.texts.get(text, "")
+                if what == _PROCESS and called:
+                    self.tracks.process(pid, pid, called)
+                elif what == _THREAD and called:
+                    self.tracks.names[pid, thread] = called
+
+    def _thread(self, pid: int, thread: int) -> int:
+        process = self.tracks.process(pid, pid)
+        number = thread & 0xFFFF_FFFF
+        name = self.tracks.names.get((pid, number)) or f"thread {number:#x}"
+        return self.tracks.other(process, number, name)
+
+    def _add_calls(self, table: str, name_of: Any) -> None:
+        wanted = "start end processId threadId correlationId cbid"
+        for start, end, process, thread, correlation, number in self._rows(table, wanted):
+            names = [name_of(one) for one in number.tolist()]
+            rows, place = by_distinct(process, thread)
+            track = np.array([self._thread(*row) for row in rows], np.int32)[place]
+            self.spans.add(
+                start,
+                end,
+                kind=kinds_of_calls(names),
+                track=track,
+                name=self.spans.named(names),
+                correlation=np.maximum(correlation, 0),
+            )
+
+    def _add_overheads(self) -> None:
+        for start, end, kind in self._rows("OVERHEAD", "start end overheadKind"):
+            lane = lanes(np.zeros(len(start), np.int64), start, end)
+            names = [OVERHEADS.get(one, "overhead") for one in kind.tolist()]
+            place = by_value(lane, self._overhead)
+            self.spans.add(start, end, kind=EVENT, track=place, name=self.spans.named(names))
+
+    def _overhead(self, lane: int) -> int:
+        name = f"overhead ({lane + 1})" if lane else "overhead"
+        return self.tracks.other(self._first(), name, name)
+
+    def _first(self) -> int:
+        """Work does not say of which process it is."""
+        return 0 if self.tracks.processes else self.tracks.process(0)
+
+    def _add_work(self) -> None:
+        about = f"{_SHAPE} registersPerThread staticSharedMemory dynamicSharedMemory name"
+        for table in _KERNELS:
+            for place, columns in self._work(table, about):
+                registers, fixed, dynamic, name = columns[6:]
+                names = [self.texts.get(one, "unknown kernel") for one in name.tolist()]
+                shared = np.where(fixed == NONE, NONE, fixed + np.maximum(dynamic, 0))
+                shape = triples(*columns[:3]), triples(*columns[3:6])
+                told = (*shape, or_none(registers), or_none(shared))
+                self._add(KERNEL, place, names, _GRID, told)
+        for table in ("MEMCPY", "MEMCPY2"):
+            for place, (size, *kinds) in self._work(table, "bytes copyKind srcKind dstKind"):
+                names = list(map(copy_name, *(one.tolist() for one in kinds)))
+                self._add(MEMCPY, place, names, ("bytes",), (or_none(size),))
+        for place, (size, kind) in self._work("MEMSET", "bytes memoryKind"):
+            names = [fill_name(one) for one in kind.tolist()]
+            self._add(MEMSET, place, names, ("bytes",), (or_none(size),))
+        self._add_waits()
+
+    def _add_waits(self) -> None:
+        devices: dict[int, int] = {}
+        for context, device in self._rows("CONTEXT", "contextId deviceId"):
+            devices.update(zip(context.tolist(), device.tolist(), strict=True))
+        for place, (kind, context) in self._work("SYNCHRONIZATION", "type contextId"):
+            place[2] = np.array([devices.get(one, 0) for one in context.tolist()], np.int64)
+            names = [SYNC_KINDS.get(one, "Sync") for one in kind.tolist()]
+            self._add(SYNC, place, names, (), ())
+
+    def _work(self, table: str, more: str) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
+        wanted = "start end deviceId streamId correlationId"
+        for columns in self._rows(table, f"{wanted} {more}"):
+            yield columns[:5], columns[5:]
+
+    def _add(
+        self,
+        kind: int,
+        place: list[np.ndarray],
+        names: list[str],
+        keys: tuple[str, ...],
+        told: tuple[Any, ...],
+    ) -> None:
+        start, end, device, stream, correlation = place
+        rows, which = by_distinct(device, stream)
+        process = self._first()
+        numbers = [[-1 if one == NONE else one for one in row] for row in rows]
+        track = np.array([self.tracks.stream(process, *row) for row in numbers], np.int32)[which]
+        self.spans.add(
+            start,
+            end,
+            kind=kind,
+            track=track,
+            name=self.spans.named(names),
+            args=self.spans.arguments(keys, told) if keys else -1,
+            correlation=np.maximum(correlation, 0),
+        )
+
+    def _add_markers(self) -> None:
+        """Ranges are two rows with the same number, of which the first one has the name."""
+        pieces = list(self._rows("MARKER", "flags timestamp id name domain"))
+        if not pieces:
+            return
+        objects = self._objects("MARKER")
+        flags, at_ns, number, name, domain = map(np.concatenate, zip(*pieces, strict=True))
+        owners = np.array(objects, np.int64).reshape(-1, 2)[: len(flags)]
+        begins = np.flatnonzero(flags & _BEGIN > 0)
+        ends = np.flatnonzero(flags & _END > 0)
+        ends = ends[np.argsort(number[ends], kind="stable")]
+        place = np.searchsorted(number[ends], number[begins])
+        place = np.minimum(place, max(len(ends) - 1, 0))
+        end_of = ends[place] if len(ends) else np.zeros(len(begins), np.int64)
+        has_end = number[end_of] == number[begins] if len(ends) else np.zeros(len(begins), bool)
+        self.unpaired = len(ends) - int(np.count_nonzero(has_end))
+        end_ns = np.where(has_end, at_ns[end_of], at_ns[begins])
+        thread = owners[begins, 0] << 32 | owners[begins, 1]
+        last_ns = max(self.spans.latest_ns(), int(at_ns.max()))
+        lane = lanes(thread, at_ns[begins], np.where(has_end, end_ns, last_ns))
+        rows, which = by_distinct(owners[begins], lane)
+        track = np.array([self._lane(*row) for row in rows], np.int32)
+        domains = [self.texts.get(one) for one in domain[begins].tolist()]
+        domains = [None if one in ("-- null --", "") else one for one in domains]
+        self.spans.add(
+            at_ns[begins],
+            end_ns,
+            kind=_TASK,
+            track=track[which] if len(track) else 0,
+            name=self._named(name[begins]),
+            args=self.spans.arguments(("domain",), (domains,)),
+            unfinished=~has_end,
+        )
+        self._add_marks(at_ns, name, owners, np.flatnonzero(flags & _INSTANT > 0))
+
+    def _lane(self, pid: int, thread: int, number: int) -> int:
+        found = self._thread(pid, thread)
+        if not number:
+            return found
+        name = f"{self.tracks.tracks[found].name}: ranges ({number + 1})"
+        return self.tracks.other(self.tracks.process(pid, pid), (thread, number), name)
+
+    def _named(self, numbers: np.ndarray) -> np.ndarray:
+        return self.spans.named(self.texts.get(one, "unknown") for one in numbers.tolist())
+
+    def _add_marks(
+        self, at_ns: np.ndarray, name: np.ndarray, owners: np.ndarray, rows: np.ndarray
+    ) -> None:
+        rows = rows[np.abs(at_ns[rows]) < 1 << 61]
+        track = np.array([self._thread(*one) for one in owners[rows].tolist()], np.int32)
+        texts = (" ".join(self.texts.get(one, "mark").split()) for one in name[rows].tolist())
+        names = self.spans.named(texts)
+        none = np.zeros(len(rows), np.int64)
+        self.moments = ImportedMoments(at_ns[rows], track, names, none, none == 0)
+
+    def _devices(self) -> dict[str, Any]:
+        """The GPUs, as torch.profiler tells them."""
+        found = []
+        numbers = "id numMultiprocessors globalMemorySize computeCapabilityMajor "
+        numbers += "computeCapabilityMinor numThreadsPerWarp maxWarpsPerMultiprocessor name"
+        keys = "id numSms totalGlobalMem computeMajor computeMinor warpSize maxWarpsPerSm"
+        for *columns, name in self._rows("DEVICE", numbers):
+            for text, *told in zip(name.tolist(), *(one.tolist() for one in columns), strict=True):
+                pairs = zip(keys.split(), told, strict=True)
+                about: dict[str, Any] = {key: one for key, one in pairs if one != NONE}
+                found.append({"name": self.texts.get(text, "GPU"), **about})
+        return {"deviceProperties": found} if found else {}
+
+    def _problems(self) -> list[Problem]:
+        """What is left out."""
+        found = []
+        if self.unpaired:
+            what = f"{self.unpaired:,} ends of ranges have no begin"
+            found.append(Problem(RANGES, "ends_unpaired", what, "record again", "these ranges"))
+        counts = {}
+        for name in self.tables.names:
+            short = name.removeprefix(_ACTIVITY)
+            if short not in _READ and _OF_TIME.intersection(self.tables.columns(name)):
+                counts[name] = self.tables.count(name)
+        told = [f"{name} ({count:,})" for name, count in counts.items() if count]
+        if told:
+            what = f"tables of the database are not read: {', '.join(told)}"
+            remedy = "open it in the NVIDIA Visual Profiler"
+            found.append(Problem(GPU, "tables_unread", what, remedy, "these events"))
+        return found

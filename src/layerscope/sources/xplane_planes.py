@@ -1,0 +1,206 @@
+"""Planes, lines and events of an XSpace as columns. Used by `xplane`.
+
+An event names its metadata by a number, and its stats by others. What differs in every event is a
+column; the rest is told once for all events that have the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from dataclasses import dataclass, field
+from typing import Any
+
+from layerscope.sources.wire import Wire, number, signed
+
+# Numbers of fields, of a plane, a line, an event, a stat and what describes them.
+_PLANE_NAME, _LINES, _EVENT_NAMES, _STAT_NAMES, _PLANE_STATS = 2, 3, 4, 5, 6
+_LINE_ID, _LINE_NAME, _LINE_NS, _EVENTS, _SHOWN_ID, _SHOWN_NAME = 1, 2, 3, 4, 10, 11
+_METADATA_ID, _OFFSET, _DURATION, _STATS = 1, 2, 3, 4
+_DOUBLE, _UINT, _INT, _TEXT, _RAW, _REFERENCE = 2, 3, 4, 5, 6, 7
+_KEY, _VALUE, _ID, _NAME, _SHOWN, _NAME_STATS = 1, 2, 1, 2, 4, 5
+# Stats that differ in every event and tell nothing outside of the file, beside those that begin so.
+_IDS = {"run_id", "queue_id", "context_id", "id", "parent_id"}
+_OF_FLOWS = "_"
+CORRELATION = "correlation_id"
+# Stats of events that are kept to be found again.
+_MOST_KNOWN = 1 << 18
+
+Stats = dict[str, Any]
+
+
+@dataclass(slots=True)
+class XLine:
+    """One line: `metadata`, `offset_ps`, `duration_ps`, `correlation` and `stats` of its events, of
+    which the last one is a number of `XPlane.stats`.
+    """
+
+    number: int
+    name: str
+    at_ns: int
+    metadata: array[int] = field(default_factory=lambda: array("q"))
+    offset_ps: array[int] = field(default_factory=lambda: array("q"))
+    duration_ps: array[int] = field(default_factory=lambda: array("q"))
+    correlation: array[int] = field(default_factory=lambda: array("q"))
+    stats: array[int] = field(default_factory=lambda: array("q"))
+
+
+@dataclass(slots=True)
+class XPlane:
+    """One plane. `names`: of events, by their metadata. `told`: stats of the plane itself."""
+
+    wire: Wire
+    name: str = ""
+    names: dict[int, str] = field(default_factory=dict)
+    stats: list[Stats] = field(default_factory=lambda: [{}])
+    told: Stats = field(default_factory=dict)
+    # Where the lines, the metadata of events and the stats of the plane lie.
+    _lines: list[tuple[int, int]] = field(default_factory=list)
+    _metadata: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _stat_names: dict[int, str] = field(default_factory=dict)
+    _known: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
+    _sets: dict[tuple[bytes, ...], int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, wire: Wire, begin: int, end: int) -> XPlane:
+        """The plane between these places, without its lines."""
+        plane = cls(wire)
+        own = []
+        for key, value in wire.fields(begin, end):
+            if not isinstance(value, tuple):
+                continue
+            if key == _PLANE_NAME:
+                plane.name = wire.text(value)
+            elif key == _LINES:
+                plane._lines.append(value)
+            elif key == _EVENT_NAMES:
+                plane._add_name(value)
+            elif key == _STAT_NAMES:
+                plane._add_stat_name(value)
+            elif key == _PLANE_STATS:
+                own.append(value)
+        for place in own:
+            name, told = plane._stat(wire.data[slice(*place)])
+            plane.told[name] = told
+        return plane
+
+    def lines(self) -> list[XLine]:
+        """Its lines with their events."""
+        return [self._line(*place) for place in self._lines]
+
+    def raw_stats(self, wanted: str) -> dict[str, tuple[int, int]]:
+        """Where the stat of this name of each event's metadata lies, by the name of the event."""
+        found = {}
+        for key, place in self._metadata.items():
+            for what, value in self.wire.fields(*place):
+                if what == _NAME_STATS and isinstance(value, tuple):
+                    told = dict(self.wire.fields(*value))
+                    content = told.get(_RAW)
+                    is_wanted = self._stat_names.get(number(told.get(_ID))) == wanted
+                    if is_wanted and isinstance(content, tuple):
+                        found[self.names.get(key, "")] = content
+        return found
+
+    def _add_name(self, place: tuple[int, int]) -> None:
+        entry = dict(self.wire.fields(*place))
+        value = entry.get(_VALUE)
+        if not isinstance(value, tuple):
+            return
+        told: dict[int, Any] = {}
+        for what, one in self.wire.fields(*value):
+            told.setdefault(what, one)
+        key = number(entry.get(_KEY, told.get(_ID)))
+        self.names[key] = self.wire.text(told.get(_SHOWN)) or self.wire.text(told.get(_NAME))
+        self._metadata[key] = value
+
+    def _add_stat_name(self, place: tuple[int, int]) -> None:
+        entry = dict(self.wire.fields(*place))
+        value = entry.get(_VALUE)
+        if isinstance(value, tuple):
+            told = dict(self.wire.fields(*value))
+            key = number(entry.get(_KEY, told.get(_ID)))
+            self._stat_names[key] = self.wire.text(told.get(_NAME))
+
+    def _line(self, begin: int, end: int) -> XLine:
+        wire = self.wire
+        told: dict[int, Any] = {}
+        events = []
+        for key, value in wire.fields(begin, end):
+            if key == _EVENTS:
+                events.append(value)
+            else:
+                told[key] = value
+        name = wire.text(told.get(_SHOWN_NAME)) or wire.text(told.get(_LINE_NAME))
+        line = XLine(number(told.get(_LINE_ID)), name, number(told.get(_LINE_NS)))
+        for place in events:
+            if isinstance(place, tuple):
+                self._add_event(line, *place)
+        return line
+
+    def _add_event(self, line: XLine, begin: int, end: int) -> None:
+        metadata = offset = duration = correlation = 0
+        stats = []
+        data = self.wire.data
+        for key, value in self.wire.fields(begin, end):
+            if isinstance(value, tuple):
+                if key == _STATS:
+                    stats.append(data[value[0] : value[1]])
+            elif key == _METADATA_ID:
+                metadata = value
+            elif key == _OFFSET:
+                offset = value
+            elif key == _DURATION:
+                duration = value
+        kept = []
+        for text in stats:
+            name, told = self._stat(text)
+            if name == CORRELATION:
+                correlation = told if isinstance(told, int) else 0
+            elif name not in _IDS and not name.startswith(_OF_FLOWS):
+                kept.append(text)
+        line.metadata.append(signed(metadata))
+        line.offset_ps.append(signed(offset))
+        line.duration_ps.append(signed(duration))
+        line.correlation.append(_fitting(correlation))
+        line.stats.append(self._set(tuple(kept)))
+
+    def _set(self, texts: tuple[bytes, ...]) -> int:
+        """The number of these stats together."""
+        if not texts:
+            return 0
+        found = self._sets.get(texts)
+        if found is None:
+            found = self._sets[texts] = len(self.stats)
+            self.stats.append(dict(self._stat(text) for text in texts))
+        return found
+
+    def _stat(self, text: bytes) -> tuple[str, Any]:
+        """The name and the value of a stat."""
+        known = self._known.get(text)
+        if known is not None:
+            return known
+        name, told = "", None
+        own = Wire(text)
+        for key, value in own.fields(0, len(text)):
+            if key == _ID:
+                name = self._stat_names.get(number(value), f"stat {number(value)}")
+            else:
+                told = self._value(own, key, value)
+        if len(self._known) < _MOST_KNOWN:
+            self._known[text] = name, told
+        return name, told
+
+    def _value(self, own: Wire, key: int, value: int | tuple[int, int]) -> Any:
+        if key == _TEXT:
+            return own.text(value)
+        if not isinstance(value, int):
+            return None
+        if key == _DOUBLE:
+            return struct.unpack("<d", value.to_bytes(8, "little"))[0]
+        if key == _REFERENCE:
+            return self._stat_names.get(value, "")
+        return signed(value) if key == _INT else value
+
+
+def _fitting(value: int) -> int:
+    return value if 0 <= value < 1 << 62 else 0
