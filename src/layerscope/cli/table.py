@@ -69,6 +69,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FUNCTION",
         help="functions, symbols: what FUNCTION called, with the CPU time in each",
     )
+    parser.add_argument(
+        "--compat",
+        metavar="TOOL",
+        choices=("hta",),
+        help="gpu, kernels, idle, launches, queue, copies: with the numbers of "
+        "HolisticTraceAnalysis 0.6.0 (hta), its mistakes included",
+    )
     _output.add_choice(parser, top="spans: 15, else all; --csv, --json: all")
     _output.add_format(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
@@ -104,24 +111,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _built(reader: Reader, name: str, arguments: argparse.Namespace) -> Result:
-    """The table, or what called or was called by one of its functions."""
+    """The table, or what called or was called by one of its functions, or what another tool has."""
     from layerscope.analyse import tables
     from layerscope.analyse.stacks import callers
 
     asked = {
         callers.CALLERS: arguments.callers,
         callers.CALLEES: arguments.callees,
+        "compat": arguments.compat,
         "by": arguments.by,
         "mine": arguments.mine or None,
     }
     given = [option for option, value in asked.items() if value is not None]
-    directions = {callers.CALLERS, callers.CALLEES}
-    if not directions.intersection(given):
+    alone = {callers.CALLERS, callers.CALLEES, "compat"}
+    if not alone.intersection(given):
         return tables.build(reader, name, arguments.by, arguments.mine)
     if len(given) > 1:
         raise UsageError(f"--{given[0]} cannot be combined with --{given[1]}")
-    direction = given[0]
-    return callers.build(reader, name, asked[direction], direction)
+    option = given[0]
+    if option == "compat":
+        from layerscope.analyse.gpu import compat_hta
+
+        return compat_hta.build(reader, name)
+    return callers.build(reader, name, asked[option], option)
 
 
 def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:

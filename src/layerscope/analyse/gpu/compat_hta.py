@@ -1,0 +1,219 @@
+"""The tables of GPUs with the numbers of HolisticTraceAnalysis (HTA) 0.6.0, for those who have them
+from there: `layerscope table TRACE gpu --compat hta`.
+
+Names and units of the columns are HTA's, and so are its mistakes: the last step is left out, times
+are whole microseconds, waits of the host for a stream are busy time (`hta_events`). Means and
+percentiles of queues and bandwidths are over their changes, not over time; of changes at the same
+microsecond HTA leaves the order to chance, here what begins comes first. The tables without
+--compat are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.analyse.gpu.hta_events import (
+    COMMUNICATION,
+    COMPUTATION,
+    MEMORY,
+    TYPES,
+    Doubles,
+    HtaEvents,
+    copy_name,
+    read_events,
+)
+from layerscope.analyse.gpu.sweep import Int64s, combined_ns, covered_ns
+from layerscope.analyse.losses import problems
+from layerscope.analyse.result import Result, ResultColumn, of_rows
+from layerscope.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
+
+EMPTY = "No work of a GPU was recorded."
+# In microseconds.
+_KERNEL_WAIT_US = 30
+_LONG_CALL_US = 50
+_LONG_DELAY_US = 100
+_LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync")
+_QUEUED = (
+    *_LAUNCHES,
+    "cuLaunchKernel",
+    "hipLaunchKernel",
+    "hipExtModuleLaunchKernel",
+    "hipMemcpyWithStream",
+    "hipMemcpyAsync",
+    "hipMemsetAsync",
+)
+_DESCRIBED = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
+_Row = tuple[Any, ...]
+
+
+def build(reader: Reader, name: str) -> Result:
+    """The table `name` as HTA has it; UsageError where HTA has none."""
+    if name not in _TABLES:
+        raise UsageError(f"{name} has no --compat hta: it is for {', '.join(sorted(_TABLES))}")
+    columns, rows_of = _TABLES[name]
+    rows = [row for events in read_events(reader) for row in rows_of(events)]
+    result = of_rows(name, columns, rows)
+    return replace(result, empty=EMPTY, problems=problems(reader))
+
+
+def _columns(first: str, others: str) -> tuple[ResultColumn, ...]:
+    """The first ones are words and whole numbers."""
+    texts = ("kernel_type", "idle_category", "name")
+    found = []
+    for name in first.split():
+        type_ = "string" if name in texts else "int64"
+        found.append(ResultColumn(name, type_, "", "as HTA has it"))
+    for name in others.split():
+        found.append(ResultColumn(name, "float64", "", "as HTA has it"))
+    return tuple(found)
+
+
+def _temporal(events: HtaEvents) -> Iterator[_Row]:
+    """Idle, computing and the rest, and the part of communication beside computation."""
+    start_us, end_us = _whole(events)
+    span_us = int(end_us.max() - start_us.min())
+    idle_us = span_us - covered_ns(start_us, end_us)
+    is_one = events.kind == COMPUTATION
+    compute_us = covered_ns(start_us[is_one], end_us[is_one])
+    times_us = (idle_us, compute_us, span_us - compute_us - idle_us)
+    percents = [_percent(time_us, span_us) for time_us in times_us]
+    yield (events.rank, *times_us, span_us, *percents, _overlap(events))
+
+
+def _percent(part: float, whole: float) -> float | None:
+    return round(100 * part / whole, 2) if whole else None
+
+
+def _overlap(events: HtaEvents) -> float | None:
+    sums = _combined(events)
+    masks = np.arange(len(sums))
+    communication = masks >> COMMUNICATION & 1 == 1
+    both = communication & (masks >> COMPUTATION & 1 == 1)
+    return _percent(sums[both].sum(), sums[communication].sum())
+
+
+def _combined(events: HtaEvents) -> Int64s:
+    """The time of each combination of types."""
+    typed = events.chosen(events.kind < len(TYPES))
+    return combined_ns(*_whole(typed), typed.kind, len(TYPES))
+
+
+def _whole(events: HtaEvents) -> tuple[Int64s, Int64s]:
+    """Starts and ends: they are whole microseconds. None lasts less than nothing."""
+    start_us = events.start_us.astype(np.int64)
+    return start_us, np.maximum(events.end_us.astype(np.int64), start_us)
+
+
+def _types(events: HtaEvents) -> Iterator[_Row]:
+    sums = _combined(events)[1:]
+    whole_us = int(sums.sum())
+    found = []
+    for mask, lasted_us in enumerate(sums.tolist(), 1):
+        names = [name for place, name in enumerate(TYPES) if mask >> place & 1]
+        if lasted_us:
+            found.append((" overlapping ".join(names), lasted_us))
+    for name, lasted_us in sorted(found, key=lambda one: -one[1]):
+        yield (events.rank, name, lasted_us, round(100 * lasted_us / whole_us, 1))
+
+
+def _idle(events: HtaEvents) -> Iterator[_Row]:
+    """Of each stream the gaps by their cause; `other` has the first piece of work, too."""
+    work = events.chosen(events.is_work)
+    for stream in dict.fromkeys(work.stream.tolist()):
+        mine = work.chosen(work.stream == stream)
+        gap_us = mine.start_us[1:] - mine.end_us[:-1]
+        is_host = mine.call_us[1:] > mine.end_us[:-1]
+        is_kernel = ~is_host & (gap_us < _KERNEL_WAIT_US)
+        causes = {"host_wait": is_host, "kernel_wait": is_kernel, "other": ~is_host & ~is_kernel}
+        whole_us = float(gap_us.sum())
+        for cause, its in causes.items():
+            if its.any() or cause == "other":
+                idle_us = float(gap_us[its].sum())
+                ratio = round(idle_us / whole_us, 2) if whole_us else None
+                yield (events.rank, stream, cause, idle_us, ratio)
+
+
+def _launches(events: HtaEvents) -> Iterator[_Row]:
+    """Sums over the calls of CUDA's runtime that launch, one for each piece of work."""
+    mine = events.chosen(np.isin(events.call, _LAUNCHES))
+    cpu_us = mine.called_us - mine.call_us
+    gpu_us = mine.end_us - mine.start_us
+    delay_us = np.maximum(mine.start_us - mine.called_us, 0)
+    counts = [len(mine)]
+    is_long = cpu_us > _LONG_CALL_US
+    for chosen in (~is_long & (gpu_us < cpu_us), is_long, delay_us > _LONG_DELAY_US):
+        counts.append(int(chosen.sum()))
+    sums = [float(one.sum()) for one in (cpu_us, gpu_us, delay_us)]
+    mean, most = None, None
+    if len(mine):
+        mean, most = float(delay_us.mean()), float(delay_us.max())
+    yield (events.rank, *counts, *sums, mean, most)
+
+
+def _queue(events: HtaEvents) -> Iterator[_Row]:
+    launched = events.chosen(np.isin(events.call, _QUEUED))
+    for stream in np.unique(launched.stream).tolist():
+        mine = launched.chosen(launched.stream == stream)
+        at_us = np.concatenate((mine.call_us, mine.start_us))
+        change = np.repeat([1, -1], len(mine))
+        length = np.cumsum(change[np.argsort(at_us, kind="stable")])
+        yield (events.rank, stream, *_described(length))
+
+
+def _bandwidth(events: HtaEvents) -> Iterator[_Row]:
+    copies = events.chosen(events.kind == MEMORY)
+    copies = copies.chosen(~np.isnan(copies.rate))
+    kind = np.array([copy_name(name) for name in copies.name.tolist()], np.object_)
+    for name in sorted(set(kind.tolist())):
+        mine = copies.chosen(kind == name)
+        lasted_us = mine.end_us - mine.start_us
+        # What took no time is said to have taken a microsecond.
+        end_us = mine.start_us + np.where(lasted_us == 0, 1, lasted_us)
+        at_us = np.concatenate((mine.start_us, end_us))
+        change = np.concatenate((mine.rate, -mine.rate))
+        level = np.cumsum(change[np.argsort(at_us, kind="stable")])
+        running = level[level > 0]
+        if len(running):
+            yield (events.rank, name, *_described(running))
+
+
+def _described(values: NDArray[Any]) -> tuple[float | None, ...]:
+    """What `DataFrame.describe` says of them."""
+    quartiles: Doubles = np.percentile(values, [0, 25, 50, 75, 100])
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else None
+    return (float(len(values)), float(values.mean()), deviation, *quartiles.tolist())
+
+
+def _prefixed(prefix: str) -> str:
+    return " ".join(f"{prefix}_{name}" for name in _DESCRIBED)
+
+
+_TABLES: dict[str, tuple[tuple[ResultColumn, ...], Callable[[HtaEvents], Iterator[_Row]]]] = {
+    "gpu": (
+        _columns(
+            "rank",
+            "idle_time(us) compute_time(us) non_compute_time(us) kernel_time(us) idle_time_pctg "
+            "compute_time_pctg non_compute_time_pctg comp_comm_overlap_pctg",
+        ),
+        _temporal,
+    ),
+    "kernels": (_columns("rank kernel_type", "sum percentage"), _types),
+    "idle": (_columns("rank stream idle_category", "idle_time idle_time_ratio"), _idle),
+    "launches": (
+        _columns(
+            "rank n short_gpu runtime_outliers launch_delay_outliers",
+            "cpu_sum gpu_sum delay_sum delay_mean delay_max",
+        ),
+        _launches,
+    ),
+    "queue": (_columns("rank stream", _prefixed("queue_length")), _queue),
+    "copies": (_columns("rank name", _prefixed("memory_bw_gbps")), _bandwidth),
+}
