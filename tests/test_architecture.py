@@ -267,6 +267,8 @@ ADAPTERS = "frameworks"
 NAMES_A_FRAMEWORK = {
     "src/layerscope/sources/kineto.py": "the format of a framework's own traces",
     "src/layerscope/sources/kineto_memory.py": "the memory in such traces",
+    "src/layerscope/sources/kineto_meaning.py": "what the names in such traces mean",
+    "src/layerscope/sources/kineto_window.py": "reads such traces where nothing is compiled",
     "src/layerscope/sources/memory_timeline.py": "the format of a framework's own timelines",
     "src/layerscope/sources/torch_snapshot.py": "the format of a framework's own snapshots",
     "src/layerscope/sources/snapshot_records.py": "what such snapshots hold",

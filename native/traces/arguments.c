@@ -36,7 +36,7 @@ static int column_of(lt_part key) {
     return -1;
 }
 
-/* The same of torch's events of memory. */
+/* The same of Kineto's events of memory. */
 static int column_of_memory(lt_part key) {
     return IS("Addr") ? LT_EXTERNAL
          : IS("Bytes") ? LT_CORRELATION

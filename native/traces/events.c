@@ -44,23 +44,27 @@ static lt_part without_quotes(lt_part part) {
 }
 
 static void take(lt_fields *fields, const uint8_t *key, size_t length, lt_part value) {
-    if (IS("ph")) {
-        lt_part text = without_quotes(value);
-        fields->phase = text.length == 1 && *value.at == '"' ? *text.at : 0;
-    } else if (IS("ts"))
-        fields->time = value;
-    else if (IS("dur"))
-        fields->duration = value;
-    else if (IS("name"))
+    if (length == 2) {
+        if (IS("ph")) {
+            lt_part text = without_quotes(value);
+            fields->phase = text.length == 1 && *value.at == '"' ? *text.at : 0;
+        } else if (IS("ts"))
+            fields->time = value;
+        else if (IS("id"))
+            fields->id = value;
+    } else if (length == 3) {
+        if (IS("dur"))
+            fields->duration = value;
+        else if (IS("cat"))
+            fields->category = without_quotes(value);
+        else if (IS("pid"))
+            fields->pid = value;
+        else if (IS("tid"))
+            fields->tid = value;
+        else if (IS("id2") && !fields->id.length)
+            fields->id = value;
+    } else if (IS("name"))
         fields->name = without_quotes(value);
-    else if (IS("cat"))
-        fields->category = without_quotes(value);
-    else if (IS("pid"))
-        fields->pid = value;
-    else if (IS("tid"))
-        fields->tid = value;
-    else if (IS("id") || (IS("id2") && !fields->id.length))
-        fields->id = value;
 }
 
 static int32_t coded(lt_scan *scan, int which, lt_part part) {

@@ -29,11 +29,11 @@ enum {
     LT_HAS_DURATION = 2,
     LT_HAS_VALUE = 4,     /* of a counter: a row for each of its series, `args` is its name, `duration` its value */
     LT_ODD_ARGUMENTS = 8, /* they are no JSON as it is written */
-    LT_HAS_RECORD = 32,   /* it has a number of torch's RecordFunction */
+    LT_HAS_RECORD = 32,   /* it has a number of RecordFunction */
     LT_IMPOSSIBLE = 16    /* a time or a duration is no number, or none that can be */
 };
 
-/* Numbers among the arguments, as trace_scan.py names them; in brackets those of torch's events of memory. */
+/* Numbers among the arguments, as trace_scan.py names them; in brackets those of Kineto's events of memory. */
 enum {
     LT_EXTERNAL,    /* External id (Addr) */
     LT_CORRELATION, /* correlation (Bytes) */
@@ -51,7 +51,7 @@ typedef struct {
     uint64_t *hash;
     int32_t *slot;
     size_t used, room;
-    uint32_t count, capacity, mask;
+    uint32_t count, capacity, mask, last;
 } lt_words;
 
 enum { LT_CATEGORIES, LT_NAMES, LT_SCALARS, LT_ARGUMENTS, LT_IDS, LT_BESIDE, LT_WORDS };
@@ -134,6 +134,12 @@ typedef struct {
 } lt_fields;
 void lt_arguments(lt_scan *scan, const lt_fields *fields, size_t row);
 void lt_series(lt_scan *scan, const lt_fields *fields, size_t row);
+
+/* nesting.c */
+LT_API void lt_pairs(const int32_t *group, const int32_t *name, const uint8_t *begins, int64_t count, int64_t *other,
+                     int64_t *stack);
+LT_API int64_t lt_lanes(const int32_t *group, const int64_t *start_ns, const int64_t *end_ns, int64_t count,
+                        int32_t *lane, int64_t *stack, int64_t deepest);
 
 /* scan.c */
 LT_API int64_t lt_version(void);

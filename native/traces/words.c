@@ -66,17 +66,19 @@ static int has_room_for(lt_words *words, size_t length) {
     return 1;
 }
 
-/* The number of a text; -1 where there is no memory for it. */
-int32_t lt_word(lt_words *words, lt_part part) {
+static int is_word(const lt_words *words, uint32_t number, lt_part part) {
+    uint64_t at = words->at[number];
+    return words->at[number + 1] - at == part.length && !memcmp(words->text + at, part.at, part.length);
+}
+
+static int32_t searched(lt_words *words, lt_part part) {
     if (!has_room(words))
         return -1;
     uint64_t hash = hash_of(part.at, part.length);
     uint32_t place = (uint32_t)hash & words->mask;
     int32_t known;
     while ((known = words->slot[place]) >= 0) {
-        size_t length = (size_t)(words->at[known + 1] - words->at[known]);
-        if (words->hash[known] == hash && length == part.length &&
-            !memcmp(words->text + words->at[known], part.at, length))
+        if (words->hash[known] == hash && is_word(words, (uint32_t)known, part))
             return known;
         place = (place + 1) & words->mask;
     }
@@ -88,6 +90,16 @@ int32_t lt_word(lt_words *words, lt_part part) {
     words->slot[place] = (int32_t)words->count;
     words->at[words->count + 1] = words->used;
     return (int32_t)words->count++;
+}
+
+/* The number of a text; -1 where there is no memory for it. */
+int32_t lt_word(lt_words *words, lt_part part) {
+    if (words->count && is_word(words, words->last, part)) /* events in a row have much in common */
+        return (int32_t)words->last;
+    int32_t found = searched(words, part);
+    if (found >= 0)
+        words->last = (uint32_t)found;
+    return found;
 }
 
 void lt_free_words(lt_words *words) {

@@ -83,8 +83,8 @@ def _configure_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step-mark",
         metavar="WHAT",
-        help="what a step is: the name of a range, a module (Net.encoder) or an operator, or "
-        "FILE:LINE of a range",
+        help="what a step is: the name of a range (NAME#: with any number behind it), a module "
+        "(Net.encoder) or an operator, or FILE:LINE of a range",
     )
     _layers.configure(parser)
     _window.configure(parser)

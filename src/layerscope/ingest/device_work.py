@@ -40,7 +40,8 @@ class _Known(Struct):
     def add(self, *columns: np.ndarray) -> None:
         """Take in some rows."""
         rows = np.column_stack(columns)
-        self._fresh.append(rows.astype(np.int64, copy=False))
+        numbers = rows.astype(np.int64, copy=False)
+        self._fresh.append(numbers)
 
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row of each of these keys, and whether there is one."""

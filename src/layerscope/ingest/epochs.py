@@ -149,7 +149,8 @@ class Epochs:
         """
         self._until_ns = _EVER if last else self._stacks.known_until_ns()
         is_held = columns["start_ns"] >= self._until_ns
-        if np.count_nonzero(is_held) > PATIENCE * self._limits.epoch_spans:
+        most = PATIENCE * self._limits.epoch_spans
+        if np.count_nonzero(is_held) > most:
             self._until_ns = _EVER
             is_held[:] = False
         held = taken(columns, np.flatnonzero(is_held))
@@ -205,6 +206,7 @@ class Epochs:
         patient = is_waiting and len(rows) < most
 
         def prepare(chosen: Columns, from_ns: int) -> SpanColumns:
+            """Those lines as the rules of steps take them."""
             return self._span_columns(process, chosen, from_ns, end_ns)
 
         return process.stepping.advance(outline, prepare, end_ns, last, patient)
@@ -216,9 +218,12 @@ class Epochs:
         known = self._texts.names
         if not self.step_mark.endswith(NUMBERED):
             return [known[self.step_mark]] if self.step_mark in known else []
-        length = len(self.step_mark)
-        named = (name for name in known if name.startswith(self.step_mark))
-        return [known[name] for name in named if name[length:].isdigit()]
+        found = []
+        for name, code in known.items():
+            number = name.removeprefix(self.step_mark)
+            if number != name and number.isdigit():
+                found.append(code)
+        return found
 
     def _without_calls(self, columns: Columns, lines: np.ndarray) -> np.ndarray:
         """The rows among `lines` that are no calls of a C interface, but those that run a backward
@@ -230,7 +235,8 @@ class Epochs:
         around = backward_prefixes()
         names = enumerate(self._texts.names)
         backward = [code for code, name in names if name.startswith(around)]
-        is_backward = np.isin(columns["name_code"][lines], backward)
+        name_code = columns["name_code"][lines]
+        is_backward = np.isin(name_code, backward)
         kept: np.ndarray = lines[~is_call | is_backward]
         return kept
 
@@ -285,12 +291,13 @@ class Epochs:
         file, _, number = self.step_mark.rpartition(":")
         if not file or not number.isdigit():
             return
-        codes = [
-            code
-            for line, code in self._texts.lines.items()
-            if f"/{line}".endswith(f"/{self.step_mark}")
-        ]
-        lines["name_code"][np.isin(lines["line_code"], codes)] = self._texts.name(self.step_mark)
+        codes = []
+        ending = f"/{self.step_mark}"
+        for line, code in self._texts.lines.items():
+            if f"/{line}".endswith(ending):
+                codes.append(code)
+        is_marked = np.isin(lines["line_code"], codes)
+        lines["name_code"][is_marked] = self._texts.name(self.step_mark)
 
     def _drop_side_requests(
         self, known: dict[int, IngestedProcess], found: dict[int, Stretch | None]

@@ -31,6 +31,8 @@ from layerscope.sources.imported import Imported
 
 # What a format may look at to recognise a file: other output may come first.
 _HEAD_BYTES = 1 << 20
+# For the spans that are looked at in one go. All of a file are in memory already.
+_MEMORY_BYTES = 240 << 20
 
 
 def imported(path: Path) -> Path:
@@ -102,7 +104,7 @@ def _make(path: Path, format_: sources.SourceFormat, base: Path, folder: Path, n
     content = format_.read(path)
     with complete_by_rename(base, folder) as draft:
         run = Run.create(draft / name, _info(path, content, folder.name))
-        conversion = RunConversion(ForeignFile(content), run.path)
+        conversion = RunConversion(ForeignFile(content), run.path, _MEMORY_BYTES)
         conversion.finish({})
         write_state(run.path, 0, conversion.rows, all_files(run.path))
     del conversion, content

@@ -55,6 +55,7 @@ class _Blocks:
     """What is kept of the blocks of a scan."""
 
     def __init__(self) -> None:
+        """Nothing so far."""
         self.parts: list[Columns] = []
         self.of_names: list[Columns] = []
 
@@ -78,14 +79,18 @@ def read_events(path: Path) -> ChromeEvents:
     is_possible = is_timed & (time_ns >= 0) & (time_ns < _MOST_NS)
     is_possible &= (rows["phase"] > 0) & (rows["phase"] < 128)
     wrong = np.flatnonzero(~is_possible)
-    example = trace.example or (_told(trace, rows, int(wrong[0])) if len(wrong) else "")
+    example = trace.example
+    if len(wrong) and not example:
+        example = _told(trace, rows, int(wrong[0]))
+    possible = {name: values.compress(is_possible) for name, values in rows.items()}
+    of_names = _joined(blocks.of_names)
     return ChromeEvents(
-        columns=_columns({name: values.compress(is_possible) for name, values in rows.items()}),
+        columns=_columns(possible),
         names=[*trace.names, ""],
         categories=[*trace.categories, ""],
         pids=[*trace.scalars, -1],
         tids=[*trace.scalars, -1],
-        process_names=_process_names(trace, _joined(blocks.of_names)),
+        process_names=_process_names(trace, of_names),
         rejected=trace.damaged + len(wrong),
         example=example,
         has_header=trace.has_header,
@@ -95,10 +100,13 @@ def read_events(path: Path) -> ChromeEvents:
 
 
 def _joined(parts: list[Columns]) -> Columns:
-    return {
-        name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
-        for name in _WANTED
-    }
+    """All blocks as one."""
+    found = {}
+    for name in _WANTED:
+        pieces = [part[name] for part in parts]
+        nothing = np.zeros(0, np.int64)
+        found[name] = np.concatenate(pieces) if pieces else nothing
+    return found
 
 
 def _columns(rows: Columns) -> Columns:
@@ -116,12 +124,19 @@ def _columns(rows: Columns) -> Columns:
 
 
 def _process_names(trace: ScannedTrace, rows: Columns) -> dict[int | str, str]:
-    found = named(trace, rows, "process_name")
-    return {trace.scalars[pid]: name for (pid, _), name in found.items() if pid >= 0}
+    found: dict[int | str, str] = {}
+    for (pid, _), name in named(trace, rows, "process_name").items():
+        if pid >= 0:
+            value = trace.scalars[pid]
+            found[value] = name
+    return found
 
 
 def _told(trace: ScannedTrace, rows: Columns, row: int) -> str:
     """An event that cannot be, for people."""
-    name = trace.names[rows["name"][row]] if rows["name"][row] >= 0 else ""
-    letter = chr(rows["phase"][row]) if rows["phase"][row] else ""
-    return f"{letter!r} {name!r} at {rows['time_ns'][row] / 1000:g}"
+    code = int(rows["name"][row])
+    phase = int(rows["phase"][row])
+    at_us = int(rows["time_ns"][row]) / 1000
+    name = trace.names[code] if code >= 0 else ""
+    letter = chr(phase) if phase else ""
+    return f"{letter!r} {name!r} at {at_us:g}"

@@ -29,7 +29,7 @@ from layerscope.sources.process import (
 )
 
 # Spans that are given out at a time.
-_PIECE_SPANS = 200_000
+_PIECE_SPANS = 100_000
 # Of a reading of CLOCK_REALTIME that a file has.
 _CLOCK_ERROR_NS = 1_000
 # In the place of ticks: the file has one clock only.
@@ -46,10 +46,12 @@ class ForeignFile:
         names = ["(other names)", *content.names, *content.args_texts]
         spans = _spans(content)
         owner = np.array([track.process for track in content.tracks], np.int64)
-        process = owner[content.track] if len(content.track) else np.zeros(0, np.int64)
+        of_processes = _by_process(spans, owner, len(content.processes))
+        del spans
+        _forget_spans(content)
         self._processes = [
-            ForeignProcess(self, number, names, spans[process == number])
-            for number in range(len(content.processes))
+            ForeignProcess(self, number, names, of_process)
+            for number, of_process in enumerate(of_processes)
         ]
         self._share_moments(owner)
         self._is_new = True
@@ -63,8 +65,10 @@ class ForeignFile:
         process = owner[tracks]
         for number, one in enumerate(self._processes):
             is_own = process == number
-            one.set_moments((tracks[is_own], records.compress(is_own)))
-            one.set_memory(ForeignMemory(self.content.memory, owner, number))
+            moments = tracks[is_own], records.compress(is_own)
+            one.set_moments(moments)
+            memory = ForeignMemory(self.content.memory, owner, number)
+            one.set_memory(memory)
 
     def new_processes(self) -> list[SourceProcess]:
         """All processes of the file, once."""
@@ -83,11 +87,13 @@ class ForeignFile:
 
     def finish(self, session: dict[str, Any]) -> list[SourceProcess]:
         """There is nothing more."""
-        return self.new_processes()
+        processes = self.new_processes()
+        return processes
 
     def problems(self) -> dict[str, list[Problem]]:
         """What the file could not tell; it has no ranks of its own recordings."""
-        return {"": self.content.problems}
+        problems = self.content.problems
+        return {"": problems}
 
     def left_bytes(self) -> int:
         """The file was read."""
@@ -141,14 +147,19 @@ class ForeignEvents(ProcessEvents):
 
     def __init__(self, spans: np.ndarray) -> None:
         super().__init__()
-        spans = spans.take(np.lexsort((spans["depth"], spans["start"], spans["track"])))
+        if not _is_in_order(spans):
+            spans = spans.take(np.lexsort((spans["depth"], spans["start"], spans["track"])))
         outermost = np.where(spans["depth"] == 0, np.arange(len(spans)), 0)
         outermost = np.maximum.accumulate(outermost)
-        order = np.lexsort((outermost, spans["end"][outermost]))
-        self._spans = spans.take(order)
-        is_last = np.diff(outermost[order], append=-1) != 0
-        self._cuts = np.flatnonzero(is_last) + 1  # behind the last of each outermost span
-        starts = self._spans["start"]
+        # Few are outermost: they are put in order, and what lies in each comes with it.
+        first = np.flatnonzero(np.diff(outermost, prepend=-1) != 0)
+        by_end = np.argsort(spans["end"].take(first), kind="stable")
+        lengths = np.diff(first, append=len(spans))[by_end]
+        ends = np.cumsum(lengths)
+        order = np.repeat(first[by_end] - (ends - lengths), lengths) + np.arange(len(spans))
+        self._spans, self._order = spans, order.astype(np.int32)
+        self._cuts = ends  # behind the last of each outermost span
+        starts = spans["start"].take(order)
         earliest = np.minimum.accumulate(starts[::-1])[::-1]
         self._earliest_ns = np.append(
             earliest, np.iinfo(np.int64).max
@@ -189,7 +200,7 @@ class ForeignEvents(ProcessEvents):
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
         """By track, the spans that are ready."""
-        spans = self._spans[self._given : self.records]
+        spans = self._spans.take(self._order[self._given : self.records])
         self._given = self.records
         self.waiting = 0
         order = np.argsort(spans["track"], kind="stable")
@@ -210,6 +221,35 @@ class ForeignEvents(ProcessEvents):
     def clock_end_ns(self) -> int:
         """All that ended before this was given out."""
         return self.read_until_ns
+
+
+def _by_process(spans: np.ndarray, owner: np.ndarray, processes: int) -> list[np.ndarray]:
+    """The spans of each process; `owner`: that of each track."""
+    if processes == 1:
+        return [spans]
+    process = owner[spans["track"]] if len(spans) else np.zeros(0, np.int64)
+    return [spans.compress(process == number) for number in range(processes)]
+
+
+def _forget_spans(content: Imported) -> None:
+    """They are rows now: the columns are not needed a second time."""
+    nothing = np.zeros(0, np.int64)
+    content.start_ns = content.dur_ns = nothing
+    content.track = content.depth = nothing
+    content.kind = content.name = nothing
+    content.args = nothing
+    content.more = {}
+
+
+def _is_in_order(spans: np.ndarray) -> bool:
+    """Whether spans come by track, then start, then depth."""
+    later = np.zeros(max(len(spans) - 1, 0), np.bool_)
+    same = np.ones(len(later), np.bool_)
+    for name in ("track", "start", "depth"):
+        values = np.ascontiguousarray(spans[name])
+        later |= same & (values[1:] > values[:-1])
+        same &= values[1:] == values[:-1]
+    return bool((later | same).all())
 
 
 def _spans(content: Imported) -> np.ndarray:

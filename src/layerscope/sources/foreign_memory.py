@@ -44,8 +44,11 @@ class ForeignMemory:
         rows = self._rows(piece)
         if not len(rows):
             return rows
-        is_own = self._owner[rows["track"]] == self._number
-        return rows if is_own.all() else rows.compress(is_own)
+        owner = self._owner[rows["track"]]
+        is_own = owner == self._number
+        if is_own.all():
+            return rows
+        return rows.compress(is_own)
 
     def _rows(self, piece: slice) -> np.ndarray:
         memory = self._memory

@@ -21,17 +21,17 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.sources import kineto_memory
 from layerscope.sources.imported import Imported, ImportedProcess
-from layerscope.sources.kineto_moments import joined, marks_of, values_of
 from layerscope.sources.kineto_spans import KinetoSpans, framework_threads, spans_of
 from layerscope.sources.kineto_tracks import KinetoTracks
 from layerscope.sources.memory_counters import MemoryCounters
+from layerscope.sources.trace_moments import joined, marks_of, values_of
 from layerscope.sources.trace_rows import TraceRows, gather
-from layerscope.sources.trace_scan import Columns, ScannedTrace
+from layerscope.sources.trace_scan import NONE, Columns, ScannedTrace
 
 MEANING = "a trace of torch.profiler (Kineto, Chrome JSON)"
 # What Kineto writes before the events, or what only its events have.
 _KINETO = re.compile(
-    rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:|'
+    rb'"(schemaVersion|deviceProperties|distributedInfo)"\s*:|'
     rb'"cat"\s*:\s*"(cpu_op|user_annotation|cuda_runtime|cuda_driver|kernel|gpu_memcpy|'
     rb'python_function|cpu_instant_event|Operator|Runtime|Kernel)"'
 )
@@ -62,7 +62,9 @@ def read(path: Path) -> Imported:
     base_ns = _base_ns(trace)
     tracks = KinetoTracks(trace, rows.columns("names"))
     instants = rows.columns("instants")
-    spans = spans_of(trace, rows.columns("spans"), tracks, _window_end_ns(trace, instants))
+    columns = rows.columns("spans")
+    pid = columns["pid"][columns["stream"] == NONE]
+    spans = spans_of(trace, columns, tracks, _window_end_ns(trace, instants))
     threads = framework_threads(spans, trace, rows.columns("arrows"), tracks)
     # Names may be there twice: as they are meant, and with what JSON escapes.
     names: dict[str, int] = {}
@@ -71,23 +73,30 @@ def read(path: Path) -> Imported:
     )
     memory = kineto_memory.memory_events(instants, trace.names)
     of_memory = tracks.threads(memory.pid, memory.tid)
-    is_mark = instants["name"] != kineto_memory.name_in(trace.names)
+    of_memory_name = kineto_memory.name_in(trace.names)
+    is_mark = instants["name"] != of_memory_name
     marks = {name: values.compress(is_mark) for name, values in instants.items()}
     counters = rows.columns("counters")
     first_ns = _first_ns(spans.start_ns, instants["time_ns"], counters["time_ns"])
     blocks = kineto_memory.blocks(memory, spans, of_memory, names)
+    blocks = replace(blocks, at_ns=blocks.at_ns - first_ns)
     of_blocks = MemoryCounters("PyTorch", names)
     kineto_memory.add_counters(memory, of_blocks, of_memory)
     moments = joined(
         [
             of_blocks.moments(),
-            marks_of(trace, marks, tracks, names),
-            values_of(trace, counters, tracks, names),
+            marks_of(trace, marks, tracks.threads, names),
+            values_of(trace, counters, tracks.threads, names),
         ]
     )
+    start_ns = spans.start_ns - first_ns
+    dur_ns = spans.end_ns - spans.start_ns
+    process = _process(path, trace, pid)
+    problems = _problems(trace, rows, spans, memory)
+    problems += kineto_memory.problems(memory)
     return Imported(
-        start_ns=spans.start_ns - first_ns,
-        dur_ns=spans.end_ns - spans.start_ns,
+        start_ns=start_ns,
+        dur_ns=dur_ns,
         track=spans.track,
         depth=spans.depth,
         kind=spans.kind,
@@ -97,11 +106,11 @@ def read(path: Path) -> Imported:
         names=list(names),
         args_texts=spans.args_texts,
         moments=replace(moments, at_ns=moments.at_ns - first_ns),
-        memory=replace(blocks, at_ns=blocks.at_ns - first_ns),
+        memory=blocks,
         tracks=tracks.with_numbers(threads),
-        processes=_processes(path, trace, tracks),
+        processes=[process],
         realtime_ns=first_ns + base_ns,
-        problems=[*_problems(trace, rows, spans, memory), *kineto_memory.problems(memory)],
+        problems=problems,
         step_mark=spans.step_mark,
     )
 
@@ -110,8 +119,10 @@ def _window_end_ns(trace: ScannedTrace, instants: Columns) -> int:
     """When the profile ended, if it is told."""
     if _WINDOW_END not in trace.names:
         return 0
-    is_end = instants["name"] == trace.names.index(_WINDOW_END)
-    return int(instants["time_ns"][is_end].max(initial=0))
+    code = trace.names.index(_WINDOW_END)
+    is_end = instants["name"] == code
+    ends_ns = instants["time_ns"][is_end]
+    return int(ends_ns.max(initial=0))
 
 
 def _first_ns(*starts: np.ndarray) -> int:
@@ -120,32 +131,48 @@ def _first_ns(*starts: np.ndarray) -> int:
 
 
 def _base_ns(trace: ScannedTrace) -> int:
+    """How many ns after 1970 the times of the file begin."""
     told: Any = trace.beside.get("baseTimeNanoseconds")
-    is_number = isinstance(told, int) and abs(told) < _MOST_NUMBER
-    return int(told) if is_number else 0
+    if not isinstance(told, int):
+        return 0
+    return told if abs(told) < _MOST_NUMBER else 0
 
 
-def _processes(path: Path, trace: ScannedTrace, tracks: KinetoTracks) -> list[ImportedProcess]:
-    """The first one has the GPUs, and what the file tells of the job."""
+def _process(path: Path, trace: ScannedTrace, pid: np.ndarray) -> ImportedProcess:
+    """The one process of the trace, with what the file tells of the job; `pid`: of each event."""
     about = {key: value for key, value in trace.beside.items() if key != _EVENTS}
     text = json.dumps(about, ensure_ascii=False)
     kept = text if about and len(text) < _MOST_ABOUT else None
     rank = _rank(path, trace)
-    processes = []
-    for number, pid in enumerate(tracks.pids or [0]):
-        told = kept if number == 0 else None
-        processes.append(ImportedProcess(rank=rank, pid=pid, about=told))
-    return processes
+    number = _pid(trace, pid)
+    return ImportedProcess(rank=rank, pid=number, about=kept)
+
+
+def _pid(trace: ScannedTrace, pid: np.ndarray) -> int:
+    """The number that most events have; those of GPUs have the number of the GPU."""
+    codes, counts = np.unique(pid[pid >= 0], return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    for code in codes[order].tolist():
+        number = trace.scalars[code]
+        if not isinstance(number, int):
+            continue
+        if 0 < number <= _MOST_RANK:
+            return number
+    return 0
 
 
 def _rank(path: Path, trace: ScannedTrace) -> int:
     """The rank in the file, else the one in its name, else 0."""
     distributed = trace.beside.get("distributedInfo")
     told: Any = distributed.get("rank") if isinstance(distributed, dict) else None
-    if isinstance(told, int) and 0 <= told <= _MOST_RANK:
-        return told
+    if isinstance(told, int):
+        is_possible = 0 <= told <= _MOST_RANK
+        if is_possible:
+            return told
     named = _RANK.search(path.name)
-    return min(int(named[1]), _MOST_RANK) if named else 0
+    if named is None:
+        return 0
+    return min(int(named[1]), _MOST_RANK)
 
 
 def _problems(
@@ -158,9 +185,10 @@ def _problems(
         what = f"{rejected:,} events of the trace have times or numbers that cannot be"
         found.append(Problem(OPERATORS, "events_rejected", what, "record again", "these events"))
     if trace.damaged:
+        lost = "these events"
         what = f"{trace.damaged:,} events of the trace are damaged, first: {trace.example[:120]}"
         remedy = "copy the trace again, or record again"
-        found.append(Problem(OPERATORS, "events_damaged", what, remedy, "these events"))
+        found.append(Problem(OPERATORS, "events_damaged", what, remedy, lost))
     if not trace.has_end:
         within = ", within an event" if trace.is_cut else ""
         what = f"the trace has no end: it was cut{within}"
@@ -169,13 +197,15 @@ def _problems(
         )
         found.append(Problem(OPERATORS, "trace_cut", what, remedy, "what stood behind the cut"))
     if rows.unknown:
-        count, letters = sum(rows.unknown.values()), ", ".join(sorted(rows.unknown))
+        count = sum(rows.unknown.values())
+        letters = ", ".join(sorted(rows.unknown))
         what = f"{count:,} events are of a kind that torch.profiler does not write ({letters})"
         remedy = "open the file as its program wrote it"
         found.append(Problem(OPERATORS, "phases_unknown", what, remedy, "these events"))
     if spans.negative:
         what = f"{spans.negative:,} spans end before they begin: their duration is 0 here"
         found.append(Problem(OPERATORS, "durations_negative", what, "record again", "durations"))
-    if not (len(spans.start_ns) or len(memory.at_ns)):
+    has_events = len(spans.start_ns) or len(memory.at_ns)
+    if not has_events:
         found.append(_NO_EVENTS)
     return found

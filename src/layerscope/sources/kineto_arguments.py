@@ -1,4 +1,4 @@
-"""Arguments of spans of torch.profiler as texts of JSON, each once. Used by `kineto_spans`."""
+"""Arguments of spans of Kineto as texts of JSON, each once. Used by `kineto_spans`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ class Arguments:
 
     def are_unfinished(self, codes: np.ndarray) -> np.ndarray:
         """Whether these arguments say that the span did not end."""
-        told = [
-            code
-            for code, text in enumerate(self._known)
-            if _UNFINISHED in text and "false" in text.partition(_UNFINISHED)[2][:10]
-        ]
-        return np.isin(codes, told) if told else np.zeros(len(codes), np.bool_)
+        told = []
+        for code, text in enumerate(self._known):
+            _, is_there, behind = text.partition(_UNFINISHED)
+            value = behind[:10]
+            if is_there and "false" in value:
+                told.append(code)
+        if not told:
+            return np.zeros(len(codes), np.bool_)
+        return np.isin(codes, told)
 
     def numbers(self, codes: np.ndarray, *of_operators: np.ndarray) -> np.ndarray:
         """The place of each span's arguments among `texts`, -1: none. `of_operators`: whether each
@@ -44,7 +47,9 @@ class Arguments:
         return found
 
     def _place(self, text: str) -> int:
-        place = self._place_of.setdefault(text, len(self.texts))
+        """Its place among the texts, which may grow."""
+        fresh = len(self.texts)
+        place = self._place_of.setdefault(text, fresh)
         if place == len(self.texts):
             self.texts.append(text)
         return place

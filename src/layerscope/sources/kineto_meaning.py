@@ -105,7 +105,8 @@ def _kind_of(text: str) -> int:
 
 
 def _are_steps(names: list[str]) -> np.ndarray:
-    return np.array([text.startswith(STEP) for text in names], np.bool_)
+    found = [text.startswith(STEP) for text in names]
+    return np.array(found, np.bool_)
 
 
 def shape_text(shapes: bytes, types: bytes) -> str:

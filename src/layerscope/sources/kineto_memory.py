@@ -73,7 +73,9 @@ class MemoryEvents:
 
 def name_in(names: list[str]) -> int:
     """The number of their name; one that no event has where there are none."""
-    return names.index(NAME) if NAME in names else -2
+    if NAME not in names:
+        return -2
+    return names.index(NAME)
 
 
 def memory_events(instants: Columns, names: list[str]) -> MemoryEvents:
@@ -123,16 +125,19 @@ def blocks(
 ) -> ImportedMemory:
     """Allocations and releases on these tracks; `names`: the texts by their number, which grow."""
     operator, phase = _open_at(trace, track, events.at_ns)
-    devices = [names.setdefault(text, len(names)) for text in events.devices]
-    above = events.device.astype(np.uint64) << np.uint64(_ADDRESS_BITS)
+    numbers = [names.setdefault(text, len(names)) for text in events.devices]
+    devices = np.array(numbers, np.int32)
+    bits = np.uint64(_ADDRESS_BITS)
+    above = events.device.astype(np.uint64) << bits
+    address = events.address.astype(np.uint64)
     return ImportedMemory(
         at_ns=events.at_ns,
-        block=events.address.astype(np.uint64) ^ above,
+        block=address ^ above,
         bytes=np.abs(events.bytes),
         is_release=events.bytes < 0,
         track=track,
         operator=operator,
-        device=np.array(devices, np.int32)[events.device],
+        device=devices[events.device],
         phase=phase,
     )
 

@@ -1,4 +1,4 @@
-"""The spans of a trace of torch.profiler, as columns of `Imported`. Used by `kineto`."""
+"""The spans of a trace of Kineto, as columns of `Imported`. Used by `kineto`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _OPERATORS = SPAN_LAYERS.index(OPERATORS)
 _MOST_SEQUENCE = np.iinfo(np.int32).max
 _MOST = np.iinfo(np.int64).max
 _ON_GPU = "gpu_"
+# What is asked for of spans that are in their order.
+_ORDERED = ("time_ns", "name", "args", "external", "correlation", "sequence", "forward")
 
 
 @dataclass(slots=True)
@@ -79,13 +81,20 @@ def spans_of(
     end_ns[unfinished] = max(int(end_ns.max(initial=0)), window_end_ns)
     track = _tracks(trace, columns, kind, tracks)
     order = np.lexsort((-end_ns, columns["time_ns"], track))
-    columns = {name: values.take(order) for name, values in columns.items()}
+    for name in list(columns):  # none is in memory twice but one
+        values = columns.pop(name)
+        if name in _ORDERED:
+            columns[name] = values.take(order)
     kind, track, end_ns = kind.take(order), track.take(order), end_ns.take(order)
     forward = or_none(columns["forward"], 0, _MOST)
     correlation = or_none(columns["correlation"], 0, _MOST)
     kind = _kinds(trace, columns, kind, forward, track)
     _name_launches(kind, correlation)
-    args = arguments.numbers(columns["args"], kind == FUNCTION, kind == BACKWARD)
+    is_function = kind == FUNCTION
+    is_backward = kind == BACKWARD
+    args = arguments.numbers(columns["args"], is_function, is_backward)
+    unfinished = unfinished.take(order)
+    negative = int(np.count_nonzero(is_negative))
     return KinetoSpans(
         start_ns=columns["time_ns"],
         end_ns=end_ns,
@@ -94,19 +103,21 @@ def spans_of(
         kind=kind,
         name=columns["name"],
         args=args,
-        more=_more(columns, kind, forward, correlation, unfinished.take(order)),
+        more=_more(columns, kind, forward, correlation, unfinished),
         forward=forward,
         args_texts=arguments.texts,
         names=trace.names,
-        negative=int(np.count_nonzero(is_negative)),
+        negative=negative,
         step_mark=_step_mark(trace.names, columns["name"], kind),
     )
 
 
 def _kinds_by_category(trace: ScannedTrace, category: np.ndarray) -> np.ndarray:
-    # The last entry is for -1.
-    kinds = [*map(kind_of_category, trace.categories), EVENT]
-    found: np.ndarray = np.array(kinds, np.uint8)[category]
+    """What each span is, as far as its category says it."""
+    kinds = list(map(kind_of_category, trace.categories))
+    kinds.append(EVENT)  # for -1
+    of_code = np.array(kinds, np.uint8)
+    found: np.ndarray = of_code[category]
     return found
 
 
@@ -135,14 +146,16 @@ def _tracks(
 
 def _unfinished(columns: Columns, kind: np.ndarray, arguments: Arguments) -> np.ndarray:
     """Spans that did not end. Newer builds say so; older ones give them no duration and no number,
-    as no other has; before that (PyTorch 2.1, which tells microseconds) they are spans without a
+    as no other has; before that (2.1, which tells microseconds) they are spans without a
     duration like any other.
     """
     has_record = (columns["flags"] & HAS_RECORD) != 0
     is_operator = (kind == FUNCTION) | (kind == RANGE)
-    found: np.ndarray = is_operator & arguments.are_unfinished(columns["args"])
+    is_told = arguments.are_unfinished(columns["args"])
+    found: np.ndarray = is_operator & is_told
     if (has_record & is_operator).any():
-        found |= is_operator & ~has_record & (columns["duration_ns"] == 0)
+        is_empty = columns["duration_ns"] == 0
+        found |= is_operator & ~has_record & is_empty
     return found
 
 
@@ -218,9 +231,11 @@ def _numbers_of_operators(
 
 def _step_mark(names: list[str], name: np.ndarray, kind: np.ndarray) -> str:
     """How the ranges of steps begin, if there are any."""
-    steps = [code for code, text in enumerate(names) if text.startswith(STEP)]
+    numbered = enumerate(names)
+    steps = [code for code, text in numbered if text.startswith(STEP)]
     is_step = np.isin(name, steps) & (kind == RANGE)
-    return STEP if steps and is_step.any() else ""
+    has_steps = bool(steps) and bool(is_step.any())
+    return STEP if has_steps else ""
 
 
 def framework_threads(
@@ -253,4 +268,6 @@ def framework_threads(
 
 
 def _moments(track: np.ndarray, at_ns: np.ndarray) -> list[tuple[int, int]]:
-    return list(zip(track.tolist(), at_ns.tolist(), strict=True))
+    tracks = track.tolist()
+    moments = at_ns.tolist()
+    return list(zip(tracks, moments, strict=True))

@@ -1,18 +1,17 @@
-"""The tracks of a trace of torch.profiler: threads of the CPU, and streams of GPUs. Used by
+"""The tracks of a trace of Kineto: threads of the CPU, and streams of GPUs. Used by
 `kineto`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from layerscope.model.layers import STREAM
 from layerscope.sources.imported import ImportedTrack
-from layerscope.sources.trace_rows import named
+from layerscope.sources.trace_rows import by_pair, named
 from layerscope.sources.trace_scan import NONE, Columns, ScannedTrace
 
 _LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
@@ -20,26 +19,26 @@ _WITHIN = re.compile(r"thread -?\d+ \((.*)\)", re.DOTALL)
 
 
 class KinetoTracks:
-    """Numbers tracks as they are asked for. `found`: what they are; `pids`: of processes, by their
-    number.
+    """Numbers tracks as they are asked for. `found`: what they are. A trace is of one process,
+    whatever numbers of processes it has.
     """
 
     def __init__(self, trace: ScannedTrace, names: Columns) -> None:
         self.found: list[ImportedTrack] = []
-        self.pids: list[int] = []
         self._scalars = trace.scalars
         self._names = named(trace, names, "thread_name")
         self._codes: dict[tuple[object, ...], int] = {}
 
     def threads(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
         """The track of each of these pairs of numbers of `scalars`."""
-        return _by_pair(pid, tid, self._thread)
+        threads = by_pair(pid, tid, self._thread)
+        return threads
 
     def of_python(self, pid: np.ndarray, tid: np.ndarray) -> np.ndarray:
         """The track of the functions of Python of each of these threads: a range may begin in one
         function and end in another one, so they do not nest with operators.
         """
-        return _by_pair(pid, tid, self._python)
+        return by_pair(pid, tid, self._python)
 
     def streams(
         self, pid: np.ndarray, tid: np.ndarray, device: np.ndarray, stream: np.ndarray
@@ -50,19 +49,13 @@ class KinetoTracks:
         numbers = np.array([_whole(one) for one in [*self._scalars, 0]], np.int64)
         device = np.where(device != NONE, device, numbers[pid])
         stream = np.where(stream != NONE, stream, numbers[tid])
-        return _by_pair(device, stream, self._stream)
+        return by_pair(device, stream, self._stream)
 
     def with_numbers(self, numbers: dict[int, int]) -> list[ImportedTrack]:
         """The tracks with the framework's numbers of these threads."""
         for track, number in numbers.items():
             self.found[track] = replace(self.found[track], framework_thread=number)
         return self.found
-
-    def process(self, pid: int) -> int:
-        """The number of a process."""
-        if pid not in self.pids:
-            self.pids.append(pid)
-        return self.pids.index(pid)
 
     def _thread(self, pid: int, tid: int) -> int:
         key = ("thread", pid, tid)
@@ -73,9 +66,7 @@ class KinetoTracks:
         within = _WITHIN.fullmatch(text)
         name = within[1] if within else text
         number = thread if isinstance(thread, int) and _LEAST <= thread <= _MOST else None
-        of = self.process(process) if isinstance(process, int) and 0 < process <= _MOST else 0
-        # Two traces in one file may have the same thread.
-        track = ImportedTrack(of, name or _called(process, thread), number)
+        track = ImportedTrack(0, name or _called(process, thread), number)
         return self._add(key, track)
 
     def _python(self, pid: int, tid: int) -> int:
@@ -111,22 +102,7 @@ def _called(process: int | str, thread: int | str) -> str:
 
 
 def _whole(value: int | str) -> int:
-    return value if isinstance(value, int) and abs(value) <= _MOST else -1
-
-
-def _by_pair(
-    one: np.ndarray, other: np.ndarray, number_of: Callable[[int, int], int]
-) -> np.ndarray:
-    """What `number_of` says of each pair, asked once for those that are alike."""
-    if not len(one):
-        return np.zeros(0, np.int32)
-    ones, place = np.unique(one, return_inverse=True)
-    others, beside = np.unique(other, return_inverse=True)
-    key = place * len(others) + beside
-    keys, first, row = np.unique(key, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    found = np.zeros(len(keys), np.int32)
-    for at in order.tolist():
-        pair = int(ones[keys[at] // len(others)]), int(others[keys[at] % len(others)])
-        found[at] = number_of(*pair)
-    return found[row]
+    """The number of a GPU or a stream; -1: it is none."""
+    if not isinstance(value, int):
+        return -1
+    return value if abs(value) <= _MOST else -1

@@ -136,11 +136,13 @@ def _decode(content: bytes) -> _File:
 def _escaped(found: re.Match[bytes]) -> bytes:
     """A name as JSON wants it."""
     before, name, after = found.groups()
-    name = _WITHIN.sub(_escaped_byte, name)
-    return before + name + after
+    escaped = _WITHIN.sub(_escaped_byte, name)
+    parts = (before, escaped, after)
+    return b"".join(parts)
 
 
 def _escaped_byte(found: re.Match[bytes]) -> bytes:
+    """A byte as JSON wants it."""
     byte = found[0][0]
     return b"\\u%04x" % byte
 
@@ -303,5 +305,6 @@ def _framework_threads(
     for at in rows.tolist():
         arrow = ends.get((int(tid[at]), int(start[at])))
         if arrow in comes_from:
-            found.setdefault(comes_from[arrow], int(forward_thread[at]))
+            number = int(forward_thread[at])
+            found.setdefault(comes_from[arrow], number)
     return found

@@ -144,6 +144,7 @@ def _unread(
 
 
 def _events(count: int) -> str:
+    """So many of them, as the beginning of a sentence."""
     return "1 event is" if count == 1 else f"{count:,} events are"
 
 

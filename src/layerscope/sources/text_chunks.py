@@ -7,6 +7,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import itertools
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,16 @@ def chunks(path: Path, behind: bytes = b"\n") -> Iterator[tuple[bytes, int]]:
 def parts(path: Path) -> Iterator[bytes]:
     """The text `path` in parts that end anywhere; otherwise as `chunks`."""
     return _converted(pieces(path))
+
+
+def raw_parts(path: Path) -> Iterator[bytes]:
+    """The file `path` in parts that end anywhere, unpacked; ends of lines stay as they are. Only
+    UTF-16 becomes UTF-8.
+    """
+    pieces = _pieces(path)
+    first = next(pieces, b"")
+    whole = itertools.chain([first], pieces)
+    return _converted(whole) if first[:2] in _MARKS else whole
 
 
 def unpacked(head: bytes) -> bytes:

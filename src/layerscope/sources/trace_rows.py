@@ -4,6 +4,7 @@ what names threads. Used by the sources that read Chrome JSON.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -21,10 +22,13 @@ from layerscope.sources.trace_scan import (
 )
 
 # The letters of phases by what becomes of them.
-SPANS, INSTANTS, COUNTERS, ARROWS, NAMES = "X", "iIRn", "C", "sft", "M"
-GROUPS = {"spans": SPANS, "instants": INSTANTS, "counters": COUNTERS, "arrows": ARROWS}
+NAMES = "M"
+# Those of Kineto; any profiler's.
+GROUPS = {"spans": "X", "instants": "iIRn", "counters": "C", "arrows": "sft"}
+ALL_GROUPS = {**GROUPS, "ends": "BE", "async": "beSF"}
 # Of what names threads the arguments are asked for, not the times.
 _NAMES = "names"
+_MOST_COUNTED = 1 << 20
 _WANTED = {
     "spans": (
         "flags category name pid tid args time_ns duration_ns external correlation stream device "
@@ -36,6 +40,8 @@ _WANTED = {
     ),
     "counters": "flags category name pid tid args time_ns duration_ns",
     "arrows": "phase category pid tid time_ns id",
+    "ends": "phase category name pid tid args time_ns",
+    "async": "phase category name pid tid args time_ns id",
     _NAMES: "name pid tid args",
 }
 
@@ -45,13 +51,14 @@ class TraceRows:
     time, or with one that cannot be. `unknown`: by letter, how many events of other phases.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, groups: dict[str, str] = GROUPS) -> None:
+        self.groups = groups
         self.rejected = 0
         self.unknown: dict[str, int] = {}
         self.odd: set[int] = set()
-        self._parts: dict[str, list[Columns]] = {group: [] for group in (*GROUPS, _NAMES)}
-        self._group_of = np.full(256, len(GROUPS) + 1, np.int8)
-        for number, letters in enumerate((*GROUPS.values(), NAMES)):
+        self._parts: dict[str, list[Columns]] = {group: [] for group in (*groups, _NAMES)}
+        self._group_of = np.full(256, len(groups) + 1, np.int8)
+        for number, letters in enumerate((*groups.values(), NAMES)):
             for letter in letters:
                 self._group_of[ord(letter)] = number
 
@@ -59,11 +66,11 @@ class TraceRows:
         """Copy what is wanted of a block."""
         group = self._group_of[block["phase"]]
         flags = block["flags"]
-        is_named = group == len(GROUPS)
+        is_named = group == len(self.groups)
         is_timed = (flags & (HAS_TIME | IMPOSSIBLE)) == HAS_TIME
-        is_known = group < len(GROUPS)
+        is_known = group < len(self.groups)
         self.rejected += int(np.count_nonzero(is_known & ~is_timed))
-        for number, name in enumerate(GROUPS):
+        for number, name in enumerate(self.groups):
             self._add(name, block, np.flatnonzero((group == number) & is_timed))
         self._add(_NAMES, block, np.flatnonzero(is_named))
         self._note_unknown(block["phase"][~(is_known | is_named)])
@@ -78,10 +85,16 @@ class TraceRows:
         self._parts[group].append({name: block[name].take(rows) for name in wanted})
 
     def _note_unknown(self, phases: np.ndarray) -> None:
-        letters, counts = np.unique(phases, return_counts=True)
-        for letter, count in zip(letters.tolist(), counts.tolist(), strict=True):
+        counts = np.bincount(phases, minlength=1)
+        for letter in np.flatnonzero(counts).tolist():
             name = chr(letter) if letter else ""
-            self.unknown[name] = self.unknown.get(name, 0) + count
+            before = self.unknown.get(name, 0)
+            self.unknown[name] = before + int(counts[letter])
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is any event."""
+        return any(self._parts.values())
 
     def columns(self, group: str) -> Columns:
         """All rows of a group, which are handed over."""
@@ -93,13 +106,17 @@ class TraceRows:
         return columns
 
 
-def gather(path: Path, numbers: bool = False) -> tuple[ScannedTrace, TraceRows]:
+def gather(
+    path: Path, numbers: bool = False, groups: dict[str, str] = GROUPS
+) -> tuple[ScannedTrace, TraceRows]:
     """The rows of a file, and what it has beside them."""
-    rows = TraceRows()
+    rows = TraceRows(groups)
     found = scan(path, rows.take, numbers)
     for code in rows.odd:
-        if code >= 0:
-            found.arguments[code] = as_json(found.arguments[code])
+        if code < 0:
+            continue
+        text = found.arguments[code]
+        found.arguments[code] = as_json(text)
     return found, rows
 
 
@@ -118,6 +135,7 @@ def named(trace: ScannedTrace, names: Columns, wanted: str) -> dict[tuple[int, i
 
 
 def _name_in(text: str) -> str | None:
+    """What the arguments of an event give as a name."""
     try:
         name = msgspec.json.decode(text.encode()).get("name")
     except (msgspec.MsgspecError, UnicodeError, AttributeError):
@@ -125,7 +143,40 @@ def _name_in(text: str) -> str | None:
     return None if name is None else str(name)
 
 
+def by_pair(one: np.ndarray, other: np.ndarray, number_of: Callable[[int, int], int]) -> np.ndarray:
+    """What `number_of` says of each pair of numbers, asked once for those that are alike."""
+    if not len(one):
+        return np.zeros(0, np.int32)
+    ones, place = _different(one)
+    others, beside = _different(other)
+    keys, row = _different(place * len(others) + beside)
+    found = np.zeros(len(keys), np.int32)
+    for at, key in enumerate(keys.tolist()):
+        left, right = divmod(key, len(others))
+        found[at] = number_of(int(ones[left]), int(others[right]))
+    numbers: np.ndarray = found.take(row)
+    return numbers
+
+
+def _different(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different numbers, and the place of each among them. Small ones are counted, which is
+    quicker than to put them in order.
+    """
+    least, most = int(values.min()), int(values.max())
+    if most - least > _MOST_COUNTED:
+        keys, place = np.unique(values, return_inverse=True)
+        return keys, place
+    is_there = np.zeros(most - least + 1, np.bool_)
+    since_least = values - least
+    is_there[since_least] = True
+    keys = np.flatnonzero(is_there)
+    place_of = np.zeros(len(is_there), np.int64)
+    place_of[keys] = np.arange(len(keys))
+    return keys + least, place_of.take(since_least)
+
+
 def or_none(values: np.ndarray, least: int, most: int) -> np.ndarray:
     """Numbers that are told and between these two; -1: none."""
-    is_known = (values != NONE) & (values >= least) & (values <= most)
-    return np.where(is_known, values, -1)
+    is_told = values != NONE
+    is_possible = (values >= least) & (values <= most)
+    return np.where(is_told & is_possible, values, -1)

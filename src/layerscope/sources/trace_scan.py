@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.model.errors import ReadError
-from layerscope.sources.text_chunks import parts
+from layerscope.sources.text_chunks import raw_parts
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-traces.so"
 # LT_VERSION of native/traces/traces.h. A library of other sources is not called.
@@ -25,8 +25,12 @@ VERSION = 1
 # Rows that are handed on together, or a few more.
 BLOCK_ROWS = 1 << 18
 NONE = np.iinfo(np.int64).min
+_MOST_LANES = 64  # of nesting.c
 # Bits of `flags`.
 HAS_TIME, HAS_DURATION, HAS_VALUE, ODD_ARGUMENTS, IMPOSSIBLE, HAS_RECORD = 1, 2, 4, 8, 16, 32
+# No trace is packed so well: what unpacks to more is refused.
+MOST_UNPACKED_BYTES = 1 << 30
+MOST_RATIO = 200
 # As lt_columns gives them.
 NUMBERS = ("external", "correlation", "stream", "device", "sequence", "forward")
 _TYPES: dict[str, Any] = {
@@ -106,7 +110,15 @@ def scan(path: Path, take: Callable[[Columns], object], numbers: bool = False) -
 
 
 def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
-    for piece in parts(path):
+    read_bytes = most_bytes = 0
+    for piece in raw_parts(path):
+        most_bytes = most_bytes or max(MOST_UNPACKED_BYTES, MOST_RATIO * path.stat().st_size)
+        read_bytes += len(piece)
+        if read_bytes > most_bytes:
+            raise ReadError(
+                f"{path} unpacks to more than {most_bytes / 1e9:,.1f} GB, {MOST_RATIO} times its "
+                "size: if it is a trace, unpack it first (gunzip) and open that"
+            )
         if piece:
             yield piece, False
     yield b"", True
@@ -151,10 +163,13 @@ def _texts(library: ctypes.CDLL, handle: int, which: int) -> list[str]:
     count = library.lt_texts(handle, which, ctypes.byref(text), ctypes.byref(at))
     if not count:
         return []
-    places = (ctypes.c_uint64 * (count + 1)).from_address(at.value or 0)
-    bounds = np.frombuffer(places, np.uint64).tolist()
+    array = ctypes.c_uint64 * (count + 1)
+    places = array.from_address(at.value or 0)
+    numbers = np.frombuffer(places, np.uint64)
+    bounds = numbers.tolist()
     whole = ctypes.string_at(text.value or 0, bounds[-1])
-    return [whole[first:last].decode("utf-8", "replace") for first, last in pairwise(bounds)]
+    pieces = (whole[first:last] for first, last in pairwise(bounds))
+    return [piece.decode("utf-8", "replace") for piece in pieces]
 
 
 def _unescaped(text: str) -> str:
@@ -199,8 +214,39 @@ def as_json(text: str) -> str:
 
 
 def _quoted(found: re.Match[str]) -> str:
+    """A word as a text, unless JSON has it."""
     word = found[0]
-    return word if word in _PLAIN_WORDS else f'"{word}"'
+    if word in _PLAIN_WORDS:
+        return word
+    return f'"{word}"'
+
+
+def pairs(group: np.ndarray, name: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The row of the other end of each event that begins or ends a span, -1: it has none. Rows come
+    by group, then time.
+    """
+    library = _library()
+    assert library is not None
+    arrays = (group.astype(np.int32), name.astype(np.int32), begins.astype(np.uint8))
+    other, stack = np.empty((2, len(group)), np.int64)
+    addresses = [array.ctypes.data for array in arrays]
+    library.lt_pairs(*addresses, len(group), other.ctypes.data, stack.ctypes.data)
+    return other
+
+
+def lanes(group: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, depth: int) -> np.ndarray:
+    """The lane of each span of a group: spans that cross lie in different ones. Rows come by group,
+    then start; of two that start together the longer one first. `depth`: how many are open at most.
+    """
+    library = _library()
+    assert library is not None
+    arrays = (group.astype(np.int32), start_ns.astype(np.int64), end_ns.astype(np.int64))
+    lane = np.zeros(len(group), np.int32)
+    stack = np.empty(_MOST_LANES * (depth + 1), np.int64)
+    addresses = [array.ctypes.data for array in arrays]
+    places = lane.ctypes.data, stack.ctypes.data
+    library.lt_lanes(*addresses, len(group), *places, depth + 1)
+    return lane
 
 
 @cache
@@ -225,4 +271,8 @@ def _library() -> ctypes.CDLL | None:
     library.lt_columns.restype = library.lt_tell.restype = None
     library.lt_texts.argtypes = [place, number, place, place]
     library.lt_example.argtypes = [place, place]
+    library.lt_pairs.restype = None
+    library.lt_pairs.argtypes = [place, place, place, number, place, place]
+    library.lt_lanes.restype = number
+    library.lt_lanes.argtypes = [place, place, place, number, place, place, number]
     return library

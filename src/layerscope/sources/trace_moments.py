@@ -1,13 +1,18 @@
-"""Instants and counters of a trace of torch.profiler as marks and values. Used by `kineto`."""
+"""Instants and counters of a trace in Chrome's format as marks and values. Used by the sources that
+read it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from layerscope.sources.imported import ImportedMoments
-from layerscope.sources.kineto_tracks import KinetoTracks
 from layerscope.sources.trace_scan import HAS_VALUE, Columns, ScannedTrace
 
+# The tracks of threads, by the numbers of pid and tid.
+Place = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _NO_SERIES = ("", "value")
 _ALL = ("at_ns", "track", "name", "value", "is_mark")
 
@@ -19,13 +24,13 @@ def joined(parts: list[ImportedMoments]) -> ImportedMoments:
 
 
 def marks_of(
-    trace: ScannedTrace, rows: Columns, tracks: KinetoTracks, names: dict[str, int]
+    trace: ScannedTrace, rows: Columns, threads: Place, names: dict[str, int]
 ) -> ImportedMoments:
     """Instants as marks."""
     number = _by_distinct(rows["name"], lambda code: _one_line(trace, code), names)
     return ImportedMoments(
         at_ns=rows["time_ns"],
-        track=tracks.threads(rows["pid"], rows["tid"]),
+        track=threads(rows["pid"], rows["tid"]),
         name=number,
         value=np.zeros(len(number), np.int64),
         is_mark=np.ones(len(number), np.bool_),
@@ -33,7 +38,7 @@ def marks_of(
 
 
 def values_of(
-    trace: ScannedTrace, rows: Columns, tracks: KinetoTracks, names: dict[str, int]
+    trace: ScannedTrace, rows: Columns, threads: Place, names: dict[str, int]
 ) -> ImportedMoments:
     """Counters, each on the track that is called as its process."""
     kept = np.flatnonzero((rows["flags"] & HAS_VALUE) != 0)
@@ -50,7 +55,7 @@ def values_of(
 
     return ImportedMoments(
         at_ns=rows["time_ns"],
-        track=tracks.threads(rows["pid"], rows["tid"]),
+        track=threads(rows["pid"], rows["tid"]),
         name=_by_distinct(key, text, names),
         value=rows["duration_ns"],
         is_mark=np.zeros(len(kept), np.bool_),
@@ -68,13 +73,18 @@ def _counter(trace: ScannedTrace, name: int, series: int, pid: int) -> str:
 
 
 def _one_line(trace: ScannedTrace, code: int) -> str:
-    return " ".join(trace.names[code].split()) if code >= 0 else ""
+    """A name without ends of lines."""
+    name = trace.names[code] if code >= 0 else ""
+    words = name.split()
+    return " ".join(words)
 
 
-def _by_distinct(codes: np.ndarray, text_of: object, names: dict[str, int]) -> np.ndarray:
+def _by_distinct(
+    codes: np.ndarray, text_of: Callable[[int], str], names: dict[str, int]
+) -> np.ndarray:
     """The number of the text of each code, asked once for those that are alike."""
     used, place = np.unique(codes, return_inverse=True)
-    texts = map(text_of, used.tolist())  # type: ignore[call-overload]
+    texts = map(text_of, used.tolist())
     numbers = [names.setdefault(text, len(names)) for text in texts]
     found: np.ndarray = np.array(numbers, np.int32)[place]
     return found

@@ -1,0 +1,100 @@
+"""Chrome JSON as ONNX Runtime's profiler writes it (`SessionOptions.enable_profiling`): a list of
+whole events. Nodes are operators with their provider and shapes; what the session does is ranges.
+
+After its optimisations nodes are called by their outputs: an operator has the name of its type, and
+its arguments the name of the node.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerscope.model.errors import ReadError
+from layerscope.model.layers import KINDS
+from layerscope.model.stored_json import decoded
+from layerscope.sources.chrome_content import content_of
+from layerscope.sources.imported import Imported
+from layerscope.sources.trace_rows import ALL_GROUPS, gather
+
+MEANING = "a profile of ONNX Runtime (JSON)"
+_CATEGORY = re.compile(rb'"cat"\s*:\s*"(Session|Node)"')
+_NAME = re.compile(
+    rb'"name"\s*:\s*"(model_loading\w*|session_initialization|model_run|'
+    rb'SequentialExecutor::Execute|[^"]*_kernel_time)"'
+)
+_FUNCTION, _RANGE = KINDS.index("function"), KINDS.index("range")
+_NODE = re.compile(r"(.*)_(kernel_time|fence_before|fence_after)")
+_FENCES = ("fence_before", "fence_after")
+# What ONNX calls its types of elements.
+DTYPES = {"float": "float32", "double": "float64"}
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins so is a profile of ONNX Runtime."""
+    if not head.lstrip().startswith(b"["):
+        return False
+    return bool(_CATEGORY.search(head) and _NAME.search(head))
+
+
+def read(path: Path) -> Imported:
+    """What is in the profile at `path`, which may be cut where the program was killed."""
+    trace, rows = gather(path, groups=ALL_GROUPS)
+    if not trace.has_header:
+        raise ReadError(f"{path} is damaged (it has no list of events): copy it again")
+    content = content_of(trace, rows)
+    return _with_meaning(content)
+
+
+def _with_meaning(content: Imported) -> Imported:
+    """The same spans as operators and ranges."""
+    key = content.name.astype(np.int64) * (len(content.args_texts) + 1) + content.args + 1
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    names = {name: number for number, name in enumerate(content.names)}
+    texts: dict[str, int] = {}
+    kind, name, args = (np.zeros(len(first), np.int64) for _ in range(3))
+    for at, row in enumerate(first.tolist()):
+        text = content.args_texts[content.args[row]] if content.args[row] >= 0 else "{}"
+        kind[at], called, told = _meaning(content.names[content.name[row]], text)
+        name[at] = names.setdefault(called, len(names))
+        args[at] = texts.setdefault(told, len(texts)) if told != "{}" else -1
+    return replace(
+        content,
+        kind=kind[which].astype(np.uint8),
+        name=name[which].astype(np.int32),
+        args=args[which].astype(np.int32),
+        names=list(names),
+        args_texts=list(texts),
+    )
+
+
+def _meaning(name: str, text: str) -> tuple[int, str, str]:
+    """Kind, name and arguments of an event."""
+    try:
+        told = decoded(text.encode(), dict[str, Any])
+    except ValueError:
+        told = {}
+    category = told.pop("category", "")
+    node = _NODE.fullmatch(name)
+    if category != "Node" or node is None:
+        return _RANGE, name, json.dumps(told, ensure_ascii=False)
+    type_ = str(told.pop("op_name", "") or node[1])
+    if node[2] in _FENCES:
+        return _RANGE, f"{type_} {node[2]}", json.dumps({"node": node[1]}, ensure_ascii=False)
+    about = {"node": node[1], **_inputs(told), **told}
+    return _FUNCTION, type_, json.dumps(about, ensure_ascii=False)
+
+
+def _inputs(told: dict[str, Any]) -> dict[str, Any]:
+    """Shapes and dtypes of the inputs, as layer `operators` has them."""
+    inputs = told.pop("input_type_shape", None)
+    if not isinstance(inputs, list):
+        return {}
+    pairs = [next(iter(one.items())) for one in inputs if isinstance(one, dict) and one]
+    dtypes = [DTYPES.get(kind, kind) for kind, _ in pairs]
+    return {"shapes": [shape for _, shape in pairs], "dtypes": dtypes}
