@@ -20,6 +20,8 @@ from layerscope.cli import _output
 from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
+# Options of single tables, which say so in their OPTIONS.
+_FURTHER = ("under", "step")
 _SUMMARY = "layerscope summary"
 # What of a recording a table shows, where that is not its spans.
 _SHOWN = {
@@ -68,6 +70,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--callees",
         metavar="FUNCTION",
         help="functions, symbols: what FUNCTION called, with the CPU time in each",
+    )
+    parser.add_argument(
+        "--under", metavar="OPERATOR", help="sequences: those of the calls of OPERATOR alone"
+    )
+    parser.add_argument(
+        "--step",
+        metavar="N",
+        type=int,
+        help="critical: of step N (the longest step that is no warm-up)",
     )
     parser.add_argument(
         "--compat",
@@ -119,13 +130,16 @@ def _built(reader: Reader, name: str, arguments: argparse.Namespace) -> Result:
         callers.CALLERS: arguments.callers,
         callers.CALLEES: arguments.callees,
         "compat": arguments.compat,
+        **{option: getattr(arguments, option) for option in _FURTHER},
         "by": arguments.by,
         "mine": arguments.mine or None,
     }
     given = [option for option, value in asked.items() if value is not None]
     alone = {callers.CALLERS, callers.CALLEES, "compat"}
     if not alone.intersection(given):
-        return tables.build(reader, name, arguments.by, arguments.mine)
+        further = {option: getattr(arguments, option) for option in _FURTHER}
+        options = {option: value for option, value in further.items() if value is not None}
+        return tables.build(reader, name, arguments.by, arguments.mine, options)
     if len(given) > 1:
         raise UsageError(f"--{given[0]} cannot be combined with --{given[1]}")
     option = given[0]

@@ -150,7 +150,8 @@ class _Export:
         for of, device, stream in rows:
             device, stream = (-1 if one == NONE else one for one in (device, stream))
             found.append(self.tracks.stream(self.process(of), device, stream))
-        return np.array(found, np.int32)[place]
+        tracks: np.ndarray = np.array(found, np.int32)[place]
+        return tracks
 
     def _texts_of(self, numbers: np.ndarray, missing: str) -> list[str]:
         texts = self.texts
@@ -185,8 +186,8 @@ class _Export:
         copies = "bytes copyKind srcKind dstKind"
         for *place, size, kind, source, target in self._work("MEMCPY", copies):
             # Kinds of memory begin with 0 here, and with 1 in CUPTI.
-            names = map(copy_name, *(one.tolist() for one in (kind, source + 1, target + 1)))
-            self._add(MEMCPY, place, list(names), ("bytes",), size)
+            kinds = (one.tolist() for one in (kind, source + 1, target + 1))
+            self._add(MEMCPY, place, list(map(copy_name, *kinds)), ("bytes",), size)
         for *place, size, kind in self._work("MEMSET", "bytes memKind"):
             self._add(MEMSET, place, list(map(fill_name, (kind + 1).tolist())), ("bytes",), size)
         for *place, kind in self._work("SYNCHRONIZATION", "syncType"):

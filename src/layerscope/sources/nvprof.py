@@ -211,7 +211,8 @@ class _Database:
         rows, which = by_distinct(device, stream)
         process = self._first()
         numbers = [[-1 if one == NONE else one for one in row] for row in rows]
-        track = np.array([self.tracks.stream(process, *row) for row in numbers], np.int32)[which]
+        streams = [self.tracks.stream(process, on, number) for on, number in numbers]
+        track = np.array(streams, np.int32)[which]
         self.spans.add(
             start,
             end,

@@ -33,7 +33,7 @@ class FoundTracks:
 
     processes: list[ImportedProcess] = field(default_factory=list)
     tracks: list[ImportedTrack] = field(default_factory=list)
-    names: dict[tuple[object, object], str] = field(default_factory=dict)
+    names: dict[tuple[object, ...], str] = field(default_factory=dict)
     _processes: dict[object, int] = field(default_factory=dict)
     _tracks: dict[tuple[object, ...], int] = field(default_factory=dict)
 

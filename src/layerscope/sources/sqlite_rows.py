@@ -227,7 +227,8 @@ def _said(error: Exception) -> str:
 def by_value(values: np.ndarray, of: Callable[[int], int]) -> np.ndarray:
     """What `of` says of each value, asked once for those that are alike."""
     distinct, place = np.unique(values, return_inverse=True)
-    return np.array([of(one) for one in distinct.tolist()], np.int32)[place.ravel()]
+    found: np.ndarray = np.array([of(one) for one in distinct.tolist()], np.int32)
+    return found[place.ravel()]
 
 
 def triples(*columns: np.ndarray) -> list[Any]:

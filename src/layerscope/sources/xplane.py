@@ -54,6 +54,13 @@ _THREAD = re.compile(r"(.*?)/(-?\d+)$")
 # Moments that the thread pools of XLA tell.
 _MOMENTS = re.compile(r"(ThreadpoolListener::(Record|StartRegion|StopRegion)|end: .*)$")
 _DETAIL = re.compile(r"(\w+):(\S+)")
+# What torch.profiler calls the properties of a GPU.
+_PROPERTIES = {
+    "numSms": "core_count",
+    "totalGlobalMem": "memory_size",
+    "computeMajor": "compute_cap_major",
+    "computeMinor": "compute_cap_minor",
+}
 _MOST_BYTES = (1 << 31) - 1
 _MOST_REGISTERS = 1 << 16
 
@@ -133,9 +140,9 @@ class _Space:
         first_ns = self.spans.first_ns()
         found = self.spans.imported(self.tracks, first_ns)
         if self._moments:
-            columns = [np.concatenate(parts) for parts in zip(*self._moments, strict=True)]
-            none = np.zeros(len(columns[0]), np.int64)
-            found.moments = ImportedMoments(columns[0] - first_ns, *columns[1:], none, none == 0)
+            at_ns, track, name = map(np.concatenate, zip(*self._moments, strict=True))
+            none = np.zeros(len(at_ns), np.int64)
+            found.moments = ImportedMoments(at_ns - first_ns, track, name, none, none == 0)
         is_of_1970 = first_ns > 10**18
         found.realtime_ns = (
             first_ns + self.began_ns if self.began_ns else first_ns if is_of_1970 else None
@@ -184,9 +191,9 @@ class _Space:
 
     def _note_device(self, plane: XPlane, number: int) -> None:
         told = plane.told
-        pairs = (("numSms", "core_count"), ("totalGlobalMem", "memory_size"))
-        pairs += (("computeMajor", "compute_cap_major"), ("computeMinor", "compute_cap_minor"))
-        about = {key: told[name] for key, name in pairs if isinstance(told.get(name), int)}
+        about = {
+            key: told[name] for key, name in _PROPERTIES.items() if isinstance(told.get(name), int)
+        }
         vendor = told.get("device_type_string") or told.get("device_vendor") or "device"
         self.devices.append({"id": number, "name": str(vendor), **about})
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from layerscope.analyse.gpu.hta_events import (
     COMMUNICATION,
@@ -50,6 +49,7 @@ _QUEUED = (
     "hipMemcpyAsync",
     "hipMemsetAsync",
 )
+_QUARTILES = (0, 25, 50, 75, 100)
 _DESCRIBED = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
 _Row = tuple[Any, ...]
 
@@ -162,9 +162,9 @@ def _queue(events: HtaEvents) -> Iterator[_Row]:
     launched = events.chosen(np.isin(events.call, _QUEUED))
     for stream in np.unique(launched.stream).tolist():
         mine = launched.chosen(launched.stream == stream)
-        at_us = np.concatenate((mine.call_us, mine.start_us))
-        change = np.repeat([1, -1], len(mine))
-        length = np.cumsum(change[np.argsort(at_us, kind="stable")])
+        at_us = (mine.call_us, mine.start_us)
+        more = np.ones(len(mine))
+        length = _after_changes(at_us, more)
         yield (events.rank, stream, *_described(length))
 
 
@@ -177,19 +177,29 @@ def _bandwidth(events: HtaEvents) -> Iterator[_Row]:
         lasted_us = mine.end_us - mine.start_us
         # What took no time is said to have taken a microsecond.
         end_us = mine.start_us + np.where(lasted_us == 0, 1, lasted_us)
-        at_us = np.concatenate((mine.start_us, end_us))
-        change = np.concatenate((mine.rate, -mine.rate))
-        level = np.cumsum(change[np.argsort(at_us, kind="stable")])
+        level = _after_changes((mine.start_us, end_us), mine.rate)
         running = level[level > 0]
         if len(running):
             yield (events.rank, name, *_described(running))
 
 
-def _described(values: NDArray[Any]) -> tuple[float | None, ...]:
+def _after_changes(at_us: tuple[Doubles, Doubles], more: Doubles) -> Doubles:
+    """The level after each change: at the first times `more` begins, at the second ones it ends."""
+    order = np.argsort(np.concatenate(at_us), kind="stable")
+    change = np.concatenate((more, -more))
+    found: Doubles = np.cumsum(change[order])
+    return found
+
+
+def _described(values: Doubles) -> _Row:
     """What `DataFrame.describe` says of them."""
-    quartiles: Doubles = np.percentile(values, [0, 25, 50, 75, 100])
-    deviation = float(values.std(ddof=1)) if len(values) > 1 else None
-    return (float(len(values)), float(values.mean()), deviation, *quartiles.tolist())
+    count = len(values)
+    mean = float(values.mean())
+    deviation = None
+    if count > 1:
+        deviation = float(values.std(ddof=1))
+    quartiles: Doubles = np.percentile(values, _QUARTILES)
+    return (count, mean, deviation, *quartiles.tolist())
 
 
 def _prefixed(prefix: str) -> str:

@@ -9,14 +9,19 @@ A table is a module with a docstring that defines its columns and
     EMPTY    the sentence that stands in for an empty table
     NEXT     the next useful command
     build    (reader, by=None) -> Result
+
+and, where there are further options of `layerscope table` for it,
+
+    OPTIONS  their names: `build` takes each by its name
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from layerscope.analyse.losses import problems
 from layerscope.model.errors import UsageError, did_you_mean
@@ -64,9 +69,15 @@ def load(name: str) -> TableModule:
     return cast(TableModule, importlib.import_module(f"{__name__}.{name}"))
 
 
-def build(reader: Reader, name: str, by: str | None = None, is_mine: bool = False) -> Result:
+def build(
+    reader: Reader,
+    name: str,
+    by: str | None = None,
+    is_mine: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> Result:
     """The table `name`, with what the recording lacks beside it. `is_mine`: of the program's own
-    files alone.
+    files alone. `options`: further ones, of those of the table.
     """
     import duckdb
 
@@ -76,13 +87,23 @@ def build(reader: Reader, name: str, by: str | None = None, is_mine: bool = Fals
     build_it = getattr(module, "build_mine", None) if is_mine else module.build
     if build_it is None:
         raise UsageError(f"{name} has no --mine: it is for the tables functions and lines")
+    given = options or {}
+    _check_options(name, given)
     try:
-        result = build_it(reader, by)
+        result = build_it(reader, by, **given)
     except duckdb.Error as error:
         raise unreadable(reader.run.path, error) from error
     return replace(
         result, empty=module.EMPTY, problems=problems(reader), origin_ns=reader.run.info.start_ns
     )
+
+
+def _check_options(name: str, given: Mapping[str, Any]) -> None:
+    """UsageError for an option that is for other tables."""
+    for option in given:
+        takers = [one for one in names() if option in getattr(load(one), "OPTIONS", ())]
+        if name not in takers:
+            raise UsageError(f"{name} has no --{option}: it is for {', '.join(takers)}")
 
 
 def _refusal(name: str, module: TableModule, by: str) -> str:
