@@ -3,7 +3,7 @@
 Busy share: the part of that time in which a kernel ran. SM efficiency: the same, with each kernel
 counted for the part of the multiprocessors that its blocks can occupy, min(1, blocks per SM); of
 kernels at the same time the sum, at most 1. Occupancy: that of the kernels as the profiler
-estimates it, weighted by their durations. The TensorBoard plugin of PyTorch (0.4.3) has defined
+estimates it, weighted by their durations. The profiler plugin of TensorBoard (0.4.3) has defined
 these so.
 """
 

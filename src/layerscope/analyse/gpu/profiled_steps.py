@@ -2,7 +2,7 @@
 
 So the windows of a rank follow one another: each begins where its step began on the host, but not
 before the window before it has ended, and ends with the step or with its last work, whichever is
-later. The TensorBoard plugin of PyTorch (0.4.3) has defined them so.
+later. The profiler plugin of TensorBoard (0.4.3) has defined them so.
 """
 
 from __future__ import annotations

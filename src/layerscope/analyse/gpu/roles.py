@@ -3,7 +3,7 @@ else a copy, a memory set, communication, a call of the runtime, the data loader
 or nothing that is known.
 
 Each moment counts once, whatever else went on then, so the roles add up to the steps. The order is
-that of the TensorBoard plugin of PyTorch (0.4.3); steps are those of `profiled_steps`.
+that of the profiler plugin of TensorBoard (0.4.3); steps are those of `profiled_steps`.
 """
 
 from __future__ import annotations
