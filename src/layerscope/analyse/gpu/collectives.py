@@ -102,6 +102,11 @@ class Collective:
     calls: tuple[CollectiveCall, ...]
 
     @property
+    def ranks(self) -> list[int]:
+        """Who took part."""
+        return [call.rank for call in self.calls]
+
+    @property
     def start_ns(self) -> int:
         """When the first rank came."""
         return min(call.start_ns for call in self.calls)

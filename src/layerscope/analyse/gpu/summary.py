@@ -87,16 +87,19 @@ def _host_share(work: GpuWork) -> float | None:
 
 def _late_rank(reader: Reader, work: GpuWork, span_ns: float) -> LateRank | None:
     job = read_job(reader)
+    timelines = read_timelines(reader, work, job)
     arrivals: dict[int, list[LateArrival]] = {}
-    for one in late_arrivals(job, read_timelines(reader, work, job)):
+    late_ns: Counter[int] = Counter()
+    for one in late_arrivals(job, timelines):
         arrivals.setdefault(one.rank, []).append(one)
+        late_ns[one.rank] += one.late_ns
     if not arrivals:
         return None
-    late_ns = {rank: sum(one.late_ns for one in its) for rank, its in arrivals.items()}
-    rank = max(late_ns, key=lambda rank: (late_ns[rank], -rank))
+    rank, whole_ns = max(late_ns.items(), key=lambda item: (item[1], -item[0]))
     its = arrivals[rank]
-    if len(its) < _LEAST_TIMES or late_ns[rank] < _LEAST_SHARE * span_ns:
+    times = len(its)
+    if times < _LEAST_TIMES or whole_ns < _LEAST_SHARE * span_ns:
         return None
-    part_in = Counter(call.rank for one in job.collectives for call in one.calls)
-    reason = PARTS[int(totals(its).argmax())]
-    return LateRank(rank, len(its), part_in[rank], late_ns[rank] / len(its), reason)
+    taken_part = [rank in one.ranks for one in job.collectives]
+    most = int(totals(its).argmax())
+    return LateRank(rank, times, sum(taken_part), whole_ns / times, PARTS[most])
