@@ -58,10 +58,12 @@ def raw_parts(path: Path) -> Iterator[bytes]:
     """The file `path` in parts that end anywhere, unpacked; ends of lines stay as they are. Only
     UTF-16 becomes UTF-8.
     """
-    pieces = _pieces(path)
-    first = next(pieces, b"")
-    whole = itertools.chain([first], pieces)
-    return _converted(whole) if first[:2] in _MARKS else whole
+    found = pieces(path)
+    first = next(found, b"")
+    whole = itertools.chain([first], found)
+    if first[:2] in _MARKS:
+        return _converted(whole)
+    return whole
 
 
 def unpacked(head: bytes) -> bytes:
