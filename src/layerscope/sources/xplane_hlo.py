@@ -99,8 +99,8 @@ def _instruction(wire: Wire, place: tuple[int, int], index: _FrameIndex) -> tupl
     told = dict(wire.fields(*place))
     name = wire.text(told.get(_NAME))
     opcode = wire.text(told.get(_OPCODE))
-    about: Fields = {}
     metadata = told.get(_METADATA)
+    about: Fields = {}
     if isinstance(metadata, tuple):
         about = dict(wire.fields(*metadata))
     op_name = wire.text(about.get(_OP_NAME))
