@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from layerscope.ingest.autograd_links import operators_of
+from layerscope.ingest.epoch import Epoch
 from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.lines import SpanColumns
 from layerscope.ingest.module_attribution import inherit
@@ -22,7 +23,6 @@ from layerscope.ingest.primitives import (
     SUBMIT_EXECUTE,
     link_primitives,
     links_of,
-    unsettled,
 )
 from layerscope.ingest.process import IngestedProcess
 from layerscope.ingest.spans import (
@@ -36,17 +36,15 @@ from layerscope.ingest.spans import (
     in_order,
     joined,
     keep,
-    rows_of,
     taken,
     without_inner_operators,
 )
-from layerscope.ingest.stacks import StackIngest, Until
+from layerscope.ingest.stacks import StackIngest
 from layerscope.ingest.stepping import Stretch
 from layerscope.ingest.steps import no_steps
 from layerscope.ingest.string_table import StringTable
 from layerscope.ingest.totals import SpanTotals, keys_of
 from layerscope.model.frameworks import backward_prefixes, gradient_sums
-from layerscope.recording.thinning import Units, units_of_slices, units_of_steps
 
 # A step that has not ended after so many epochs is not waited for any longer.
 PATIENCE = 3
@@ -118,7 +116,7 @@ class Epochs:
         columns = self._waiting.empty()
         held = self._held_back(columns, last)
         if len(columns["span"]):
-            epoch = _Epoch(columns, {one.number: one for one in processes}, process_of)
+            epoch = Epoch(columns, {one.number: one for one in processes}, process_of)
             self._complete(epoch, last)
             del columns, epoch
             self._parts.make_room()
@@ -127,7 +125,7 @@ class Epochs:
             process.submissions.forget(self._waiting.least_key)
         self._close_at = self._waiting.rows + self._limits.epoch_spans
 
-    def _complete(self, epoch: _Epoch, last: bool) -> None:
+    def _complete(self, epoch: Epoch, last: bool) -> None:
         """Write what is complete of an epoch; the rest waits."""
         for number, stretch in self._stretches(epoch, last).items():
             if stretch is not None:
@@ -160,7 +158,7 @@ class Epochs:
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def _stretches(self, epoch: _Epoch, last: bool) -> dict[int, Stretch | None]:
+    def _stretches(self, epoch: Epoch, last: bool) -> dict[int, Stretch | None]:
         """By process, what is complete of it. None: nothing is."""
         outer = without_inner_operators(epoch.columns["kind_code"], epoch.inside)
         spans = len(epoch.columns["span"])
@@ -328,7 +326,7 @@ class Epochs:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _write(self, epoch: _Epoch, last: bool) -> None:
+    def _write(self, epoch: Epoch, last: bool) -> None:
         columns, process_of = epoch.columns, epoch.process_of
         links = [self._link_backward(columns, process_of)]
         links += link_primitives(
@@ -405,105 +403,3 @@ def _link_submissions(process: IngestedProcess) -> Columns:
 def _has_part(name: str, parts: tuple[str, ...]) -> bool:
     """Whether one of these parts is in the name."""
     return any(part in name for part in parts)
-
-
-class _Epoch:
-    """The spans that are looked at together. `columns` get a step and a phase; `done`: the rows
-    that are complete; `inside`: the row of the parent of each, -1 for none.
-
-    `asked_ns`, `asked_track`: when and where each was asked for. `groups`: by process, the rows of
-    its spans. `units` and `until`: as of `Parts.add` and `StackIngest.fuse`.
-    """
-
-    def __init__(
-        self, columns: Columns, processes: dict[int, IngestedProcess], process_of: np.ndarray
-    ) -> None:
-        self.columns = columns
-        self.processes = processes
-        self.process_of = process_of
-        self.groups = dict(by_process(process_of.take(columns["track"])))
-        self.main_tracks = {process.main_track for process in processes.values()}
-        with_shares = (one.number for one in processes.values() if one.source.has_shares)
-        self.with_shares = frozenset(with_shares)
-        self.units: dict[int, Units] = {}
-        self.until: Until = {}
-        count = len(columns["span"])
-        self.done = np.zeros(count, np.bool_)
-        columns["step"] = np.full(count, -1, np.int32)
-        columns["phase"] = np.full(count, -1, np.int8)
-        self.inside = rows_of(columns["span"], columns["parent"])
-        self.asked_ns, self.asked_track = self._asked()
-
-    def _asked(self) -> tuple[np.ndarray, np.ndarray]:
-        """When and on which track each span was asked for: its start and its own, but for an
-        operator that was submitted, and all in it, the time and the track of the submission.
-        """
-        start_ns = self.columns["start_ns"]
-        asked_ns, track = start_ns, self.columns["track"]
-        for process in self.processes.values():
-            asked_ns, track = process.submissions.asked(self.columns["span"], asked_ns, track)
-            is_mine = self.process_of.take(self.columns["track"]) == process.number
-            work = process.device_work
-            asked_ns, track = work.asked(self.columns, is_mine, asked_ns, track)
-        children = np.flatnonzero(self.inside >= 0)
-        changed = asked_ns is not start_ns
-        while changed:
-            own, around = children, self.inside[children]
-            follows = (asked_ns[around] != start_ns[around]) & (asked_ns[own] == start_ns[own])
-            asked_ns[own[follows]] = asked_ns[around[follows]]
-            track[own[follows]] = track[around[follows]]
-            changed = bool(follows.any())
-        return asked_ns, track
-
-    def keep(self, rows: np.ndarray) -> None:
-        """Leave these rows only."""
-        place = np.full(len(self.inside) + 1, -1, np.int32)  # the last entry is for -1
-        place[rows] = np.arange(len(rows), dtype=np.int32)
-        keep(self.columns, rows)
-        self.inside = place.take(self.inside.take(rows))
-
-    def take(self, number: int, stretch: Stretch, last: bool) -> None:
-        """What `stretch` says of a process: its spans before the cut are complete."""
-        columns, process, rows = self.columns, self.processes[number], self.groups[number]
-        mine = rows[columns["start_ns"][rows] < stretch.cut_ns]
-        if not len(mine):
-            return
-        is_cut_anywhere = not (last or len(stretch.found.start_ns))  # not between two steps
-        if is_cut_anywhere and number in self.with_shares:
-            mine = self._without_unsettled(mine, process.cut_ns)
-        of = slice(None) if len(mine) == len(self.done) else mine
-        start_ns = columns["start_ns"][of]
-        asked_ns = self.asked_ns[of]
-        step, columns["phase"][of] = stretch.assign(asked_ns, self.asked_track[of])
-        columns["step"][of] = process.numbers(step)
-        self.units[number] = _units(process, stretch, start_ns)
-        self.until[number] = process, stretch.cut_ns, stretch.assign
-        self.done[of] = True
-
-    def _without_unsettled(self, mine: np.ndarray, since_ns: int) -> np.ndarray:
-        """The rows without executions that may turn out to be shares, unless that is all of
-        them.
-        """
-        left = unsettled(self.columns, mine, self.main_tracks, since_ns)
-        if len(left) == len(mine):
-            return mine
-        return np.setdiff1d(mine, left, assume_unique=True)
-
-
-def _units(process: IngestedProcess, stretch: Stretch, start_ns: np.ndarray) -> Units:
-    """What is thinned as a whole of the spans of a process that a stretch has completed; they start
-    at these times.
-    """
-    from_ns, process.cut_ns = process.cut_ns, stretch.cut_ns
-    found = stretch.found
-    mine = np.flatnonzero((found.start_ns >= from_ns) & (found.start_ns < stretch.cut_ns))
-    from_ns = from_ns if from_ns >= 0 else int(start_ns.min())
-    last_ns = int(start_ns.max())
-    if not len(mine):
-        return units_of_slices(
-            start_ns[start_ns >= from_ns], from_ns, min(stretch.cut_ns, last_ns + 1)
-        )
-    number = process.numbers(stretch.number + mine)
-    return units_of_steps(
-        number, found.start_ns[mine], found.dur_ns[mine], from_ns, stretch.cut_ns, last_ns
-    )

@@ -21,7 +21,7 @@ from layerscope.model.layers import KINDS, RANGES
 from layerscope.sources.imported import ImportedMoments
 from layerscope.sources.kineto_meaning import BACKWARD, ENGINE, FUNCTION
 from layerscope.sources.span_rows import MOST_NS, FoundTracks, SpanRows, lanes
-from layerscope.sources.sqlite_rows import NONE, SqliteTables
+from layerscope.sources.sqlite_rows import NONE, SqliteTables, or_none
 
 _TABLE = "NVTX_EVENTS"
 _TASK = KINDS.index("task")
@@ -41,6 +41,7 @@ _NUMBERS = (
 )
 _MOST_SEQUENCE = np.iinfo(np.int32).max
 _KEYS = ("domain", "category", "color", "payload")
+_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
 
 
 @dataclass(slots=True)
@@ -66,11 +67,14 @@ class NvtxRanges:
             rows = dict(zip(_NUMBERS.split(), columns, strict=True))
             names = self._names(rows["textId"], text)
             kind = rows["eventType"]
-            self._add_ranges(rows, names, np.isin(kind, _NESTED), False)
-            self._add_ranges(rows, names, np.isin(kind, _CROSSING), True)
-            self._add_marks(rows, names, np.isin(kind, _MARKS))
-            known = (*_NESTED, *_CROSSING, *_MARKS, *_NO_EVENTS)
-            self.other.update(kind[~np.isin(kind, known)].tolist())
+            is_nested = np.isin(kind, _NESTED)
+            self._add_ranges(rows, names, is_nested, False)
+            is_crossing = np.isin(kind, _CROSSING)
+            self._add_ranges(rows, names, is_crossing, True)
+            is_mark = np.isin(kind, _MARKS)
+            self._add_marks(rows, names, is_mark)
+            is_known = is_nested | is_crossing | is_mark | np.isin(kind, _NO_EVENTS)
+            self.other.update(kind[~is_known].tolist())
         self._add_crossing()
         self._add_operators()
 
@@ -99,16 +103,24 @@ class NvtxRanges:
         for kind, text_id, domain, category, text in tables.rows(_TABLE, wanted, "text"):
             rows = np.flatnonzero(np.isin(kind, (_CATEGORY, _DOMAIN)))
             for row in rows.tolist():
-                name = text[row] or self.texts.get(int(text_id[row]), "")
+                name = text[row]
+                if not name:
+                    number = int(text_id[row])
+                    name = self.texts.get(number, "")
+                of = int(domain[row])
                 if kind[row] == _DOMAIN:
-                    self.domains[int(domain[row])] = name
+                    self.domains[of] = name
                 else:
-                    self.categories[int(domain[row]), int(category[row])] = name
+                    key = of, int(category[row])
+                    self.categories[key] = name
 
     def _names(self, numbers: np.ndarray, texts: list[str | None]) -> list[str]:
-        known = self.texts
-        pairs = zip(numbers.tolist(), texts, strict=True)
-        return [known.get(number, "") if text is None else text for number, text in pairs]
+        found = []
+        for number, text in zip(numbers.tolist(), texts, strict=True):
+            if text is None:
+                text = self.texts.get(number, "")
+            found.append(text)
+        return found
 
     def _add_ranges(
         self,
@@ -148,18 +160,25 @@ class NvtxRanges:
         )
 
     def _arguments(self, rows: dict[str, np.ndarray]) -> np.ndarray:
-        domains = [self._domain(one) for one in rows["domainId"].tolist()]
-        pairs = zip(rows["domainId"].tolist(), rows["category"].tolist(), strict=True)
+        numbers = rows["domainId"].tolist()
+        domains = [self._domain(one) for one in numbers]
+        pairs = zip(numbers, rows["category"].tolist(), strict=True)
         categories = [self._category(*pair) for pair in pairs]
         colors = [_color(one) for one in rows["color"].tolist()]
         payload = np.full(len(domains), NONE)
-        for name in ("uint64Value", "int64Value", "uint32Value", "int32Value"):
-            payload = np.where(payload == NONE, rows[name], payload)
-        payloads = [None if one == NONE else one for one in payload.tolist()]
-        return self.spans.arguments(_KEYS, (domains, categories, colors, payloads))
+        for name in _PAYLOADS:
+            is_missing = payload == NONE
+            payload = np.where(is_missing, rows[name], payload)
+        columns = (domains, categories, colors, or_none(payload))
+        return self.spans.arguments(_KEYS, columns)
 
     def _domain(self, number: int) -> str | None:
-        return self.domains.get(number) or (f"domain {number}" if number > 0 else None)
+        name = self.domains.get(number)
+        if name:
+            return name
+        if number <= 0:
+            return None
+        return f"domain {number}"
 
     def _category(self, domain: int, number: int) -> str | int | None:
         if number in (NONE, 0):
@@ -167,13 +186,20 @@ class NvtxRanges:
         return self.categories.get((domain, number)) or number
 
     def _add_marks(self, rows: dict[str, np.ndarray], names: list[str], wanted: np.ndarray) -> None:
-        chosen = np.flatnonzero(wanted & (np.abs(rows["start"]) < MOST_NS))
-        self.spans.rejected += int(np.count_nonzero(wanted)) - len(chosen)
+        is_possible = np.abs(rows["start"]) < MOST_NS
+        chosen = np.flatnonzero(wanted & is_possible)
+        impossible = np.count_nonzero(wanted & ~is_possible)
+        self.spans.rejected += int(impossible)
         if not len(chosen):
             return
-        texts = (" ".join(names[row].split()) for row in chosen.tolist())
+        texts = []
+        for row in chosen.tolist():
+            words = names[row].split()
+            texts.append(" ".join(words))
+        at_ns = rows["start"][chosen]
         track = self.track_of(rows["globalTid"][chosen])
-        self._marks.append((rows["start"][chosen], track, self.spans.named(texts)))
+        name = self.spans.named(texts)
+        self._marks.append((at_ns, track, name))
 
     def _add_crossing(self) -> None:
         """Ranges of a thread that cross lie on tracks of their own."""
@@ -181,12 +207,16 @@ class NvtxRanges:
             return
         columns = [np.concatenate(parts) for parts in zip(*self._crossing, strict=True)]
         start, end, thread, name, args, unfinished = columns
-        last_ns = max(self.spans.latest_ns(), int(end.max(initial=0)))
-        lane = lanes(thread, start, np.where(unfinished, last_ns, end))
+        own_ns = int(end.max(initial=0))
+        last_ns = max(self.spans.latest_ns(), own_ns)
+        until_ns = np.where(unfinished, last_ns, end)
+        lane = lanes(thread, start, until_ns)
         track = np.zeros(len(start), np.int32)
         for number in np.unique(lane).tolist():
             rows = np.flatnonzero(lane == number)
-            what = f"ranges ({number + 1})" if number else "ranges"
+            what = "ranges"
+            if number:
+                what = f"ranges ({number + 1})"
             track[rows] = self.track_of(thread[rows], what)
         more = {"track": track, "name": name, "args": args, "unfinished": unfinished}
         self.spans.add(start, end, kind=_TASK, **more)
@@ -226,7 +256,9 @@ def _torch_words(text: str) -> tuple[str, int, str | None]:
         return text, -1, None
     name, sequence, sizes = found.groups()
     number = int(sequence or -1)
-    return name, number if 0 <= number <= _MOST_SEQUENCE else -1, sizes
+    if not 0 <= number <= _MOST_SEQUENCE:
+        number = -1
+    return name, number, sizes
 
 
 def _kind(name: str, inner: set[str]) -> int:
@@ -237,4 +269,7 @@ def _kind(name: str, inner: set[str]) -> int:
 
 
 def _color(number: int) -> str | None:
-    return None if number in (NONE, 0) else f"#{number & 0xFFFF_FFFF:08x}"
+    if number in (NONE, 0):
+        return None
+    low = number & 0xFFFF_FFFF
+    return f"#{low:08x}"

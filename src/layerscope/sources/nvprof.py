@@ -29,7 +29,14 @@ from layerscope.sources.nvidia_names import (
     fill_name,
     runtime_call,
 )
-from layerscope.sources.span_rows import FoundTracks, SpanRows, by_distinct, kinds_of_calls, lanes
+from layerscope.sources.span_rows import (
+    MOST_NS,
+    FoundTracks,
+    SpanRows,
+    by_distinct,
+    kinds_of_calls,
+    lanes,
+)
 from layerscope.sources.sqlite_rows import (
     MAGIC,
     NONE,
@@ -55,6 +62,9 @@ _READ = (
     *("MEMCPY", "MEMCPY2", "MEMSET", "SYNCHRONIZATION", "RUNTIME", "DRIVER", "OVERHEAD", "MARKER"),
 )
 _OF_TIME = {"start", "timestamp"}
+
+# Columns that say when and where, and others.
+_Work = tuple[list[np.ndarray], list[np.ndarray]]
 
 
 def recognises(head: bytes) -> bool:
@@ -106,17 +116,20 @@ class _Database:
         demangler.close()
         return found
 
-    def _rows(self, table: str, numbers: str, texts: str = "") -> Iterator[list[Any]]:
-        return self.tables.rows(_ACTIVITY + table, numbers, texts)
+    def _rows(self, table: str, numbers: str) -> Iterator[list[Any]]:
+        """Pieces of a table of activities."""
+        name = _ACTIVITY + table
+        return self.tables.rows(name, numbers)
 
     def _objects(self, table: str) -> list[tuple[int, int]]:
         """The process and the thread that each row of a table is about."""
         found = []
-        for columns in self.tables.blobs(_ACTIVITY + table, "objectId"):
-            whole = (
-                one if one and len(one) >= _OBJECT.size else bytes(_OBJECT.size) for one in columns
-            )
-            found += [_OBJECT.unpack_from(one) for one in whole]
+        nobody = bytes(_OBJECT.size)
+        for column in self.tables.blobs(_ACTIVITY + table, "objectId"):
+            for one in column:
+                if one is None or len(one) < _OBJECT.size:
+                    one = nobody
+                found.append(_OBJECT.unpack_from(one))
         return found
 
     def _name_processes(self) -> None:
@@ -133,7 +146,9 @@ class _Database:
     def _thread(self, pid: int, thread: int) -> int:
         process = self.tracks.process(pid, pid)
         number = thread & 0xFFFF_FFFF
-        name = self.tracks.names.get((pid, number)) or f"thread {number:#x}"
+        name = self.tracks.names.get((pid, number))
+        if not name:
+            name = f"thread {number:#x}"
         return self.tracks.other(process, number, name)
 
     def _add_calls(self, table: str, name_of: Any) -> None:
@@ -141,7 +156,8 @@ class _Database:
         for start, end, process, thread, correlation, number in self._rows(table, wanted):
             names = [name_of(one) for one in number.tolist()]
             rows, place = by_distinct(process, thread)
-            track = np.array([self._thread(*row) for row in rows], np.int32)[place]
+            tracks = [self._thread(*row) for row in rows]
+            track = np.array(tracks, np.int32)[place]
             self.spans.add(
                 start,
                 end,
@@ -153,48 +169,67 @@ class _Database:
 
     def _add_overheads(self) -> None:
         for start, end, kind in self._rows("OVERHEAD", "start end overheadKind"):
-            lane = lanes(np.zeros(len(start), np.int64), start, end)
-            names = [OVERHEADS.get(one, "overhead") for one in kind.tolist()]
-            place = by_value(lane, self._overhead)
-            self.spans.add(start, end, kind=EVENT, track=place, name=self.spans.named(names))
+            group = np.zeros(len(start), np.int64)
+            lane = lanes(group, start, end)
+            track = by_value(lane, self._overhead)
+            name = self._texts_of(kind, OVERHEADS, "overhead")
+            self.spans.add(start, end, kind=EVENT, track=track, name=name)
 
     def _overhead(self, lane: int) -> int:
-        name = f"overhead ({lane + 1})" if lane else "overhead"
-        return self.tracks.other(self._first(), name, name)
+        name = "overhead"
+        if lane:
+            name = f"overhead ({lane + 1})"
+        process = self._first()
+        return self.tracks.other(process, name, name)
 
     def _first(self) -> int:
         """Work does not say of which process it is."""
         return 0 if self.tracks.processes else self.tracks.process(0)
 
     def _add_work(self) -> None:
-        about = f"{_SHAPE} registersPerThread staticSharedMemory dynamicSharedMemory name"
         for table in _KERNELS:
-            for place, columns in self._work(table, about):
-                registers, fixed, dynamic, name = columns[6:]
-                names = [self.texts.get(one, "unknown kernel") for one in name.tolist()]
-                shared = np.where(fixed == NONE, NONE, fixed + np.maximum(dynamic, 0))
-                shape = triples(*columns[:3]), triples(*columns[3:6])
-                told = (*shape, or_none(registers), or_none(shared))
-                self._add(KERNEL, place, names, _GRID, told)
+            self._add_kernels(table)
         for table in ("MEMCPY", "MEMCPY2"):
-            for place, (size, *kinds) in self._work(table, "bytes copyKind srcKind dstKind"):
-                names = list(map(copy_name, *(one.tolist() for one in kinds)))
-                self._add(MEMCPY, place, names, ("bytes",), (or_none(size),))
+            self._add_copies(table)
         for place, (size, kind) in self._work("MEMSET", "bytes memoryKind"):
-            names = [fill_name(one) for one in kind.tolist()]
-            self._add(MEMSET, place, names, ("bytes",), (or_none(size),))
+            texts = [fill_name(one) for one in kind.tolist()]
+            name = self.spans.named(texts)
+            self._add(MEMSET, place, name, ("bytes",), (or_none(size),))
         self._add_waits()
+
+    def _add_kernels(self, table: str) -> None:
+        about = f"{_SHAPE} registersPerThread staticSharedMemory dynamicSharedMemory name"
+        for place, columns in self._work(table, about):
+            registers, fixed, dynamic, number = columns[6:]
+            name = self._texts_of(number, self.texts, "unknown kernel")
+            both = fixed + np.maximum(dynamic, 0)
+            is_told = fixed != NONE
+            shared = np.where(is_told, both, NONE)
+            grid = triples(*columns[:3])
+            block = triples(*columns[3:6])
+            told = (grid, block, or_none(registers), or_none(shared))
+            self._add(KERNEL, place, name, _GRID, told)
+
+    def _add_copies(self, table: str) -> None:
+        for place, columns in self._work(table, "bytes copyKind srcKind dstKind"):
+            size, *kinds = columns
+            numbers = [one.tolist() for one in kinds]
+            name = self.spans.named(map(copy_name, *numbers))
+            self._add(MEMCPY, place, name, ("bytes",), (or_none(size),))
 
     def _add_waits(self) -> None:
         devices: dict[int, int] = {}
         for context, device in self._rows("CONTEXT", "contextId deviceId"):
-            devices.update(zip(context.tolist(), device.tolist(), strict=True))
+            pairs = zip(context.tolist(), device.tolist(), strict=True)
+            devices.update(pairs)
         for place, (kind, context) in self._work("SYNCHRONIZATION", "type contextId"):
-            place[2] = np.array([devices.get(one, 0) for one in context.tolist()], np.int64)
-            names = [SYNC_KINDS.get(one, "Sync") for one in kind.tolist()]
-            self._add(SYNC, place, names, (), ())
+            for row, one in enumerate(context.tolist()):
+                place[2][row] = devices.get(one, 0)
+            name = self._texts_of(kind, SYNC_KINDS, "Sync")
+            self._add(SYNC, place, name, (), ())
 
-    def _work(self, table: str, more: str) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
+    def _work(self, table: str, more: str) -> Iterator[_Work]:
+        """Pieces of a table of work: when and where it was, and what else is asked for."""
         wanted = "start end deviceId streamId correlationId"
         for columns in self._rows(table, f"{wanted} {more}"):
             yield columns[:5], columns[5:]
@@ -203,7 +238,7 @@ class _Database:
         self,
         kind: int,
         place: list[np.ndarray],
-        names: list[str],
+        name: np.ndarray,
         keys: tuple[str, ...],
         told: tuple[Any, ...],
     ) -> None:
@@ -218,7 +253,7 @@ class _Database:
             end,
             kind=kind,
             track=track,
-            name=self.spans.named(names),
+            name=name,
             args=self.spans.arguments(keys, told) if keys else -1,
             correlation=np.maximum(correlation, 0),
         )
@@ -230,66 +265,106 @@ class _Database:
             return
         objects = self._objects("MARKER")
         flags, at_ns, number, name, domain = map(np.concatenate, zip(*pieces, strict=True))
-        owners = np.array(objects, np.int64).reshape(-1, 2)[: len(flags)]
+        owners = np.array(objects, np.int64).reshape(-1, 2)
+        owners = owners[: len(flags)]
         begins = np.flatnonzero(flags & _BEGIN > 0)
         ends = np.flatnonzero(flags & _END > 0)
-        ends = ends[np.argsort(number[ends], kind="stable")]
-        place = np.searchsorted(number[ends], number[begins])
-        place = np.minimum(place, max(len(ends) - 1, 0))
-        end_of = ends[place] if len(ends) else np.zeros(len(begins), np.int64)
-        has_end = number[end_of] == number[begins] if len(ends) else np.zeros(len(begins), bool)
+        end_of = _ends_of(number, begins, ends)
+        has_end = end_of >= 0
         self.unpaired = len(ends) - int(np.count_nonzero(has_end))
-        end_ns = np.where(has_end, at_ns[end_of], at_ns[begins])
-        thread = owners[begins, 0] << 32 | owners[begins, 1]
-        last_ns = max(self.spans.latest_ns(), int(at_ns.max()))
-        lane = lanes(thread, at_ns[begins], np.where(has_end, end_ns, last_ns))
-        rows, which = by_distinct(owners[begins], lane)
-        track = np.array([self._lane(*row) for row in rows], np.int32)
-        domains = [self.texts.get(one) for one in domain[begins].tolist()]
-        domains = [None if one in ("-- null --", "") else one for one in domains]
+        start_ns = at_ns[begins]
+        end_ns = np.where(has_end, at_ns[end_of], start_ns)
         self.spans.add(
-            at_ns[begins],
+            start_ns,
             end_ns,
             kind=_TASK,
-            track=track[which] if len(track) else 0,
-            name=self._named(name[begins]),
-            args=self.spans.arguments(("domain",), (domains,)),
+            track=self._tracks_of(owners[begins], start_ns, end_ns, ~has_end, int(at_ns.max())),
+            name=self._texts_of(name[begins], self.texts, "unknown"),
+            args=self._domains(domain[begins]),
             unfinished=~has_end,
         )
-        self._add_marks(at_ns, name, owners, np.flatnonzero(flags & _INSTANT > 0))
+        instants = np.flatnonzero(flags & _INSTANT > 0)
+        self._add_marks(at_ns, name, owners, instants)
+
+    def _tracks_of(
+        self,
+        owners: np.ndarray,
+        start_ns: np.ndarray,
+        end_ns: np.ndarray,
+        unfinished: np.ndarray,
+        last_ns: int,
+    ) -> np.ndarray:
+        """The track of each range of these threads: those that cross lie on several."""
+        last_ns = max(self.spans.latest_ns(), last_ns)
+        until_ns = np.where(unfinished, last_ns, end_ns)
+        thread = owners[:, 0] << 32 | owners[:, 1]
+        lane = lanes(thread, start_ns, until_ns)
+        rows, which = by_distinct(owners, lane)
+        tracks = np.array([self._lane(*row) for row in rows], np.int32)
+        found: np.ndarray = tracks[which]
+        return found
+
+    def _domains(self, numbers: np.ndarray) -> np.ndarray:
+        """The arguments of ranges of these domains."""
+        domains = []
+        for number in numbers.tolist():
+            text = self.texts.get(number)
+            is_named = text not in ("-- null --", "")
+            domains.append(text if is_named else None)
+        return self.spans.arguments(("domain",), (domains,))
 
     def _lane(self, pid: int, thread: int, number: int) -> int:
         found = self._thread(pid, thread)
         if not number:
             return found
-        name = f"{self.tracks.tracks[found].name}: ranges ({number + 1})"
-        return self.tracks.other(self.tracks.process(pid, pid), (thread, number), name)
+        of = self.tracks.tracks[found]
+        name = f"{of.name}: ranges ({number + 1})"
+        return self.tracks.other(of.process, (thread, number), name)
 
-    def _named(self, numbers: np.ndarray) -> np.ndarray:
-        return self.spans.named(self.texts.get(one, "unknown") for one in numbers.tolist())
+    def _texts_of(self, numbers: np.ndarray, texts: dict[int, str], missing: str) -> np.ndarray:
+        """The numbers of the names that `texts` has for these numbers."""
+        found = []
+        for number in numbers.tolist():
+            text = texts.get(number, missing)
+            found.append(text)
+        return self.spans.named(found)
 
     def _add_marks(
         self, at_ns: np.ndarray, name: np.ndarray, owners: np.ndarray, rows: np.ndarray
     ) -> None:
-        rows = rows[np.abs(at_ns[rows]) < 1 << 61]
-        track = np.array([self._thread(*one) for one in owners[rows].tolist()], np.int32)
-        texts = (" ".join(self.texts.get(one, "mark").split()) for one in name[rows].tolist())
-        names = self.spans.named(texts)
+        is_possible = np.abs(at_ns[rows]) < MOST_NS
+        rows = rows[is_possible]
+        tracks = [self._thread(*one) for one in owners[rows].tolist()]
+        texts = []
+        for number in name[rows].tolist():
+            words = self.texts.get(number, "mark").split()
+            texts.append(" ".join(words))
         none = np.zeros(len(rows), np.int64)
-        self.moments = ImportedMoments(at_ns[rows], track, names, none, none == 0)
+        self.moments = ImportedMoments(
+            at_ns=at_ns[rows],
+            track=np.array(tracks, np.int32),
+            name=self.spans.named(texts),
+            value=none,
+            is_mark=none == 0,
+        )
 
     def _devices(self) -> dict[str, Any]:
-        """The GPUs, as torch.profiler tells them."""
+        """The GPUs, with the keys that all sources have for them."""
         found = []
         numbers = "id numMultiprocessors globalMemorySize computeCapabilityMajor "
         numbers += "computeCapabilityMinor numThreadsPerWarp maxWarpsPerMultiprocessor name"
         keys = "id numSms totalGlobalMem computeMajor computeMinor warpSize maxWarpsPerSm"
         for *columns, name in self._rows("DEVICE", numbers):
-            for text, *told in zip(name.tolist(), *(one.tolist() for one in columns), strict=True):
-                pairs = zip(keys.split(), told, strict=True)
-                about: dict[str, Any] = {key: one for key, one in pairs if one != NONE}
-                found.append({"name": self.texts.get(text, "GPU"), **about})
-        return {"deviceProperties": found} if found else {}
+            lists = [one.tolist() for one in (name, *columns)]
+            for text, *told in zip(*lists, strict=True):
+                about: dict[str, Any] = {"name": self.texts.get(text, "GPU")}
+                for key, one in zip(keys.split(), told, strict=True):
+                    if one != NONE:
+                        about[key] = one
+                found.append(about)
+        if not found:
+            return {}
+        return {"deviceProperties": found}
 
     def _problems(self) -> list[Problem]:
         """What is left out."""
@@ -308,3 +383,16 @@ class _Database:
             remedy = "open it in the NVIDIA Visual Profiler"
             found.append(Problem(GPU, "tables_unread", what, remedy, "these events"))
         return found
+
+
+def _ends_of(number: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The row among `ends` that has the number of each of the rows `begins`; -1: none has."""
+    if not len(ends):
+        return np.full(len(begins), -1)
+    order = np.argsort(number[ends], kind="stable")
+    ends = ends[order]
+    place = np.searchsorted(number[ends], number[begins])
+    place = np.minimum(place, len(ends) - 1)
+    found = ends[place]
+    is_same = number[found] == number[begins]
+    return np.where(is_same, found, -1)

@@ -109,14 +109,14 @@ class _Node(msgspec.Struct, gc=False):
     hostname: str = ""
 
 
-class _Metadata(msgspec.Struct, gc=False):
+class _ToolMetadata(msgspec.Struct, gc=False):
     node: _Node = msgspec.field(default_factory=_Node)
     pid: int = 0
     command: list[str] = []
 
 
 class _Tool(msgspec.Struct, gc=False):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: _ToolMetadata = msgspec.field(default_factory=_ToolMetadata)
     agents: list[_Agent] = []
     strings: _Strings = msgspec.field(default_factory=_Strings)
     kernel_symbols: list[_Symbol] = []
@@ -208,47 +208,52 @@ class _Records:
             self.about.append({**about, "warpSize": agent.wave_front_size})
 
     def _add(self, records: list[_Record], **more: Any) -> None:
-        start, end, correlation = [
-            _numbers(values)
-            for values in (
-                [one.start_timestamp for one in records],
-                [one.end_timestamp for one in records],
-                [one.correlation_id.internal for one in records],
-            )
-        ]
-        self.spans.add(start, end, correlation=np.maximum(correlation, 0), **more)
+        starts = [one.start_timestamp for one in records]
+        ends = [one.end_timestamp for one in records]
+        numbers = [one.correlation_id.internal for one in records]
+        correlation = np.maximum(_numbers(numbers), 0)
+        self.spans.add(_numbers(starts), _numbers(ends), correlation=correlation, **more)
 
     def _stream(self, process: int, agent: int, stream: int | None, queue: int) -> int:
         device = self.devices.get(agent, -1)
+        name = ""
         if stream is None:
-            return self.tracks.stream(process, device, ~queue, f"queue {queue}")
-        return self.tracks.stream(process, device, stream)
+            stream = ~queue
+            name = f"queue {queue}"
+        return self.tracks.stream(process, device, stream, name)
 
     def _add_kernels(self, process: int, tool: _Tool, records: list[_Record]) -> None:
         symbols = {symbol.kernel_id: symbol for symbol in tool.kernel_symbols}
         # Where only queues are told, all streams are 0.
         has_streams = any(one.stream_id and one.stream_id.handle for one in records)
-        tracks, names, grids, blocks, registers, shared = ([] for _ in range(6))
+        tracks, names = [], []
+        told: list[tuple[Any, ...]] = []
         for one in records:
             info = one.dispatch_info or _Dispatch()
-            stream = one.stream_id.handle if has_streams and one.stream_id else None
-            place = self._stream(process, info.agent_id.handle, stream, info.queue_id.handle)
-            tracks.append(place)
+            stream = None
+            if has_streams and one.stream_id:
+                stream = one.stream_id.handle
+            agent, queue = info.agent_id.handle, info.queue_id.handle
+            tracks.append(self._stream(process, agent, stream, queue))
             symbol = symbols.get(info.kernel_id)
-            names.append(_name(symbol) if symbol else f"kernel {info.kernel_id}")
-            grids.append(_blocks(info.grid_size, info.workgroup_size))
-            blocks.append((info.workgroup_size.x, info.workgroup_size.y, info.workgroup_size.z))
-            registers.append(symbol.arch_vgpr_count if symbol else None)
-            shared.append(info.group_segment_size)
-        args = self.spans.arguments(_ABOUT_KERNEL, (grids, blocks, registers, shared))
+            name, registers = f"kernel {info.kernel_id}", None
+            if symbol:
+                name, registers = _name(symbol), symbol.arch_vgpr_count
+            names.append(name)
+            size = info.workgroup_size
+            grid = _blocks(info.grid_size, size)
+            block = (size.x, size.y, size.z)
+            told.append((grid, block, registers, info.group_segment_size))
+        columns = list(zip(*told, strict=True))
+        args = self.spans.arguments(_ABOUT_KERNEL, columns)
         where = np.array(tracks, np.int32)
-        self._add(records, kind=KERNEL, track=where, name=self.spans.named(names), args=args)
+        numbers = self.spans.named(names)
+        self._add(records, kind=KERNEL, track=where, name=numbers, args=args)
 
     def _add_copies(self, process: int, tool: _Tool, records: list[_Record]) -> None:
         tracks, names, sizes = [], [], []
         for one in records:
-            agents = [agent.handle for agent in (one.dst_agent_id, one.src_agent_id) if agent]
-            agent = next((handle for handle in agents if handle in self.devices), 0)
+            agent = self._device_of(one)
             stream = one.stream_id.handle if one.stream_id else 0
             tracks.append(self._stream(process, agent, stream, 0))
             what = _operation(tool, one).removeprefix(_COPY)
@@ -256,19 +261,33 @@ class _Records:
             sizes.append(one.bytes)
         args = self.spans.arguments(("bytes",), (sizes,))
         where = np.array(tracks, np.int32)
-        self._add(records, kind=MEMCPY, track=where, name=self.spans.named(names), args=args)
+        numbers = self.spans.named(names)
+        self._add(records, kind=MEMCPY, track=where, name=numbers, args=args)
+
+    def _device_of(self, copy: _Record) -> int:
+        """The GPU that a copy is from or to; 0: none."""
+        for agent in (copy.dst_agent_id, copy.src_agent_id):
+            if agent and agent.handle in self.devices:
+                return agent.handle
+        return 0
 
     def _add_calls(
         self, process: int, records: list[_Record], names: list[str], kinds: np.ndarray
     ) -> None:
         track = [self.tracks.thread(process, one.thread_id) for one in records]
         where = np.array(track, np.int32)
-        self._add(records, kind=kinds, track=where, name=self.spans.named(names))
+        numbers = self.spans.named(names)
+        self._add(records, kind=kinds, track=where, name=numbers)
 
     def _add_ranges(self, process: int, tool: _Tool, records: list[_Record]) -> None:
         texts = {message.key: message.value for message in tool.strings.marker_api}
-        names = [texts.get(one.correlation_id.internal) or _operation(tool, one) for one in records]
-        self._add_calls(process, records, names, np.full(len(records), _TASK))
+        names = []
+        for one in records:
+            number = one.correlation_id.internal
+            text = texts.get(number)
+            names.append(text or _operation(tool, one))
+        kinds = np.full(len(records), _TASK)
+        self._add_calls(process, records, names, kinds)
 
 
 def _numbers(values: list[int]) -> np.ndarray:
@@ -279,7 +298,9 @@ def _numbers(values: list[int]) -> np.ndarray:
 
 def _operation(tool: _Tool, record: _Record) -> str:
     kinds = tool.strings.buffer_records
-    known = kinds[record.kind].operations if 0 <= record.kind < len(kinds) else []
+    known: list[str] = []
+    if 0 <= record.kind < len(kinds):
+        known = kinds[record.kind].operations
     if 0 <= record.operation < len(known):
         return known[record.operation]
     return f"operation {record.operation} of kind {record.kind}"
@@ -294,12 +315,22 @@ def _name(symbol: _Symbol) -> str:
 
 def _blocks(grid: _Size, block: _Size) -> tuple[int, int, int]:
     """How many blocks a grid has."""
-    pairs = ((grid.x, block.x), (grid.y, block.y), (grid.z, block.z))
-    x, y, z = (-(-items // size) if size > 0 else items for items, size in pairs)
+    x = _parts(grid.x, block.x)
+    y = _parts(grid.y, block.y)
+    z = _parts(grid.z, block.z)
     return x, y, z
 
 
+def _parts(items: int, size: int) -> int:
+    """How many parts of this size have room for all items."""
+    if size <= 0:
+        return items
+    return -(-items // size)
+
+
 def _short(what: str) -> str:
-    """HOST_TO_DEVICE as torch.profiler has it: HtoD."""
+    """HOST_TO_DEVICE as CUPTI has it: HtoD."""
     source, _, target = what.partition("_TO_")
-    return f"{source[:1]}to{target[:1]}" if target else what.lower()
+    if not target:
+        return what.lower()
+    return f"{source[:1]}to{target[:1]}"

@@ -48,21 +48,29 @@ class FoundTracks:
     def thread(self, process: int, tid: int, name: str = "") -> int:
         """The track of a thread."""
         number = tid if _LEAST <= tid <= _MOST else None
-        called = name or self.names.get((process, tid)) or f"thread {tid}"
-        return self._track(("thread", process, tid), ImportedTrack(process, called, number))
+        known = self.names.get((process, tid))
+        called = name or known or f"thread {tid}"
+        track = ImportedTrack(process, called, number)
+        return self._track(("thread", process, tid), track)
 
     def beside(self, process: int, tid: int, what: str) -> int:
         """A track of `what`, which does not nest with the other spans of the thread."""
-        of = self.tracks[self.thread(process, tid)]
-        track = ImportedTrack(process, f"{of.name}: {what}", of.tid)
+        thread = self.thread(process, tid)
+        of = self.tracks[thread]
+        name = f"{of.name}: {what}"
+        track = ImportedTrack(process, name, of.tid)
         return self._track(("beside", process, tid, what), track)
 
     def stream(self, process: int, device: int, stream: int, name: str = "") -> int:
         """The track of a stream of a GPU."""
-        whole = "all streams" if stream in _ALL_STREAMS else f"stream {stream}"
+        if not name:
+            name = f"stream {stream}"
+            if stream in _ALL_STREAMS:
+                name = "all streams"
         number = device if _LEAST <= device <= _MOST else None
-        track = ImportedTrack(process, name or whole, kind=STREAM, device=number)
-        return self._track((STREAM, process, device, stream), track)
+        track = ImportedTrack(process, name, kind=STREAM, device=number)
+        key = (STREAM, process, device, stream)
+        return self._track(key, track)
 
     def other(self, process: int, key: object, name: str) -> int:
         """The track of something else, by its name."""
@@ -193,19 +201,24 @@ class SpanRows:
         columns = {}
         for name in _COLUMNS:
             pieces = [part[name] for part in self._parts]
-            columns[name] = np.concatenate([np.zeros(0, np.int64), *pieces])
+            nothing = np.zeros(0, np.int64)
+            columns[name] = np.concatenate([nothing, *pieces])
+        end = columns["end"]
         is_open = columns["unfinished"] != 0
-        columns["end"][is_open] = columns["end"].max(initial=0)
-        order = np.lexsort((-columns["end"], columns["start"], columns["track"]))
+        end[is_open] = end.max(initial=0)
+        order = np.lexsort((-end, columns["start"], columns["track"]))
         return {name: values.take(order) for name, values in columns.items()}
 
 
 def name_launches(kind: np.ndarray, correlation: np.ndarray) -> None:
     """Calls that have work are launches, whatever they are called; in place."""
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    calls = np.flatnonzero((kind == RUNTIME) & (correlation > 0))
-    has_work = np.isin(correlation[calls], correlation[is_work])
-    kind[calls[has_work]] = LAUNCH
+    is_call = kind == RUNTIME
+    calls = np.flatnonzero(is_call & (correlation > 0))
+    of_work = correlation[is_work]
+    has_work = np.isin(correlation[calls], of_work)
+    launches = calls[has_work]
+    kind[launches] = LAUNCH
 
 
 def kinds_of_calls(names: Sequence[str]) -> np.ndarray:
@@ -219,8 +232,10 @@ def kinds_of_calls(names: Sequence[str]) -> np.ndarray:
 
 def by_distinct(*columns: np.ndarray) -> tuple[list[tuple[int, ...]], np.ndarray]:
     """The distinct rows of these columns, and the place of each row among them."""
-    rows, place = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
-    return [tuple(row) for row in rows.tolist()], place.ravel()
+    whole = np.column_stack(columns)
+    distinct, place = np.unique(whole, axis=0, return_inverse=True)
+    rows = [tuple(row) for row in distinct.tolist()]
+    return rows, place.ravel()
 
 
 # Tracks that spans of one thread may need at most so that none of them cross.
@@ -233,8 +248,9 @@ def lanes(group: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     order = np.lexsort((-end, start, group))
     open_: list[list[int]] = []
     before = None
-    columns = [order, *(one[order] for one in (group, start, end))]
-    for row, of, begin, stop in zip(*(one.tolist() for one in columns), strict=True):
+    ordered = [one[order] for one in (group, start, end)]
+    columns = [one.tolist() for one in (order, *ordered)]
+    for row, of, begin, stop in zip(*columns, strict=True):
         if of != before:
             before, open_ = of, []
         found[row] = _lane(open_, begin, stop)

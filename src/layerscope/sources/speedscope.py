@@ -38,7 +38,7 @@ class _Shared(msgspec.Struct, gc=False):
     frames: list[_Frame] = []
 
 
-class _Call(msgspec.Struct, gc=False):
+class _CallEvent(msgspec.Struct, gc=False):
     type: str = ""
     frame: int = -1
     at: Decimal = Decimal(0)
@@ -50,7 +50,7 @@ class _Profile(msgspec.Struct, gc=False):
     unit: str = "none"
     start: Decimal = msgspec.field(default=Decimal(0), name="startValue")
     end: Decimal = msgspec.field(default=Decimal(0), name="endValue")
-    events: list[_Call] = []
+    events: list[_CallEvent] = []
     samples: list[list[int]] = []
     weights: list[Decimal] = []
 
@@ -114,11 +114,16 @@ class _Profiles:
         )
 
     def _frame(self, frame: _Frame) -> int:
-        file = frame.file or None
-        layer = "python" if file and file.endswith((".py", ".pyx")) else "native"
-        has_line = frame.line is not None and 0 < frame.line < _MOST_LINE
-        line = frame.line if has_line and file else None
-        return self.stacks.frames.add(layer, frame.name or "[unknown]", file=file, line=line)
+        name = frame.name or "[unknown]"
+        if not frame.file:
+            return self.stacks.frames.add("native", name, file=None, line=None)
+        layer = "native"
+        if frame.file.endswith((".py", ".pyx")):
+            layer = "python"
+        line = frame.line
+        if line is not None and not 0 < line < _MOST_LINE:
+            line = None
+        return self.stacks.frames.add(layer, name, file=frame.file, line=line)
 
     def _ns(self, value: Decimal, unit: str) -> int | None:
         """A number in ns; None: it cannot be."""
@@ -128,7 +133,9 @@ class _Profiles:
         return round(scaled) if abs(scaled) < _MOST else None
 
     def _number(self, frame: int) -> int | None:
-        return self._frames[frame] if 0 <= frame < len(self._frames) else None
+        if 0 <= frame < len(self._frames):
+            return self._frames[frame]
+        return None
 
     def _add_calls(self, track: int, profile: _Profile) -> None:
         calls = OpenCalls(self.stacks, track)
@@ -144,7 +151,6 @@ class _Profiles:
         end_ns = self._ns(profile.end, profile.unit)
         if end_ns:
             calls.until(end_ns)
-
         self.unmatched += calls.unmatched
         self.rejected += calls.backwards
 
@@ -154,7 +160,8 @@ class _Profiles:
         for sample, weight in zip(profile.samples, profile.weights, strict=False):
             weight_ns = self._ns(weight, profile.unit)
             frames = [self._number(one) for one in sample[:MOST_DEPTH]]
-            if weight_ns is None or weight_ns < 0 or None in frames or at_ns > int(_MOST):
+            is_late = at_ns > int(_MOST)
+            if weight_ns is None or weight_ns < 0 or None in frames or is_late:
                 self.rejected += 1
                 continue
             stack = NONE

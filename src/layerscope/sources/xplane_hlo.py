@@ -19,6 +19,9 @@ _FILES, _FUNCTIONS, _LOCATIONS, _FRAMES = 1, 2, 3, 4
 _FILE_OF, _LINE_OF, _LOCATION_OF = 1, 3, 1
 
 
+Fields = dict[int, int | tuple[int, int]]
+
+
 class Instruction(NamedTuple):
     """What is known of an instruction; `line`: "file:line", "" where it is not told."""
 
@@ -43,7 +46,10 @@ class _FrameIndex:
         if not 0 < location <= len(self.locations):
             return ""
         file, line = self.locations[location - 1]
-        return f"{self.files[file - 1]}:{line}" if 0 < file <= len(self.files) else ""
+        if not 0 < file <= len(self.files):
+            return ""
+        name = self.files[file - 1]
+        return f"{name}:{line}"
 
 
 def instructions(wire: Wire, begin: int, end: int) -> dict[str, Instruction]:
@@ -91,10 +97,22 @@ def _frame_index(wire: Wire, begin: int, end: int) -> _FrameIndex:
 
 def _instruction(wire: Wire, place: tuple[int, int], index: _FrameIndex) -> tuple[str, Instruction]:
     told = dict(wire.fields(*place))
+    name = wire.text(told.get(_NAME))
+    opcode = wire.text(told.get(_OPCODE))
     metadata = told.get(_METADATA)
-    about = dict(wire.fields(*metadata)) if isinstance(metadata, tuple) else {}
-    file = wire.text(about.get(_SOURCE_FILE))
-    line = f"{file}:{number(about.get(_SOURCE_LINE))}" if file else ""
-    line = line or index.line(number(about.get(_FRAME)))
+    about: Fields = {}
+    if isinstance(metadata, tuple):
+        about = dict(wire.fields(*metadata))
     op_name = wire.text(about.get(_OP_NAME))
-    return wire.text(told.get(_NAME)), Instruction(wire.text(told.get(_OPCODE)), op_name, line)
+    line = _line(wire, about, index)
+    return name, Instruction(opcode, op_name, line)
+
+
+def _line(wire: Wire, about: Fields, index: _FrameIndex) -> str:
+    """ "file:line" of an instruction with these metadata."""
+    file = wire.text(about.get(_SOURCE_FILE))
+    if file:
+        line = number(about.get(_SOURCE_LINE))
+        return f"{file}:{line}"
+    frame = number(about.get(_FRAME))
+    return index.line(frame)

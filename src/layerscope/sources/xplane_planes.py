@@ -93,12 +93,15 @@ class XPlane:
         found = {}
         for key, place in self._metadata.items():
             for what, value in self.wire.fields(*place):
-                if what == _NAME_STATS and isinstance(value, tuple):
-                    told = dict(self.wire.fields(*value))
-                    content = told.get(_RAW)
-                    is_wanted = self._stat_names.get(number(told.get(_ID))) == wanted
-                    if is_wanted and isinstance(content, tuple):
-                        found[self.names.get(key, "")] = content
+                if what != _NAME_STATS or not isinstance(value, tuple):
+                    continue
+                told = dict(self.wire.fields(*value))
+                content = told.get(_RAW)
+                of = number(told.get(_ID))
+                is_wanted = self._stat_names.get(of) == wanted
+                if is_wanted and isinstance(content, tuple):
+                    name = self.names.get(key, "")
+                    found[name] = content
         return found
 
     def _add_name(self, place: tuple[int, int]) -> None:
@@ -109,17 +112,23 @@ class XPlane:
         told: dict[int, Any] = {}
         for what, one in self.wire.fields(*value):
             told.setdefault(what, one)
-        key = number(entry.get(_KEY, told.get(_ID)))
-        self.names[key] = self.wire.text(told.get(_SHOWN)) or self.wire.text(told.get(_NAME))
+        own = told.get(_ID)
+        key = number(entry.get(_KEY, own))
+        shown = self.wire.text(told.get(_SHOWN))
+        name = self.wire.text(told.get(_NAME))
+        self.names[key] = shown or name
         self._metadata[key] = value
 
     def _add_stat_name(self, place: tuple[int, int]) -> None:
         entry = dict(self.wire.fields(*place))
         value = entry.get(_VALUE)
-        if isinstance(value, tuple):
-            told = dict(self.wire.fields(*value))
-            key = number(entry.get(_KEY, told.get(_ID)))
-            self._stat_names[key] = self.wire.text(told.get(_NAME))
+        if not isinstance(value, tuple):
+            return
+        told = dict(self.wire.fields(*value))
+        own = told.get(_ID)
+        key = number(entry.get(_KEY, own))
+        name = told.get(_NAME)
+        self._stat_names[key] = self.wire.text(name)
 
     def _line(self, begin: int, end: int) -> XLine:
         wire = self.wire
