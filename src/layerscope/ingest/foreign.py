@@ -25,6 +25,7 @@ from layerscope.recording.complete import COMPLETE, write_state
 from layerscope.recording.packed import complete_by_rename
 from layerscope.recording.reader import all_files
 from layerscope.recording.run import SUFFIX, Run, RunInfo
+from layerscope.sources import refusals
 from layerscope.sources.foreign import ForeignFile, extent
 from layerscope.sources.imported import Imported
 
@@ -46,6 +47,9 @@ def imported(path: Path) -> Path:
     known = sources.known()
     format_ = next((one for one in known if one.recognises(head)), None)
     if format_ is None:
+        known_as = refusals.why(head)
+        if known_as is not None:
+            raise ReadError(f"{path} is {known_as}")
         readable = ", ".join(one.MEANING for one in known)
         raise ReadError(f"{path} is no recording, nor a file that can be read as one: {readable}")
     words = (
