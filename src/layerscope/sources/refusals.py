@@ -30,7 +30,7 @@ REFUSALS = (
     ),
     Refusal(
         re.compile(rb"SQLite format 3\0"),
-        "an SQLite database, such as Nsight Systems and nvprof export",
+        "an SQLite database, and no export of Nsight Systems (nvprof writes such ones)",
         "it is not read yet; traces of Kineto open",
     ),
     Refusal(
