@@ -237,7 +237,8 @@ class Epochs:
         backward = [code for code, name in names if name.startswith(around)]
         name_code = columns["name_code"][lines]
         is_backward = np.isin(name_code, backward)
-        kept: np.ndarray = lines[~is_call | is_backward]
+        is_kept = ~is_call | is_backward
+        kept: np.ndarray = lines[is_kept]
         return kept
 
     def _marked_alone(self, processes: Iterable[IngestedProcess]) -> None:

@@ -306,5 +306,6 @@ def _framework_threads(
         arrow = ends.get((int(tid[at]), int(start[at])))
         if arrow in comes_from:
             number = int(forward_thread[at])
-            found.setdefault(comes_from[arrow], number)
+            source = comes_from[arrow]
+            found.setdefault(source, number)
     return found

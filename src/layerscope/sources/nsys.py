@@ -59,12 +59,16 @@ _OF_COPIES = {"bytes": "bytes", "copy kind": "copyKind", "value": "value"}
 
 def recognises(head: bytes) -> bool:
     """Whether a file that begins so is such an export."""
-    return head.startswith(_MAGIC) and b"StringIds" in head and _TABLES.encode() in head
+    if not head.startswith(_MAGIC):
+        return False
+    wanted = (b"StringIds", _TABLES.encode())
+    return all(name in head for name in wanted)
 
 
 def read(path: Path) -> Imported:
     """What is in the export at `path`, which is not changed."""
-    address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    quoted = quote(str(path.resolve()))
+    address = f"file:{quoted}?mode=ro&immutable=1"
     try:
         with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
             database.text_factory = _text
@@ -149,8 +153,10 @@ class _Export:
 
     def _add(self, rows: list[tuple[Any, ...]]) -> None:
         """Rows of `_ROW`."""
-        if rows:
-            self._rows.append(np.array(rows, np.int64))
+        if not rows:
+            return
+        numbers = np.array(rows, np.int64)
+        self._rows.append(numbers)
 
     def _name(self, text: str) -> int:
         one_line = " ".join(text.split())
@@ -284,4 +290,5 @@ def _place(thread: int | None) -> tuple[int, int]:
     """The numbers of process and thread."""
     if thread is None:
         return 0, 0
-    return thread >> _BITS & _MASK, thread & _MASK
+    process = thread >> _BITS
+    return process & _MASK, thread & _MASK
