@@ -85,13 +85,15 @@ class _Export:
     """An open database on its way to columns."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
+        """Its tables and its texts."""
         self._database = database
         self._names: dict[str, int] = {}
         self._args: dict[str, int] = {}
         self._rows: list[np.ndarray] = []
         found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         self._tables = {str(name) for (name,) in found}
-        self._strings: dict[int, str] = dict(self._select("StringIds", "id", "value"))
+        strings = self._select("StringIds", "id", "value")
+        self._strings: dict[int, str] = dict(strings)
 
     def content(self) -> Imported:
         """Everything that there is."""
@@ -159,6 +161,7 @@ class _Export:
         self._rows.append(numbers)
 
     def _name(self, text: str) -> int:
+        """The number of a name, on one line."""
         one_line = " ".join(text.split())
         return self._names.setdefault(one_line or "(no name)", len(self._names))
 
@@ -176,6 +179,7 @@ class _Export:
                 self._add_work_of(table, kind, arguments)
 
     def _add_work_of(self, table: str, kind: int, arguments: dict[str, str]) -> None:
+        """The rows of one of these tables."""
         texts = self._database.execute(f'SELECT {self._arguments(table, arguments)} FROM "{table}"')
         of_place = ("start", "end", "globalPid", "streamId", "deviceId", "correlationId")
         of_name = ("demangledName", "shortName", "copyKind", "syncType")
@@ -227,8 +231,10 @@ class _Export:
     def _give_processes(self, columns: dict[str, np.ndarray]) -> list[int]:
         """Numbers of processes; work whose process is not told is that of the first one."""
         known = columns["process"]
-        pids = np.unique(known[known >= 0]).tolist() or [0]
-        columns["process"] = np.where(known < 0, pids[0], known)
+        told = known[known >= 0]
+        pids = np.unique(told).tolist() or [0]
+        first = pids[0]
+        columns["process"] = np.where(known < 0, first, known)
         return pids
 
     def _tracks(
@@ -240,6 +246,7 @@ class _Export:
         is_stream = columns["device"] >= 0
         key = np.column_stack([is_stream, columns["process"], columns["device"], columns["place"]])
         different, track = np.unique(key, axis=0, return_inverse=True)
+        track = track.ravel()
         tracks = []
         for of_stream, pid, device, place in different.tolist():
             process = pids.index(pid)
@@ -249,7 +256,7 @@ class _Export:
                 name = named.get((pid, place), "") or f"thread {place}"
                 one = ImportedTrack(process, name, place)
             tracks.append(one)
-        return tracks, track.ravel().astype(np.int32)
+        return tracks, track.astype(np.int32)
 
     def _processes(self, pids: list[int]) -> list[ImportedProcess]:
         """The first one has the GPUs."""
