@@ -40,6 +40,7 @@ from layerscope.ingest.spans import (
     without_inner_operators,
 )
 from layerscope.ingest.stacks import StackIngest
+from layerscope.ingest.step_marks import marked_names, name_lines
 from layerscope.ingest.stepping import Stretch
 from layerscope.ingest.steps import no_steps
 from layerscope.ingest.string_table import StringTable
@@ -53,8 +54,6 @@ OF_THE_END = ("step", "phase")
 # What is not asked for any more then.
 OF_LINKING = ("thread", "optimizer")
 NO_STEPS = no_steps()
-# What the names of steps end with that are numbered: ProfilerStep#12.
-NUMBERED = "#"
 # The columns of a span that say what the steps are.
 OF_STEPS = (
     "track",
@@ -195,7 +194,7 @@ class Epochs:
         lines = outer[is_mine[outer]]
         lines = lines[(columns["kind_code"][lines] != MODULE) | (columns["sequence"][lines] == 0)]
         lines = self._without_calls(columns, lines)
-        marked = self._marked()
+        marked = marked_names(self._texts, self.step_mark)
         if marked:  # wherever they lie
             lines = np.union1d(lines, rows[np.isin(columns["name_code"][rows], marked)])
         outline = {name: columns[name][lines] for name in OF_STEPS}
@@ -209,20 +208,6 @@ class Epochs:
 
         return process.stepping.advance(outline, prepare, end_ns, last, patient)
 
-    def _marked(self) -> list[int]:
-        """The names that a step has: the one that the user said, or all that go on with a
-        number where it ends with #.
-        """
-        known = self._texts.names
-        if not self.step_mark.endswith(NUMBERED):
-            return [known[self.step_mark]] if self.step_mark in known else []
-        found = []
-        for name, code in known.items():
-            number = name.removeprefix(self.step_mark)
-            if number != name and number.isdigit():
-                found.append(code)
-        return found
-
     def _without_calls(self, columns: Columns, lines: np.ndarray) -> np.ndarray:
         """The rows among `lines` that are no calls of a C interface, but those that run a backward
         pass.
@@ -235,7 +220,8 @@ class Epochs:
         backward = [code for code, name in names if name.startswith(around)]
         name_code = columns["name_code"][lines]
         is_backward = np.isin(name_code, backward)
-        kept: np.ndarray = lines[~is_call | is_backward]
+        is_kept = ~is_call | is_backward
+        kept: np.ndarray = lines[is_kept]
         return kept
 
     def _marked_alone(self, processes: Iterable[IngestedProcess]) -> None:
@@ -257,7 +243,7 @@ class Epochs:
         lines = taken(lines, np.lexsort((lines["depth"], lines["start_ns"], lines["track"])))
         # To the thread that submits it an operator is no more than that.
         kind = np.where(lines["kind_code"] == SUBMIT, FUNCTION, lines["kind_code"])
-        self._name_lines(lines)
+        name_lines(self._texts, self.step_mark, lines)
         track, records = process.events.step_marks()
         marks = np.flatnonzero((records["start"] >= from_ns) & (records["start"] < end_ns))
         return SpanColumns(
@@ -277,25 +263,6 @@ class Epochs:
             ending=-1 if process.stepping.optimizer is None else process.stepping.optimizer,
             windows=tuple(process.windows.known(process.events.window_marks).known),
         )
-
-    def _name_lines(self, lines: Columns) -> None:
-        """Where the user said FILE:LINE or NAME#, the ranges of that line, or with a number behind
-        that name, are called by it; in place.
-        """
-        if self.step_mark.endswith(NUMBERED):
-            numbered = np.isin(lines["name_code"], self._marked())
-            lines["name_code"][numbered] = self._texts.name(self.step_mark)
-            return
-        file, _, number = self.step_mark.rpartition(":")
-        if not file or not number.isdigit():
-            return
-        codes = []
-        ending = f"/{self.step_mark}"
-        for line, code in self._texts.lines.items():
-            if f"/{line}".endswith(ending):
-                codes.append(code)
-        is_marked = np.isin(lines["line_code"], codes)
-        lines["name_code"][is_marked] = self._texts.name(self.step_mark)
 
     def _drop_side_requests(
         self, known: dict[int, IngestedProcess], found: dict[int, Stretch | None]

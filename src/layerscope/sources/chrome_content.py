@@ -33,12 +33,10 @@ def content_of(trace: ScannedTrace, rows: TraceRows) -> Imported:
     has_value = (counters["flags"] & HAS_VALUE) != 0
     without = int(np.count_nonzero(~has_value))
     place = tracks.by_rows
-    moments = joined(
-        [
-            marks_of(trace, rows.columns("instants"), place, names),
-            values_of(trace, counters, place, names),
-        ]
-    )
+    instants = rows.columns("instants")
+    marks = marks_of(trace, instants, place, names)
+    values = values_of(trace, counters, place, names)
+    moments = joined([marks, values])
     starts = (spans.start_ns, moments.at_ns)
     firsts = (int(at_ns.min()) for at_ns in starts if len(at_ns))
     first_ns = min(firsts, default=0)

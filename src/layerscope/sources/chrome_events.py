@@ -64,7 +64,8 @@ class _Blocks:
         is_metadata = block["phase"] == _METADATA
         for rows, kept in ((is_metadata, self.of_names), (~is_metadata, self.parts)):
             places = np.flatnonzero(rows)
-            kept.append({name: block[name].take(places) for name in _WANTED})
+            copied = {name: block[name].take(places) for name in _WANTED}
+            kept.append(copied)
 
 
 def read_events(path: Path) -> ChromeEvents:
@@ -136,7 +137,8 @@ def _told(trace: ScannedTrace, rows: Columns, row: int) -> str:
     """An event that cannot be, for people."""
     code = int(rows["name"][row])
     phase = int(rows["phase"][row])
-    at_us = int(rows["time_ns"][row]) / 1000
+    at_ns = int(rows["time_ns"][row])
+    at_us = at_ns / 1000
     name = trace.names[code] if code >= 0 else ""
     letter = chr(phase) if phase else ""
     return f"{letter!r} {name!r} at {at_us:g}"

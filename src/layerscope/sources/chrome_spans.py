@@ -52,12 +52,15 @@ class ChromeTracks:
     """
 
     def __init__(self, trace: ScannedTrace, names: Columns) -> None:
+        """No track so far."""
         self.found: list[ImportedTrack] = []
         self.processes: list[ImportedProcess] = []
         self._trace = trace
         self._threads = named(trace, names, "thread_name")
         called = named(trace, names, "process_name")
-        self._called = {pid: name for (pid, _), name in called.items()}
+        self._called: dict[int, str] = {}
+        for (pid, _), name in called.items():
+            self._called[pid] = name
         self._codes: dict[tuple[object, ...], int] = {}
         self._processes: dict[int, int] = {}
 
@@ -72,8 +75,11 @@ class ChromeTracks:
         name = self._threads.get((pid, tid)) or (
             f"thread {value}" if isinstance(value, int) else value
         )
-        number = value if isinstance(value, int) and _LEAST <= value <= _MOST else None
-        return self._track((pid, tid, lane), pid, name, lane, number)
+        number = None
+        if isinstance(value, int) and _LEAST <= value <= _MOST:
+            number = value
+        key = (pid, tid, lane)
+        return self._track(key, pid, name, lane, number)
 
     def asynchronous(self, pid: int, category: int, lane: int) -> int:
         """The track of tasks of a category."""
@@ -83,6 +89,7 @@ class ChromeTracks:
     def _track(
         self, key: tuple[object, ...], pid: int, name: str, lane: int, tid: int | None
     ) -> int:
+        """The number of a track, which is new where it was not asked for before."""
         if key not in self._codes:
             self._codes[key] = len(self.found)
             whole = f"{name} ({lane + 1})" if lane else name
@@ -90,15 +97,19 @@ class ChromeTracks:
         return self._codes[key]
 
     def _process(self, pid: int) -> int:
+        """The number of a process."""
         if pid not in self._processes:
             value = self._scalar(pid)
-            number = value if isinstance(value, int) and 0 <= value <= _MOST else 0
-            name = self._called.get(pid, value if isinstance(value, str) else "")
+            is_number = isinstance(value, int) and 0 <= value <= _MOST
+            number = int(value) if is_number else 0
+            usual = value if isinstance(value, str) else ""
+            name = self._called.get(pid, usual)
             self._processes[pid] = len(self.processes)
             self.processes.append(ImportedProcess(name=name, pid=number))
         return self._processes[pid]
 
     def _scalar(self, code: int) -> int | str:
+        """A number or a text of the trace; 0: it has none."""
         return self._trace.scalars[code] if code >= 0 else 0
 
 
@@ -142,12 +153,14 @@ def _whole(rows: Columns) -> tuple[Columns, int]:
     count = len(rows["time_ns"])
     dur_ns = np.maximum(rows["duration_ns"], 0)
     found = {name: rows[name] for name in _OF_BEGIN}
-    found["start_ns"] = rows["time_ns"]
-    found["end_ns"] = rows["time_ns"] + dur_ns
+    start_ns = rows["time_ns"]
+    found["start_ns"] = start_ns
+    found["end_ns"] = start_ns + dur_ns
     found["more"] = np.full(count, -1)
     found["kind"] = np.full(count, EVENT)
     found["open"] = np.zeros(count, np.bool_)
-    return found, int(np.count_nonzero(rows["duration_ns"] < 0))
+    is_negative = rows["duration_ns"] < 0
+    return found, int(np.count_nonzero(is_negative))
 
 
 def _groups(*columns: np.ndarray) -> np.ndarray:
@@ -155,7 +168,8 @@ def _groups(*columns: np.ndarray) -> np.ndarray:
     key = np.zeros(len(columns[0]), np.int64)
     for values in columns:
         _, place = np.unique(values, return_inverse=True)
-        _, key = np.unique(key * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
+        count = int(place.max(initial=0)) + 1
+        _, key = np.unique(key * count + place, return_inverse=True)
     return key
 
 
@@ -191,7 +205,8 @@ def _tracks(columns: Columns, tracks: ChromeTracks) -> np.ndarray:
     start_ns, end_ns = columns["start_ns"][order], columns["end_ns"][order]
     deepest = int(depths(ordered, start_ns, end_ns).max(initial=0)) + 1
     lane = np.zeros(len(order), np.int64)
-    lane[order] = lanes(ordered, start_ns, end_ns, deepest)
+    of_ordered = lanes(ordered, start_ns, end_ns, deepest)
+    lane[order] = of_ordered
 
     def number(row: int) -> int:
         make: Callable[..., int] = tracks.thread

@@ -142,7 +142,8 @@ def _process(path: Path, trace: ScannedTrace, pid: np.ndarray) -> ImportedProces
     """The one process of the trace, with what the file tells of the job; `pid`: of each event."""
     about = {key: value for key, value in trace.beside.items() if key != _EVENTS}
     text = json.dumps(about, ensure_ascii=False)
-    kept = text if about and len(text) < _MOST_ABOUT else None
+    is_kept = bool(about) and len(text) < _MOST_ABOUT
+    kept = text if is_kept else None
     rank = _rank(path, trace)
     number = _pid(trace, pid)
     return ImportedProcess(rank=rank, pid=number, about=kept)

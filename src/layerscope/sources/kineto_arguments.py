@@ -13,6 +13,7 @@ class Arguments:
     """`texts`: those that are asked for by `numbers`. `known`: the arguments of all events."""
 
     def __init__(self, known: list[str]) -> None:
+        """None is asked for so far."""
         self.texts: list[str] = []
         self._known = known
         self._place_of: dict[str, int] = {}

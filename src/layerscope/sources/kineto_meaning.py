@@ -105,6 +105,7 @@ def _kind_of(text: str) -> int:
 
 
 def _are_steps(names: list[str]) -> np.ndarray:
+    """Which of these names ranges around steps have."""
     found = [text.startswith(STEP) for text in names]
     return np.array(found, np.bool_)
 

@@ -183,7 +183,8 @@ def _kinds(
 def _name_launches(kind: np.ndarray, correlation: np.ndarray) -> None:
     """Calls that have work are launches, whatever they are called; in place."""
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    calls = np.flatnonzero((kind == RUNTIME) & (correlation > 0))
+    is_call = (kind == RUNTIME) & (correlation > 0)
+    calls = np.flatnonzero(is_call)
     has_work = np.isin(correlation[calls], correlation[is_work])
     kind[calls[has_work]] = LAUNCH
 
@@ -233,7 +234,8 @@ def _step_mark(names: list[str], name: np.ndarray, kind: np.ndarray) -> str:
     """How the ranges of steps begin, if there are any."""
     numbered = enumerate(names)
     steps = [code for code, text in numbered if text.startswith(STEP)]
-    is_step = np.isin(name, steps) & (kind == RANGE)
+    is_range = kind == RANGE
+    is_step = np.isin(name, steps) & is_range
     has_steps = bool(steps) and bool(is_step.any())
     return STEP if has_steps else ""
 
@@ -268,6 +270,7 @@ def framework_threads(
 
 
 def _moments(track: np.ndarray, at_ns: np.ndarray) -> list[tuple[int, int]]:
+    """Pairs of track and time."""
     tracks = track.tolist()
     moments = at_ns.tolist()
     return list(zip(tracks, moments, strict=True))

@@ -24,6 +24,7 @@ class KinetoTracks:
     """
 
     def __init__(self, trace: ScannedTrace, names: Columns) -> None:
+        """No track so far."""
         self.found: list[ImportedTrack] = []
         self._scalars = trace.scalars
         self._names = named(trace, names, "thread_name")
@@ -58,6 +59,7 @@ class KinetoTracks:
         return self.found
 
     def _thread(self, pid: int, tid: int) -> int:
+        """The track of a thread."""
         key = ("thread", pid, tid)
         if key in self._codes:
             return self._codes[key]
@@ -85,11 +87,13 @@ class KinetoTracks:
         return self._add(key, track)
 
     def _add(self, key: tuple[object, ...], track: ImportedTrack) -> int:
+        """The number of a new track."""
         self._codes[key] = len(self.found)
         self.found.append(track)
         return self._codes[key]
 
     def _scalar(self, code: int) -> int | str:
+        """A number or a text of the trace; -1: it has none."""
         return self._scalars[code] if code >= 0 else -1
 
 

@@ -185,7 +185,8 @@ def _columns(file: _File, clock: Conversion) -> KinetoTrace:
 
 def _sequence_numbers(arguments: list[_Arguments]) -> np.ndarray:
     """-1 where there is none, or one that is not possible."""
-    numbers = [-1 if args.sequence is None else args.sequence for args in arguments]
+    told = [args.sequence for args in arguments]
+    numbers = [-1 if number is None else number for number in told]
     seq = np.array(numbers, np.int64)
     most = np.iinfo(np.int32).max
     is_possible = (seq >= 0) & (seq <= most)
@@ -306,5 +307,6 @@ def _framework_threads(
         arrow = ends.get((int(tid[at]), int(start[at])))
         if arrow in comes_from:
             number = int(forward_thread[at])
-            found.setdefault(comes_from[arrow], number)
+            source = comes_from[arrow]
+            found.setdefault(source, number)
     return found

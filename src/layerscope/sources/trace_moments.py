@@ -49,6 +49,7 @@ def values_of(
     key = key * process + rows["pid"] + 1
 
     def text(packed: int) -> str:
+        """The name of the counter that these numbers were packed of."""
         packed, pid = divmod(packed, process)
         name, one = divmod(packed, series)
         return _counter(trace, name - 1, one - 1, pid - 1)

@@ -52,6 +52,7 @@ class TraceRows:
     """
 
     def __init__(self, groups: dict[str, str] = GROUPS) -> None:
+        """Nothing so far; `groups`: which phases belong together."""
         self.groups = groups
         self.rejected = 0
         self.unknown: dict[str, int] = {}
@@ -79,12 +80,14 @@ class TraceRows:
             self.odd.update(np.unique(block["args"][is_odd]).tolist())
 
     def _add(self, group: str, block: Columns, rows: np.ndarray) -> None:
+        """Copy these rows of a block."""
         if not len(rows):
             return
         wanted = _WANTED[group].split()
         self._parts[group].append({name: block[name].take(rows) for name in wanted})
 
     def _note_unknown(self, phases: np.ndarray) -> None:
+        """Count the events of phases that nobody asked for."""
         counts = np.bincount(phases, minlength=1)
         for letter in np.flatnonzero(counts).tolist():
             name = chr(letter) if letter else ""

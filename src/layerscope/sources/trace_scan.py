@@ -49,6 +49,7 @@ _TYPES: dict[str, Any] = {
 _CATEGORIES, _NAMES, _SCALARS, _ARGUMENTS, _IDS, _BESIDE = range(6)
 _WORD = re.compile(r"(?<![\w.+-])-?[A-Za-z_]\w*(?![\w.])")
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_LAST_COMMA = re.compile(r",\s*([}\]])")
 _PLAIN_WORDS = ("true", "false", "null")
 
 Columns = dict[str, np.ndarray]
@@ -125,6 +126,7 @@ def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
 
 
 def _columns(library: ctypes.CDLL, handle: int, rows: int) -> Columns:
+    """The rows of a block as arrays over the memory of the scan."""
     addresses = (ctypes.c_void_p * len(_TYPES))()
     library.lt_columns(handle, addresses)
     found = {}
@@ -159,6 +161,7 @@ def _told(library: ctypes.CDLL, handle: int) -> ScannedTrace:
 
 
 def _texts(library: ctypes.CDLL, handle: int, which: int) -> list[str]:
+    """Texts of a table, by their numbers."""
     text, at = ctypes.c_void_p(), ctypes.c_void_p()
     count = library.lt_texts(handle, which, ctypes.byref(text), ctypes.byref(at))
     if not count:
@@ -205,9 +208,11 @@ def as_json(text: str) -> str:
     words = _TEXT.split(text)
     texts = _TEXT.findall(text)
     quoted = [_WORD.sub(_quoted, part) for part in words]
-    whole = quoted[0] + "".join(a + b for a, b in zip(texts, quoted[1:], strict=True))
+    pairs_ = zip(quoted, [*texts, ""], strict=True)
+    whole = "".join(part + one for part, one in pairs_)
+    whole = _LAST_COMMA.sub(r"\1", whole)
     try:
-        found = json.loads(re.sub(r",\s*([}\]])", r"\1", whole), strict=False)
+        found = json.loads(whole, strict=False)
         return json.dumps(found if isinstance(found, dict) else {"args": found})
     except (ValueError, RecursionError):
         return json.dumps({"unreadable": text})
