@@ -54,7 +54,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], content: bytes) -> T:
 
 def _content(path: Path) -> bytes:
     parts, size = [], 0
-    for piece in text_chunks.pieces(path):
+    for piece in text_chunks.raw_parts(path):
         parts.append(piece)
         size += len(piece)
         if size > _MOST_BYTES:

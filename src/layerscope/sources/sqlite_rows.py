@@ -178,7 +178,7 @@ class SqliteTables:
                 return self.path
         # It is there until `_close`.
         self._unpacked = tempfile.NamedTemporaryFile(prefix="layerscope-")  # noqa: SIM115
-        for piece in text_chunks.pieces(self.path):
+        for piece in text_chunks.raw_parts(self.path):
             self._unpacked.write(piece)
             if self._unpacked.tell() > _MOST_UNPACKED:
                 raise ReadError(

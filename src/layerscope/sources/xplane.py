@@ -87,7 +87,7 @@ def read(path: Path) -> Imported:
 def _content(path: Path) -> bytes:
     """The file, of which a message of protocol buffers cannot have more than 2 GiB."""
     parts, size = [], 0
-    for piece in text_chunks.pieces(path):
+    for piece in text_chunks.raw_parts(path):
         parts.append(piece)
         size += len(piece)
         if size > _MOST_BYTES:
