@@ -29,7 +29,14 @@ from layerscope.sources.nvidia_names import (
     fill_name,
     runtime_call,
 )
-from layerscope.sources.span_rows import FoundTracks, SpanRows, by_distinct, kinds_of_calls, lanes
+from layerscope.sources.span_rows import (
+    MOST_NS,
+    FoundTracks,
+    SpanRows,
+    by_distinct,
+    kinds_of_calls,
+    lanes,
+)
 from layerscope.sources.sqlite_rows import (
     MAGIC,
     NONE,
@@ -47,6 +54,7 @@ _TASK = KINDS.index("task")
 _SHAPE = "gridX gridY gridZ blockX blockY blockZ"
 _KERNELS = ("CONCURRENT_KERNEL", "KERNEL", "CDP_KERNEL")
 _GRID = ("grid", "block", "registers per thread", "shared memory")
+_BYTES = ("bytes",)
 _INSTANT, _BEGIN, _END = 1, 2, 4
 _PROCESS, _THREAD = 1, 2
 _OBJECT = struct.Struct("<II")
@@ -106,8 +114,10 @@ class _Database:
         demangler.close()
         return found
 
-    def _rows(self, table: str, numbers: str, texts: str = "") -> Iterator[list[Any]]:
-        return self.tables.rows(_ACTIVITY + table, numbers, texts)
+    def _rows(self, table: str, numbers: str) -> Iterator[list[Any]]:
+        """Pieces of columns of numbers of a table of activities."""
+        whole = _ACTIVITY + table
+        return self.tables.rows(whole, numbers)
 
     def _objects(self, table: str) -> list[tuple[int, int]]:
         """The process and the thread that each row of a table is about."""
@@ -131,9 +141,11 @@ class _Database:
                     self.tracks.names[pid, thread] = called
 
     def _thread(self, pid: int, thread: int) -> int:
+        """The track of a thread."""
         process = self.tracks.process(pid, pid)
         number = thread & 0xFFFF_FFFF
-        name = self.tracks.names.get((pid, number)) or f"thread {number:#x}"
+        known = self.tracks.names.get((pid, number))
+        name = known or f"thread {number:#x}"
         return self.tracks.other(process, number, name)
 
     def _add_calls(self, table: str, name_of: Any) -> None:
@@ -152,15 +164,25 @@ class _Database:
             )
 
     def _add_overheads(self) -> None:
+        """What the profiler itself took."""
         for start, end, kind in self._rows("OVERHEAD", "start end overheadKind"):
-            lane = lanes(np.zeros(len(start), np.int64), start, end)
-            names = [OVERHEADS.get(one, "overhead") for one in kind.tolist()]
-            place = by_value(lane, self._overhead)
-            self.spans.add(start, end, kind=EVENT, track=place, name=self.spans.named(names))
+            group = np.zeros(len(start), np.int64)
+            lane = lanes(group, start, end)
+            kinds = kind.tolist()
+            names = [OVERHEADS.get(one, "overhead") for one in kinds]
+            self.spans.add(
+                start,
+                end,
+                kind=EVENT,
+                track=by_value(lane, self._overhead),
+                name=self.spans.named(names),
+            )
 
     def _overhead(self, lane: int) -> int:
+        """The track of a lane."""
         name = f"overhead ({lane + 1})" if lane else "overhead"
-        return self.tracks.other(self._first(), name, name)
+        process = self._first()
+        return self.tracks.other(process, name, name)
 
     def _first(self) -> int:
         """Work does not say of which process it is."""
@@ -171,33 +193,49 @@ class _Database:
         for table in _KERNELS:
             for place, columns in self._work(table, about):
                 registers, fixed, dynamic, name = columns[6:]
-                names = [self.texts.get(one, "unknown kernel") for one in name.tolist()]
-                shared = np.where(fixed == NONE, NONE, fixed + np.maximum(dynamic, 0))
-                shape = triples(*columns[:3]), triples(*columns[3:6])
-                told = (*shape, or_none(registers), or_none(shared))
+                numbers = name.tolist()
+                names = [self.texts.get(one, "unknown kernel") for one in numbers]
+                both = fixed + np.maximum(dynamic, 0)
+                shared = np.where(fixed == NONE, NONE, both)
+                told: tuple[Any, ...] = (
+                    triples(*columns[:3]),
+                    triples(*columns[3:6]),
+                    or_none(registers),
+                    or_none(shared),
+                )
                 self._add(KERNEL, place, names, _GRID, told)
         for table in ("MEMCPY", "MEMCPY2"):
             for place, (size, *kinds) in self._work(table, "bytes copyKind srcKind dstKind"):
-                names = list(map(copy_name, *(one.tolist() for one in kinds)))
-                self._add(MEMCPY, place, names, ("bytes",), (or_none(size),))
+                lists = [one.tolist() for one in kinds]
+                names = list(map(copy_name, *lists))
+                told = (or_none(size),)
+                self._add(MEMCPY, place, names, _BYTES, told)
         for place, (size, kind) in self._work("MEMSET", "bytes memoryKind"):
-            names = [fill_name(one) for one in kind.tolist()]
-            self._add(MEMSET, place, names, ("bytes",), (or_none(size),))
+            names = list(map(fill_name, kind.tolist()))
+            told = (or_none(size),)
+            self._add(MEMSET, place, names, _BYTES, told)
         self._add_waits()
 
     def _add_waits(self) -> None:
+        """What waits names its context, and that its GPU."""
         devices: dict[int, int] = {}
         for context, device in self._rows("CONTEXT", "contextId deviceId"):
-            devices.update(zip(context.tolist(), device.tolist(), strict=True))
+            pairs = zip(context.tolist(), device.tolist(), strict=True)
+            devices.update(pairs)
         for place, (kind, context) in self._work("SYNCHRONIZATION", "type contextId"):
-            place[2] = np.array([devices.get(one, 0) for one in context.tolist()], np.int64)
-            names = [SYNC_KINDS.get(one, "Sync") for one in kind.tolist()]
+            numbers = context.tolist()
+            found = [devices.get(one, 0) for one in numbers]
+            place[2] = np.array(found, np.int64)
+            kinds = kind.tolist()
+            names = [SYNC_KINDS.get(one, "Sync") for one in kinds]
             self._add(SYNC, place, names, (), ())
 
     def _work(self, table: str, more: str) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
-        wanted = "start end deviceId streamId correlationId"
-        for columns in self._rows(table, f"{wanted} {more}"):
-            yield columns[:5], columns[5:]
+        """Where and when work was, in five columns, and `more` columns of it."""
+        wanted = f"start end deviceId streamId correlationId {more}"
+        for columns in self._rows(table, wanted):
+            place, rest = columns[:5], columns[5:]
+            yield place, rest
 
     def _add(
         self,
@@ -259,27 +297,46 @@ class _Database:
         self._add_marks(at_ns, name, owners, np.flatnonzero(flags & _INSTANT > 0))
 
     def _lane(self, pid: int, thread: int, number: int) -> int:
+        """The track of a thread, or of ranges that cross those on it."""
         found = self._thread(pid, thread)
         if not number:
             return found
-        name = f"{self.tracks.tracks[found].name}: ranges ({number + 1})"
-        return self.tracks.other(self.tracks.process(pid, pid), (thread, number), name)
+        of = self.tracks.tracks[found]
+        name = f"{of.name}: ranges ({number + 1})"
+        return self.tracks.other(of.process, (thread, number), name)
 
     def _named(self, numbers: np.ndarray) -> np.ndarray:
-        return self.spans.named(self.texts.get(one, "unknown") for one in numbers.tolist())
+        """The names of spans, by the numbers of their texts."""
+        texts = []
+        for one in numbers.tolist():
+            text = self.texts.get(one, "unknown")
+            texts.append(text)
+        return self.spans.named(texts)
 
     def _add_marks(
         self, at_ns: np.ndarray, name: np.ndarray, owners: np.ndarray, rows: np.ndarray
     ) -> None:
-        rows = rows[np.abs(at_ns[rows]) < 1 << 61]
-        track = np.array([self._thread(*one) for one in owners[rows].tolist()], np.int32)
-        texts = (" ".join(self.texts.get(one, "mark").split()) for one in name[rows].tolist())
-        names = self.spans.named(texts)
+        """Moments, each a row of its own."""
+        is_possible = np.abs(at_ns[rows]) < MOST_NS
+        rows = rows[is_possible]
+        tracks, texts = [], []
+        for pid, thread in owners[rows].tolist():
+            track = self._thread(pid, thread)
+            tracks.append(track)
+        for one in name[rows].tolist():
+            text = self.texts.get(one, "mark")
+            texts.append(" ".join(text.split()))
         none = np.zeros(len(rows), np.int64)
-        self.moments = ImportedMoments(at_ns[rows], track, names, none, none == 0)
+        self.moments = ImportedMoments(
+            at_ns=at_ns[rows],
+            track=np.array(tracks, np.int32),
+            name=self.spans.named(texts),
+            value=none,
+            is_mark=none == 0,
+        )
 
     def _devices(self) -> dict[str, Any]:
-        """The GPUs, as torch.profiler tells them."""
+        """The GPUs, as Kineto tells them."""
         found = []
         numbers = "id numMultiprocessors globalMemorySize computeCapabilityMajor "
         numbers += "computeCapabilityMinor numThreadsPerWarp maxWarpsPerMultiprocessor name"

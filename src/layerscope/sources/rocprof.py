@@ -109,14 +109,14 @@ class _Node(msgspec.Struct, gc=False):
     hostname: str = ""
 
 
-class _Metadata(msgspec.Struct, gc=False):
+class _RocprofMetadata(msgspec.Struct, gc=False):
     node: _Node = msgspec.field(default_factory=_Node)
     pid: int = 0
     command: list[str] = []
 
 
 class _Tool(msgspec.Struct, gc=False):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: _RocprofMetadata = msgspec.field(default_factory=_RocprofMetadata)
     agents: list[_Agent] = []
     strings: _Strings = msgspec.field(default_factory=_Strings)
     kernel_symbols: list[_Symbol] = []
@@ -219,6 +219,7 @@ class _Records:
         self.spans.add(start, end, correlation=np.maximum(correlation, 0), **more)
 
     def _stream(self, process: int, agent: int, stream: int | None, queue: int) -> int:
+        """The track of a stream; where none is told, of a queue."""
         device = self.devices.get(agent, -1)
         if stream is None:
             return self.tracks.stream(process, device, ~queue, f"queue {queue}")
@@ -232,13 +233,17 @@ class _Records:
         for one in records:
             info = one.dispatch_info or _Dispatch()
             stream = one.stream_id.handle if has_streams and one.stream_id else None
-            place = self._stream(process, info.agent_id.handle, stream, info.queue_id.handle)
-            tracks.append(place)
-            symbol = symbols.get(info.kernel_id)
-            names.append(_name(symbol) if symbol else f"kernel {info.kernel_id}")
-            grids.append(_blocks(info.grid_size, info.workgroup_size))
-            blocks.append((info.workgroup_size.x, info.workgroup_size.y, info.workgroup_size.z))
-            registers.append(symbol.arch_vgpr_count if symbol else None)
+            agent, queue = info.agent_id.handle, info.queue_id.handle
+            track = self._stream(process, agent, stream, queue)
+            tracks.append(track)
+            symbol = symbols.get(info.kernel_id, _Symbol(info.kernel_id))
+            names.append(_name(symbol))
+            size = info.workgroup_size
+            grid = _blocks(info.grid_size, size)
+            grids.append(grid)
+            block = size.x, size.y, size.z
+            blocks.append(block)
+            registers.append(symbol.arch_vgpr_count or None)
             shared.append(info.group_segment_size)
         args = self.spans.arguments(_ABOUT_KERNEL, (grids, blocks, registers, shared))
         where = np.array(tracks, np.int32)
@@ -247,16 +252,24 @@ class _Records:
     def _add_copies(self, process: int, tool: _Tool, records: list[_Record]) -> None:
         tracks, names, sizes = [], [], []
         for one in records:
-            agents = [agent.handle for agent in (one.dst_agent_id, one.src_agent_id) if agent]
-            agent = next((handle for handle in agents if handle in self.devices), 0)
+            agent = self._agent_of(one)
             stream = one.stream_id.handle if one.stream_id else 0
-            tracks.append(self._stream(process, agent, stream, 0))
-            what = _operation(tool, one).removeprefix(_COPY)
-            names.append(f"Memcpy {_short(what)}")
+            track = self._stream(process, agent, stream, 0)
+            tracks.append(track)
+            what = _operation(tool, one)
+            short = _short(what.removeprefix(_COPY))
+            names.append(f"Memcpy {short}")
             sizes.append(one.bytes)
         args = self.spans.arguments(("bytes",), (sizes,))
         where = np.array(tracks, np.int32)
         self._add(records, kind=MEMCPY, track=where, name=self.spans.named(names), args=args)
+
+    def _agent_of(self, copy: _Record) -> int:
+        """The GPU that a copy leads to, else the one that it comes from; 0: none."""
+        for agent in (copy.dst_agent_id, copy.src_agent_id):
+            if agent and agent.handle in self.devices:
+                return agent.handle
+        return 0
 
     def _add_calls(
         self, process: int, records: list[_Record], names: list[str], kinds: np.ndarray
@@ -266,9 +279,14 @@ class _Records:
         self._add(records, kind=kinds, track=where, name=self.spans.named(names))
 
     def _add_ranges(self, process: int, tool: _Tool, records: list[_Record]) -> None:
+        """A range is told by its correlation."""
         texts = {message.key: message.value for message in tool.strings.marker_api}
-        names = [texts.get(one.correlation_id.internal) or _operation(tool, one) for one in records]
-        self._add_calls(process, records, names, np.full(len(records), _TASK))
+        names = []
+        for one in records:
+            text = texts.get(one.correlation_id.internal)
+            names.append(text or _operation(tool, one))
+        kinds = np.full(len(records), _TASK)
+        self._add_calls(process, records, names, kinds)
 
 
 def _numbers(values: list[int]) -> np.ndarray:
@@ -278,6 +296,7 @@ def _numbers(values: list[int]) -> np.ndarray:
 
 
 def _operation(tool: _Tool, record: _Record) -> str:
+    """What a record is called."""
     kinds = tool.strings.buffer_records
     known = kinds[record.kind].operations if 0 <= record.kind < len(kinds) else []
     if 0 <= record.operation < len(known):
@@ -294,12 +313,20 @@ def _name(symbol: _Symbol) -> str:
 
 def _blocks(grid: _Size, block: _Size) -> tuple[int, int, int]:
     """How many blocks a grid has."""
-    pairs = ((grid.x, block.x), (grid.y, block.y), (grid.z, block.z))
-    x, y, z = (-(-items // size) if size > 0 else items for items, size in pairs)
+    x = _parts(grid.x, block.x)
+    y = _parts(grid.y, block.y)
+    z = _parts(grid.z, block.z)
     return x, y, z
 
 
+def _parts(items: int, size: int) -> int:
+    """How many parts of a size there are, of which the last may be smaller."""
+    if size <= 0:
+        return items
+    return -(-items // size)
+
+
 def _short(what: str) -> str:
-    """HOST_TO_DEVICE as torch.profiler has it: HtoD."""
+    """HOST_TO_DEVICE as Kineto has it: HtoD."""
     source, _, target = what.partition("_TO_")
     return f"{source[:1]}to{target[:1]}" if target else what.lower()

@@ -47,22 +47,26 @@ class FoundTracks:
 
     def thread(self, process: int, tid: int, name: str = "") -> int:
         """The track of a thread."""
-        number = tid if _LEAST <= tid <= _MOST else None
-        called = name or self.names.get((process, tid)) or f"thread {tid}"
-        return self._track(("thread", process, tid), ImportedTrack(process, called, number))
+        number = _fitting(tid)
+        called = name or f"thread {tid}"
+        track = ImportedTrack(process, called, number)
+        return self._track(("thread", process, tid), track)
 
     def beside(self, process: int, tid: int, what: str) -> int:
         """A track of `what`, which does not nest with the other spans of the thread."""
-        of = self.tracks[self.thread(process, tid)]
-        track = ImportedTrack(process, f"{of.name}: {what}", of.tid)
+        thread = self.thread(process, tid)
+        of = self.tracks[thread]
+        name = f"{of.name}: {what}"
+        track = ImportedTrack(process, name, of.tid)
         return self._track(("beside", process, tid, what), track)
 
     def stream(self, process: int, device: int, stream: int, name: str = "") -> int:
         """The track of a stream of a GPU."""
         whole = "all streams" if stream in _ALL_STREAMS else f"stream {stream}"
-        number = device if _LEAST <= device <= _MOST else None
+        number = _fitting(device)
         track = ImportedTrack(process, name or whole, kind=STREAM, device=number)
-        return self._track((STREAM, process, device, stream), track)
+        key = (STREAM, process, device, stream)
+        return self._track(key, track)
 
     def other(self, process: int, key: object, name: str) -> int:
         """The track of something else, by its name."""
@@ -194,18 +198,28 @@ class SpanRows:
         for name in _COLUMNS:
             pieces = [part[name] for part in self._parts]
             columns[name] = np.concatenate([np.zeros(0, np.int64), *pieces])
+        end = columns["end"]
         is_open = columns["unfinished"] != 0
-        columns["end"][is_open] = columns["end"].max(initial=0)
-        order = np.lexsort((-columns["end"], columns["start"], columns["track"]))
+        end[is_open] = end.max(initial=0)
+        keys = (-end, columns["start"], columns["track"])
+        order = np.lexsort(keys)
         return {name: values.take(order) for name, values in columns.items()}
+
+
+def _fitting(number: int) -> int | None:
+    """A number of the system, which has 32 bits."""
+    return number if _LEAST <= number <= _MOST else None
 
 
 def name_launches(kind: np.ndarray, correlation: np.ndarray) -> None:
     """Calls that have work are launches, whatever they are called; in place."""
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    calls = np.flatnonzero((kind == RUNTIME) & (correlation > 0))
-    has_work = np.isin(correlation[calls], correlation[is_work])
-    kind[calls[has_work]] = LAUNCH
+    launched = correlation[is_work]
+    is_call = (kind == RUNTIME) & (correlation > 0)
+    calls = np.flatnonzero(is_call)
+    has_work = np.isin(correlation[calls], launched)
+    launches = calls[has_work]
+    kind[launches] = LAUNCH
 
 
 def kinds_of_calls(names: Sequence[str]) -> np.ndarray:
@@ -219,8 +233,10 @@ def kinds_of_calls(names: Sequence[str]) -> np.ndarray:
 
 def by_distinct(*columns: np.ndarray) -> tuple[list[tuple[int, ...]], np.ndarray]:
     """The distinct rows of these columns, and the place of each row among them."""
-    rows, place = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
-    return [tuple(row) for row in rows.tolist()], place.ravel()
+    whole = np.column_stack(columns)
+    rows, place = np.unique(whole, axis=0, return_inverse=True)
+    distinct = list(map(tuple, rows.tolist()))
+    return distinct, place.ravel()
 
 
 # Tracks that spans of one thread may need at most so that none of them cross.

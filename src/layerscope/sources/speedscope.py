@@ -38,7 +38,7 @@ class _Shared(msgspec.Struct, gc=False):
     frames: list[_Frame] = []
 
 
-class _Call(msgspec.Struct, gc=False):
+class _SpeedscopeEvent(msgspec.Struct, gc=False):
     type: str = ""
     frame: int = -1
     at: Decimal = Decimal(0)
@@ -50,7 +50,7 @@ class _Profile(msgspec.Struct, gc=False):
     unit: str = "none"
     start: Decimal = msgspec.field(default=Decimal(0), name="startValue")
     end: Decimal = msgspec.field(default=Decimal(0), name="endValue")
-    events: list[_Call] = []
+    events: list[_SpeedscopeEvent] = []
     samples: list[list[int]] = []
     weights: list[Decimal] = []
 

@@ -107,8 +107,10 @@ class SqliteTables:
         """The texts of a table by their numbers."""
         found: dict[int, str] = {}
         for keys, values in self.rows(table, key, value):
-            pairs = zip(keys.tolist(), values, strict=True)
-            found.update((number, text) for number, text in pairs if text is not None)
+            numbers = keys.tolist()
+            for number, text in zip(numbers, values, strict=True):
+                if text is not None:
+                    found[number] = text
         return found
 
     def count(self, table: str) -> int:
@@ -227,13 +229,16 @@ def _said(error: Exception) -> str:
 def by_value(values: np.ndarray, of: Callable[[int], int]) -> np.ndarray:
     """What `of` says of each value, asked once for those that are alike."""
     distinct, place = np.unique(values, return_inverse=True)
-    found: np.ndarray = np.array([of(one) for one in distinct.tolist()], np.int32)
-    return found[place.ravel()]
+    asked = map(of, distinct.tolist())
+    found: np.ndarray = np.fromiter(asked, np.int32, len(distinct))
+    place = place.ravel()
+    return found[place]
 
 
 def triples(*columns: np.ndarray) -> list[Any]:
     """Rows of three numbers, None where one is missing."""
-    rows = zip(*(one.tolist() for one in columns), strict=True)
+    lists = [one.tolist() for one in columns]
+    rows = zip(*lists, strict=True)
     return [None if NONE in row else row for row in rows]
 
 

@@ -54,7 +54,7 @@ _THREAD = re.compile(r"(.*?)/(-?\d+)$")
 # Moments that the thread pools of XLA tell.
 _MOMENTS = re.compile(r"(ThreadpoolListener::(Record|StartRegion|StopRegion)|end: .*)$")
 _DETAIL = re.compile(r"(\w+):(\S+)")
-# What torch.profiler calls the properties of a GPU.
+# What Kineto calls the properties of a GPU.
 _PROPERTIES = {
     "numSms": "core_count",
     "totalGlobalMem": "memory_size",
@@ -198,6 +198,7 @@ class _Space:
         self.devices.append({"id": number, "name": str(vendor), **about})
 
     def _stream(self, process: int, device: int, line: XLine) -> int:
+        """The track of a stream, by the number in its name."""
         told = _STREAM.search(line.name)
         number = int(told[1]) if told else line.number
         name = "" if told or not line.name else line.name
@@ -255,8 +256,10 @@ class _Space:
             self._moments.append((start_ns[marks], where[marks], name_of[marks]))
 
     def _python_track(self, track: int) -> int:
+        """The one beside a thread's, for its functions of Python."""
         of = self.tracks.tracks[track]
-        return self.tracks.other(of.process, ("Python", track), f"{of.name}: Python")
+        name = f"{of.name}: Python"
+        return self.tracks.other(of.process, ("Python", track), name)
 
     def _kind(self, name: str, told: Stats, has_call: bool) -> int:
         """What something on the host is."""
@@ -300,7 +303,12 @@ class _Space:
 
 
 def _columns(line: XLine) -> Iterator[Any]:
-    yield from (line.metadata, line.offset_ps, line.duration_ps, line.correlation, line.stats)
+    """Those of its events."""
+    yield line.metadata
+    yield line.offset_ps
+    yield line.duration_ps
+    yield line.correlation
+    yield line.stats
 
 
 def _kind_of_work(name: str, told: Stats) -> int:
@@ -317,7 +325,7 @@ def _kind_of_work(name: str, told: Stats) -> int:
 
 
 def _details(text: str) -> dict[str, Any]:
-    """What a kernel or a copy says of itself, with the words of torch.profiler."""
+    """What a kernel or a copy says of itself, with the words of Kineto."""
     told = dict(_DETAIL.findall(text))
     found: dict[str, Any] = {}
     for key in ("grid", "block"):

@@ -81,20 +81,26 @@ def _frame_index(wire: Wire, begin: int, end: int) -> _FrameIndex:
         if key == _FILES:
             index.files.append(wire.text(value))
         elif key == _LOCATIONS:
-            told = dict(wire.fields(*value))
-            index.locations.append((number(told.get(_FILE_OF)), number(told.get(_LINE_OF))))
+            told = wire.message(*value)
+            location = number(told.get(_FILE_OF)), number(told.get(_LINE_OF))
+            index.locations.append(location)
         elif key == _FRAMES:
-            told = dict(wire.fields(*value))
-            index.frames.append(number(told.get(_LOCATION_OF)))
+            told = wire.message(*value)
+            frame = number(told.get(_LOCATION_OF))
+            index.frames.append(frame)
     return index
 
 
 def _instruction(wire: Wire, place: tuple[int, int], index: _FrameIndex) -> tuple[str, Instruction]:
-    told = dict(wire.fields(*place))
+    """The name of an instruction, and what is known of it."""
+    told = wire.message(*place)
     metadata = told.get(_METADATA)
-    about = dict(wire.fields(*metadata)) if isinstance(metadata, tuple) else {}
+    about = wire.message(*metadata) if isinstance(metadata, tuple) else {}
     file = wire.text(about.get(_SOURCE_FILE))
-    line = f"{file}:{number(about.get(_SOURCE_LINE))}" if file else ""
-    line = line or index.line(number(about.get(_FRAME)))
+    line = number(about.get(_SOURCE_LINE))
+    frame = number(about.get(_FRAME))
+    where = f"{file}:{line}" if file else index.line(frame)
+    name = wire.text(told.get(_NAME))
+    opcode = wire.text(told.get(_OPCODE))
     op_name = wire.text(about.get(_OP_NAME))
-    return wire.text(told.get(_NAME)), Instruction(wire.text(told.get(_OPCODE)), op_name, line)
+    return name, Instruction(opcode, op_name, where)

@@ -94,32 +94,38 @@ class XPlane:
         for key, place in self._metadata.items():
             for what, value in self.wire.fields(*place):
                 if what == _NAME_STATS and isinstance(value, tuple):
-                    told = dict(self.wire.fields(*value))
+                    told = self.wire.message(*value)
                     content = told.get(_RAW)
-                    is_wanted = self._stat_names.get(number(told.get(_ID))) == wanted
+                    stat = number(told.get(_ID))
+                    is_wanted = self._stat_names.get(stat) == wanted
                     if is_wanted and isinstance(content, tuple):
-                        found[self.names.get(key, "")] = content
+                        name = self.names.get(key, "")
+                        found[name] = content
         return found
 
     def _add_name(self, place: tuple[int, int]) -> None:
-        entry = dict(self.wire.fields(*place))
+        """An event's number and its name."""
+        entry = self.wire.message(*place)
         value = entry.get(_VALUE)
         if not isinstance(value, tuple):
             return
-        told: dict[int, Any] = {}
-        for what, one in self.wire.fields(*value):
-            told.setdefault(what, one)
+        told = self.wire.message(*value)
         key = number(entry.get(_KEY, told.get(_ID)))
-        self.names[key] = self.wire.text(told.get(_SHOWN)) or self.wire.text(told.get(_NAME))
+        shown = self.wire.text(told.get(_SHOWN))
+        name = self.wire.text(told.get(_NAME))
+        self.names[key] = shown or name
         self._metadata[key] = value
 
     def _add_stat_name(self, place: tuple[int, int]) -> None:
-        entry = dict(self.wire.fields(*place))
+        """A stat's number and its name."""
+        entry = self.wire.message(*place)
         value = entry.get(_VALUE)
-        if isinstance(value, tuple):
-            told = dict(self.wire.fields(*value))
-            key = number(entry.get(_KEY, told.get(_ID)))
-            self._stat_names[key] = self.wire.text(told.get(_NAME))
+        if not isinstance(value, tuple):
+            return
+        told = self.wire.message(*value)
+        key = entry.get(_KEY, told.get(_ID))
+        name = self.wire.text(told.get(_NAME))
+        self._stat_names[number(key)] = name
 
     def _line(self, begin: int, end: int) -> XLine:
         wire = self.wire
