@@ -13,7 +13,7 @@ import msgspec
 from layerscope.model.errors import ReadError
 from layerscope.sources import text_chunks
 
-_MOST_BYTES = 1 << 32
+_MOST_BYTES = 1 << 31
 _MOST_DEPTH = 64
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _CLOSES = {b"{": b"}", b"[": b"]"}

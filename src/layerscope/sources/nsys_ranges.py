@@ -21,7 +21,7 @@ from layerscope.model.layers import KINDS, RANGES
 from layerscope.sources.imported import ImportedMoments
 from layerscope.sources.kineto_meaning import BACKWARD, ENGINE, FUNCTION
 from layerscope.sources.span_rows import MOST_NS, FoundTracks, SpanRows, lanes
-from layerscope.sources.sqlite_rows import NONE, SqliteTables
+from layerscope.sources.sqlite_rows import NONE, SqliteTables, or_none
 
 _TABLE = "NVTX_EVENTS"
 _TASK = KINDS.index("task")
@@ -40,6 +40,7 @@ _NUMBERS = (
     "uint32Value int32Value"
 )
 _MOST_SEQUENCE = np.iinfo(np.int32).max
+_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
 _KEYS = ("domain", "category", "color", "payload")
 
 
@@ -106,9 +107,16 @@ class NvtxRanges:
                     self.categories[int(domain[row]), int(category[row])] = name
 
     def _names(self, numbers: np.ndarray, texts: list[str | None]) -> list[str]:
+        """The texts of events; where one has none, the one that its number stands for."""
         known = self.texts
-        pairs = zip(numbers.tolist(), texts, strict=True)
-        return [known.get(number, "") if text is None else text for number, text in pairs]
+        found = []
+        for number, text in zip(numbers.tolist(), texts, strict=True):
+            if text is None:
+                name = known.get(number, "")
+                found.append(name)
+            else:
+                found.append(text)
+        return found
 
     def _add_ranges(
         self,
@@ -148,32 +156,52 @@ class NvtxRanges:
         )
 
     def _arguments(self, rows: dict[str, np.ndarray]) -> np.ndarray:
-        domains = [self._domain(one) for one in rows["domainId"].tolist()]
-        pairs = zip(rows["domainId"].tolist(), rows["category"].tolist(), strict=True)
-        categories = [self._category(*pair) for pair in pairs]
-        colors = [_color(one) for one in rows["color"].tolist()]
+        """What ranges tell besides."""
+        numbers = rows["domainId"].tolist()
+        domains = list(map(self._domain, numbers))
+        of_domains = rows["category"].tolist()
+        categories = list(map(self._category, numbers, of_domains))
+        packed = rows["color"].tolist()
+        colors = list(map(_color, packed))
         payload = np.full(len(domains), NONE)
-        for name in ("uint64Value", "int64Value", "uint32Value", "int32Value"):
-            payload = np.where(payload == NONE, rows[name], payload)
-        payloads = [None if one == NONE else one for one in payload.tolist()]
-        return self.spans.arguments(_KEYS, (domains, categories, colors, payloads))
+        for name in _PAYLOADS:
+            is_missing = payload == NONE
+            payload = np.where(is_missing, rows[name], payload)
+        payloads = or_none(payload)
+        told = (domains, categories, colors, payloads)
+        return self.spans.arguments(_KEYS, told)
 
     def _domain(self, number: int) -> str | None:
-        return self.domains.get(number) or (f"domain {number}" if number > 0 else None)
+        """What a domain is called; the one of all programs has no name."""
+        known = self.domains.get(number)
+        if known or number <= 0:
+            return known or None
+        return f"domain {number}"
 
     def _category(self, domain: int, number: int) -> str | int | None:
+        """What a category is called, else its number."""
         if number in (NONE, 0):
             return None
-        return self.categories.get((domain, number)) or number
+        known = self.categories.get((domain, number))
+        return known or number
 
     def _add_marks(self, rows: dict[str, np.ndarray], names: list[str], wanted: np.ndarray) -> None:
-        chosen = np.flatnonzero(wanted & (np.abs(rows["start"]) < MOST_NS))
-        self.spans.rejected += int(np.count_nonzero(wanted)) - len(chosen)
+        """Moments, each with a text of one line."""
+        at_ns = rows["start"]
+        is_possible = np.abs(at_ns) < MOST_NS
+        chosen = np.flatnonzero(wanted & is_possible)
+        rejected = np.count_nonzero(wanted & ~is_possible)
+        self.spans.rejected += int(rejected)
         if not len(chosen):
             return
-        texts = (" ".join(names[row].split()) for row in chosen.tolist())
-        track = self.track_of(rows["globalTid"][chosen])
-        self._marks.append((rows["start"][chosen], track, self.spans.named(texts)))
+        texts = []
+        for row in chosen.tolist():
+            words = names[row].split()
+            texts.append(" ".join(words))
+        thread = rows["globalTid"][chosen]
+        track = self.track_of(thread)
+        name = self.spans.named(texts)
+        self._marks.append((at_ns[chosen], track, name))
 
     def _add_crossing(self) -> None:
         """Ranges of a thread that cross lie on tracks of their own."""
@@ -237,4 +265,7 @@ def _kind(name: str, inner: set[str]) -> int:
 
 
 def _color(number: int) -> str | None:
-    return None if number in (NONE, 0) else f"#{number & 0xFFFF_FFFF:08x}"
+    """As #aarrggbb."""
+    if number in (NONE, 0):
+        return None
+    return f"#{number & 0xFFFF_FFFF:08x}"

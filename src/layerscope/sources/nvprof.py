@@ -55,6 +55,7 @@ _SHAPE = "gridX gridY gridZ blockX blockY blockZ"
 _KERNELS = ("CONCURRENT_KERNEL", "KERNEL", "CDP_KERNEL")
 _GRID = ("grid", "block", "registers per thread", "shared memory")
 _BYTES = ("bytes",)
+_NO_NAME = ("-- null --", "")
 _INSTANT, _BEGIN, _END = 1, 2, 4
 _PROCESS, _THREAD = 1, 2
 _OBJECT = struct.Struct("<II")
@@ -266,35 +267,56 @@ class _Database:
         pieces = list(self._rows("MARKER", "flags timestamp id name domain"))
         if not pieces:
             return
-        objects = self._objects("MARKER")
-        flags, at_ns, number, name, domain = map(np.concatenate, zip(*pieces, strict=True))
-        owners = np.array(objects, np.int64).reshape(-1, 2)[: len(flags)]
+        columns = list(map(np.concatenate, zip(*pieces, strict=True)))
+        flags, at_ns, number, name, domain = columns
+        owners = self._owners("MARKER", len(flags))
         begins = np.flatnonzero(flags & _BEGIN > 0)
         ends = np.flatnonzero(flags & _END > 0)
-        ends = ends[np.argsort(number[ends], kind="stable")]
-        place = np.searchsorted(number[ends], number[begins])
-        place = np.minimum(place, max(len(ends) - 1, 0))
-        end_of = ends[place] if len(ends) else np.zeros(len(begins), np.int64)
-        has_end = number[end_of] == number[begins] if len(ends) else np.zeros(len(begins), bool)
+        end_of = _ends_of(number, begins, ends)
+        has_end = end_of >= 0
         self.unpaired = len(ends) - int(np.count_nonzero(has_end))
-        end_ns = np.where(has_end, at_ns[end_of], at_ns[begins])
-        thread = owners[begins, 0] << 32 | owners[begins, 1]
-        last_ns = max(self.spans.latest_ns(), int(at_ns.max()))
-        lane = lanes(thread, at_ns[begins], np.where(has_end, end_ns, last_ns))
-        rows, which = by_distinct(owners[begins], lane)
-        track = np.array([self._lane(*row) for row in rows], np.int32)
-        domains = [self.texts.get(one) for one in domain[begins].tolist()]
-        domains = [None if one in ("-- null --", "") else one for one in domains]
+        start_ns = at_ns[begins]
+        end_ns = np.where(has_end, at_ns[end_of], start_ns)
         self.spans.add(
-            at_ns[begins],
+            start_ns,
             end_ns,
             kind=_TASK,
-            track=track[which] if len(track) else 0,
+            track=self._range_tracks(owners[begins], start_ns, end_ns, has_end),
             name=self._named(name[begins]),
-            args=self.spans.arguments(("domain",), (domains,)),
+            args=self._domains(domain[begins]),
             unfinished=~has_end,
         )
-        self._add_marks(at_ns, name, owners, np.flatnonzero(flags & _INSTANT > 0))
+        moments = np.flatnonzero(flags & _INSTANT > 0)
+        self._add_marks(at_ns, name, owners, moments)
+
+    def _owners(self, table: str, count: int) -> np.ndarray:
+        """The process and the thread of each row; 0 where they are not told."""
+        objects = self._objects(table)[:count]
+        owners = np.zeros((count, 2), np.int64)
+        if objects:
+            owners[: len(objects)] = objects
+        return owners
+
+    def _range_tracks(
+        self, owners: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, has_end: np.ndarray
+    ) -> np.ndarray:
+        """The tracks of ranges; those that cross lie on more than one."""
+        thread = owners[:, 0] << 32 | owners[:, 1]
+        last_ns = max(self.spans.latest_ns(), int(end_ns.max(initial=0)))
+        until_ns = np.where(has_end, end_ns, last_ns)
+        lane = lanes(thread, start_ns, until_ns)
+        rows, which = by_distinct(owners, lane)
+        tracks = [self._lane(*row) for row in rows]
+        found: np.ndarray = np.array(tracks, np.int32)[which]
+        return found
+
+    def _domains(self, numbers: np.ndarray) -> np.ndarray:
+        """The arguments of ranges: their domains."""
+        names = []
+        for one in numbers.tolist():
+            name = self.texts.get(one)
+            names.append(None if name in _NO_NAME else name)
+        return self.spans.arguments(("domain",), (names,))
 
     def _lane(self, pid: int, thread: int, number: int) -> int:
         """The track of a thread, or of ranges that cross those on it."""
@@ -365,3 +387,18 @@ class _Database:
             remedy = "open it in the NVIDIA Visual Profiler"
             found.append(Problem(GPU, "tables_unread", what, remedy, "these events"))
         return found
+
+
+def _ends_of(number: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The row of the end of each range, by the number that both rows have; -1: there is none."""
+    none = np.full(len(begins), -1)
+    if not len(ends):
+        return none
+    numbers = number[ends]
+    order = np.argsort(numbers, kind="stable")
+    ends, numbers = ends[order], numbers[order]
+    wanted = number[begins]
+    place = np.searchsorted(numbers, wanted)
+    place = np.minimum(place, len(ends) - 1)
+    is_found = numbers[place] == wanted
+    return np.where(is_found, ends[place], none)

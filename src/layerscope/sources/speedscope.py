@@ -114,11 +114,15 @@ class _Profiles:
         )
 
     def _frame(self, frame: _Frame) -> int:
-        file = frame.file or None
-        layer = "python" if file and file.endswith((".py", ".pyx")) else "native"
-        has_line = frame.line is not None and 0 < frame.line < _MOST_LINE
-        line = frame.line if has_line and file else None
-        return self.stacks.frames.add(layer, frame.name or "[unknown]", file=file, line=line)
+        """The number of a frame, which is of Python if its file is."""
+        file = frame.file or ""
+        is_python = file.endswith((".py", ".pyx"))
+        layer = "python" if is_python else "native"
+        line = frame.line or 0
+        has_line = 0 < line < _MOST_LINE
+        place = {"file": file or None, "line": line if has_line and file else None}
+        name = frame.name or "[unknown]"
+        return self.stacks.frames.add(layer, name, **place)
 
     def _ns(self, value: Decimal, unit: str) -> int | None:
         """A number in ns; None: it cannot be."""
@@ -128,7 +132,11 @@ class _Profiles:
         return round(scaled) if abs(scaled) < _MOST else None
 
     def _number(self, frame: int) -> int | None:
-        return self._frames[frame] if 0 <= frame < len(self._frames) else None
+        """The number of a frame of the file; None: there is none."""
+        count = len(self._frames)
+        if not 0 <= frame < count:
+            return None
+        return self._frames[frame]
 
     def _add_calls(self, track: int, profile: _Profile) -> None:
         calls = OpenCalls(self.stacks, track)
