@@ -309,7 +309,7 @@ def test_times_of_the_gpus_are_those_of_tracelens() -> None:
     path = corpus("xplane/jax_conv_minimal_legacy.chi-mi300x-013.xplane.pb")
     golden = corpus("golden/tracelens/jax_conv_minimal/gpu_timeline.csv")
     told: dict[int, dict[str, float]] = {}
-    for row in csv.DictReader(golden.open()):
+    for row in csv.DictReader(golden.read_text().splitlines()):
         # It numbers what it read from 1 on.
         of_gpu = told.setdefault(int(row["gpu_pid"]) - 1, {})
         of_gpu[row["type"]] = float(row["time ms"])
