@@ -33,6 +33,8 @@ _MOST_UNPACKED = 1 << 32
 _STEP = 100_000
 _FREE_STEPS, _BYTES_A_STEP = 500, 1_000
 _GZIP = b"\x1f\x8b"
+# SQLite takes the length of a damaged row for one that no memory has room for.
+_DAMAGED = (sqlite3.Error, OverflowError, MemoryError)
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class SqliteTables:
     def __enter__(self) -> SqliteTables:
         try:
             self._open()
-        except (sqlite3.Error, OSError, UnicodeError) as error:
+        except (*_DAMAGED, OSError, UnicodeError) as error:
             self._close()
             raise ReadError(
                 f"{self.path} is damaged ({_said(error)}): copy it again, or export it again"
@@ -137,7 +139,7 @@ class SqliteTables:
             while rows := found.fetchmany(_PIECE_ROWS):
                 told += len(rows)
                 yield rows
-        except (sqlite3.Error, OverflowError) as error:
+        except _DAMAGED as error:
             self.broken[table] = _said(error)
         self.told[table] = told
 
@@ -152,7 +154,7 @@ class SqliteTables:
         self._database.set_progress_handler(self._is_too_long, _STEP)
         try:
             self._read_names()
-        except sqlite3.DatabaseError:
+        except _DAMAGED:
             # A file whose end is missing is read as far as it goes only if this is said.
             self._database.execute("PRAGMA writable_schema=ON")
             self._read_names()
@@ -165,7 +167,7 @@ class SqliteTables:
             f"sql NOT LIKE 'CREATE VIRTUAL%' LIMIT {_MOST_TABLES}"
         )
         for (name,) in found.fetchall():
-            with suppress(sqlite3.DatabaseError):
+            with suppress(*_DAMAGED):
                 told = self._database.execute(f"PRAGMA table_info({_quoted(name)})")
                 self._columns[name] = [row[1] for row in told.fetchall()]
 
@@ -223,7 +225,7 @@ def _decoded(text: bytes) -> str:
 def _said(error: Exception) -> str:
     if isinstance(error, sqlite3.OperationalError) and "interrupt" in str(error):
         return "its pages lead in a circle"
-    return str(error)
+    return str(error) or "its lengths cannot be"
 
 
 def by_value(values: np.ndarray, of: Callable[[int], int]) -> np.ndarray:
