@@ -114,6 +114,13 @@ def test_kernels_calls_and_ranges_of_a_database(tmp_path: Path) -> None:
     assert nvprof.read(path).realtime_ns == EPOCH_NS + 5
 
 
+def test_ranges_without_a_thread_lie_on_one_of_their_own(tmp_path: Path) -> None:
+    row = {"flags": 2, "timestamp": EPOCH_NS, "id": 1, "name": 3}
+    found = nvprof.read(database(tmp_path / "run.nvvp", {f"{ACTIVITY}MARKER": [row]}))
+    assert [found.names[one] for one in found.name.tolist()] == ["step"]
+    assert found.more["unfinished"].tolist() == [True]
+
+
 def test_a_database_of_nvprof_is_no_export_of_nsight_systems(tmp_path: Path) -> None:
     head = small(tmp_path / "run.nvvp").read_bytes()
     assert [one.__name__.rpartition(".")[2] for one in sources.known() if one.recognises(head)] == [

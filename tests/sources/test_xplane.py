@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import random
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from layerscope import sources
+from layerscope.analyse.gpu.breakdown import breakdown
+from layerscope.analyse.gpu.work import devices_of, read_work
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
@@ -300,3 +303,27 @@ def test_a_huge_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path.write_bytes(space())
     with pytest.raises(ReadError, match="more than 2 GiB"):
         xplane.read(path)
+
+
+def test_times_of_the_gpus_are_those_of_tracelens() -> None:
+    path = corpus("xplane/jax_conv_minimal_legacy.chi-mi300x-013.xplane.pb")
+    golden = corpus("golden/tracelens/jax_conv_minimal/gpu_timeline.csv")
+    told: dict[int, dict[str, float]] = {}
+    for row in csv.DictReader(golden.read_text().splitlines()):
+        # It numbers what it read from 1 on.
+        of_gpu = told.setdefault(int(row["gpu_pid"]) - 1, {})
+        of_gpu[row["type"]] = float(row["time ms"])
+    with Reader(open_run(path)) as reader:
+        parts = devices_of(read_work(reader))
+    assert {device for _, device, _ in parts} == told.keys()
+    for _, device, work in parts:
+        times = breakdown(work.chosen(work.is_launched))
+        of_gpu = told[device]
+        for ours_ns, name in (
+            (times.span_ns, "total_time"),
+            (times.busy_ns, "busy_time"),
+            (times.idle_ns, "idle_time"),
+            (times.compute_ns, "computation_time"),
+            (times.exposed_copy_ns, "exposed_memcpy_time"),
+        ):
+            assert ours_ns / 1e6 == pytest.approx(of_gpu[name], abs=1e-4)

@@ -41,7 +41,7 @@ def imported(path: Path) -> Path:
     """
     try:
         about = path.stat()
-        head = _head(path)
+        head = beginning(path)
     except OSError as error:
         raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
     known = sources.known()
@@ -82,13 +82,13 @@ def imported(path: Path) -> Path:
 def is_known(path: Path) -> bool:
     """Whether the file `path` is of a format that can be read."""
     try:
-        head = _head(path)
+        head = beginning(path)
     except OSError:
         return False
     return any(one.recognises(head) for one in sources.known())
 
 
-def _head(path: Path) -> bytes:
+def beginning(path: Path) -> bytes:
     """How a file begins, unpacked."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)

@@ -13,7 +13,7 @@ import msgspec
 from layerscope.model.errors import ReadError
 from layerscope.sources import text_chunks
 
-_MOST_BYTES = 1 << 32
+_MOST_BYTES = 1 << 31
 _MOST_DEPTH = 64
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _CLOSES = {b"{": b"}", b"[": b"]"}
@@ -54,7 +54,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], content: bytes) -> T:
 
 def _content(path: Path) -> bytes:
     parts, size = [], 0
-    for piece in text_chunks.pieces(path):
+    for piece in text_chunks.raw_parts(path):
         parts.append(piece)
         size += len(piece)
         if size > _MOST_BYTES:

@@ -270,7 +270,7 @@ class _Export:
         return {name: version for name, version in told.items() if version}
 
     def _devices(self) -> dict[str, Any]:
-        """The GPUs, as torch.profiler tells them."""
+        """The GPUs, as Kineto tells them."""
         found = []
         numbers = "id smCount totalMemory computeMajor computeMinor maxWarpsPerSm threadsPerWarp"
         keys = "id numSms totalGlobalMem computeMajor computeMinor maxWarpsPerSm warpSize"

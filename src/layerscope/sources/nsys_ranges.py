@@ -40,8 +40,8 @@ _NUMBERS = (
     "uint32Value int32Value"
 )
 _MOST_SEQUENCE = np.iinfo(np.int32).max
-_KEYS = ("domain", "category", "color", "payload")
 _PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
+_KEYS = ("domain", "category", "color", "payload")
 
 
 @dataclass(slots=True)
@@ -67,14 +67,11 @@ class NvtxRanges:
             rows = dict(zip(_NUMBERS.split(), columns, strict=True))
             names = self._names(rows["textId"], text)
             kind = rows["eventType"]
-            is_nested = np.isin(kind, _NESTED)
-            self._add_ranges(rows, names, is_nested, False)
-            is_crossing = np.isin(kind, _CROSSING)
-            self._add_ranges(rows, names, is_crossing, True)
-            is_mark = np.isin(kind, _MARKS)
-            self._add_marks(rows, names, is_mark)
-            is_known = is_nested | is_crossing | is_mark | np.isin(kind, _NO_EVENTS)
-            self.other.update(kind[~is_known].tolist())
+            self._add_ranges(rows, names, np.isin(kind, _NESTED), False)
+            self._add_ranges(rows, names, np.isin(kind, _CROSSING), True)
+            self._add_marks(rows, names, np.isin(kind, _MARKS))
+            known = (*_NESTED, *_CROSSING, *_MARKS, *_NO_EVENTS)
+            self.other.update(kind[~np.isin(kind, known)].tolist())
         self._add_crossing()
         self._add_operators()
 
@@ -103,23 +100,22 @@ class NvtxRanges:
         for kind, text_id, domain, category, text in tables.rows(_TABLE, wanted, "text"):
             rows = np.flatnonzero(np.isin(kind, (_CATEGORY, _DOMAIN)))
             for row in rows.tolist():
-                name = text[row]
-                if not name:
-                    number = int(text_id[row])
-                    name = self.texts.get(number, "")
-                of = int(domain[row])
+                name = text[row] or self.texts.get(int(text_id[row]), "")
                 if kind[row] == _DOMAIN:
-                    self.domains[of] = name
+                    self.domains[int(domain[row])] = name
                 else:
-                    key = of, int(category[row])
-                    self.categories[key] = name
+                    self.categories[int(domain[row]), int(category[row])] = name
 
     def _names(self, numbers: np.ndarray, texts: list[str | None]) -> list[str]:
+        """The texts of events; where one has none, the one that its number stands for."""
+        known = self.texts
         found = []
         for number, text in zip(numbers.tolist(), texts, strict=True):
             if text is None:
-                text = self.texts.get(number, "")
-            found.append(text)
+                name = known.get(number, "")
+                found.append(name)
+            else:
+                found.append(text)
         return found
 
     def _add_ranges(
@@ -160,46 +156,52 @@ class NvtxRanges:
         )
 
     def _arguments(self, rows: dict[str, np.ndarray]) -> np.ndarray:
+        """What ranges tell besides."""
         numbers = rows["domainId"].tolist()
-        domains = [self._domain(one) for one in numbers]
-        pairs = zip(numbers, rows["category"].tolist(), strict=True)
-        categories = [self._category(*pair) for pair in pairs]
-        colors = [_color(one) for one in rows["color"].tolist()]
+        domains = list(map(self._domain, numbers))
+        of_domains = rows["category"].tolist()
+        categories = list(map(self._category, numbers, of_domains))
+        packed = rows["color"].tolist()
+        colors = list(map(_color, packed))
         payload = np.full(len(domains), NONE)
         for name in _PAYLOADS:
             is_missing = payload == NONE
             payload = np.where(is_missing, rows[name], payload)
-        columns = (domains, categories, colors, or_none(payload))
-        return self.spans.arguments(_KEYS, columns)
+        payloads = or_none(payload)
+        told = (domains, categories, colors, payloads)
+        return self.spans.arguments(_KEYS, told)
 
     def _domain(self, number: int) -> str | None:
-        name = self.domains.get(number)
-        if name:
-            return name
-        if number <= 0:
-            return None
+        """What a domain is called; the one of all programs has no name."""
+        known = self.domains.get(number)
+        if known or number <= 0:
+            return known or None
         return f"domain {number}"
 
     def _category(self, domain: int, number: int) -> str | int | None:
+        """What a category is called, else its number."""
         if number in (NONE, 0):
             return None
-        return self.categories.get((domain, number)) or number
+        known = self.categories.get((domain, number))
+        return known or number
 
     def _add_marks(self, rows: dict[str, np.ndarray], names: list[str], wanted: np.ndarray) -> None:
-        is_possible = np.abs(rows["start"]) < MOST_NS
+        """Moments, each with a text of one line."""
+        at_ns = rows["start"]
+        is_possible = np.abs(at_ns) < MOST_NS
         chosen = np.flatnonzero(wanted & is_possible)
-        impossible = np.count_nonzero(wanted & ~is_possible)
-        self.spans.rejected += int(impossible)
+        rejected = np.count_nonzero(wanted & ~is_possible)
+        self.spans.rejected += int(rejected)
         if not len(chosen):
             return
         texts = []
         for row in chosen.tolist():
             words = names[row].split()
             texts.append(" ".join(words))
-        at_ns = rows["start"][chosen]
-        track = self.track_of(rows["globalTid"][chosen])
+        thread = rows["globalTid"][chosen]
+        track = self.track_of(thread)
         name = self.spans.named(texts)
-        self._marks.append((at_ns, track, name))
+        self._marks.append((at_ns[chosen], track, name))
 
     def _add_crossing(self) -> None:
         """Ranges of a thread that cross lie on tracks of their own."""
@@ -207,16 +209,12 @@ class NvtxRanges:
             return
         columns = [np.concatenate(parts) for parts in zip(*self._crossing, strict=True)]
         start, end, thread, name, args, unfinished = columns
-        own_ns = int(end.max(initial=0))
-        last_ns = max(self.spans.latest_ns(), own_ns)
-        until_ns = np.where(unfinished, last_ns, end)
-        lane = lanes(thread, start, until_ns)
+        last_ns = max(self.spans.latest_ns(), int(end.max(initial=0)))
+        lane = lanes(thread, start, np.where(unfinished, last_ns, end))
         track = np.zeros(len(start), np.int32)
         for number in np.unique(lane).tolist():
             rows = np.flatnonzero(lane == number)
-            what = "ranges"
-            if number:
-                what = f"ranges ({number + 1})"
+            what = f"ranges ({number + 1})" if number else "ranges"
             track[rows] = self.track_of(thread[rows], what)
         more = {"track": track, "name": name, "args": args, "unfinished": unfinished}
         self.spans.add(start, end, kind=_TASK, **more)
@@ -256,9 +254,7 @@ def _torch_words(text: str) -> tuple[str, int, str | None]:
         return text, -1, None
     name, sequence, sizes = found.groups()
     number = int(sequence or -1)
-    if not 0 <= number <= _MOST_SEQUENCE:
-        number = -1
-    return name, number, sizes
+    return name, number if 0 <= number <= _MOST_SEQUENCE else -1, sizes
 
 
 def _kind(name: str, inner: set[str]) -> int:
@@ -269,7 +265,7 @@ def _kind(name: str, inner: set[str]) -> int:
 
 
 def _color(number: int) -> str | None:
+    """As #aarrggbb."""
     if number in (NONE, 0):
         return None
-    low = number & 0xFFFF_FFFF
-    return f"#{low:08x}"
+    return f"#{number & 0xFFFF_FFFF:08x}"

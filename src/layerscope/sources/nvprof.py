@@ -54,6 +54,8 @@ _TASK = KINDS.index("task")
 _SHAPE = "gridX gridY gridZ blockX blockY blockZ"
 _KERNELS = ("CONCURRENT_KERNEL", "KERNEL", "CDP_KERNEL")
 _GRID = ("grid", "block", "registers per thread", "shared memory")
+_BYTES = ("bytes",)
+_NO_NAME = ("-- null --", "")
 _INSTANT, _BEGIN, _END = 1, 2, 4
 _PROCESS, _THREAD = 1, 2
 _OBJECT = struct.Struct("<II")
@@ -62,9 +64,6 @@ _READ = (
     *("MEMCPY", "MEMCPY2", "MEMSET", "SYNCHRONIZATION", "RUNTIME", "DRIVER", "OVERHEAD", "MARKER"),
 )
 _OF_TIME = {"start", "timestamp"}
-
-# Columns that say when and where, and others.
-_Work = tuple[list[np.ndarray], list[np.ndarray]]
 
 
 def recognises(head: bytes) -> bool:
@@ -117,19 +116,18 @@ class _Database:
         return found
 
     def _rows(self, table: str, numbers: str) -> Iterator[list[Any]]:
-        """Pieces of a table of activities."""
-        name = _ACTIVITY + table
-        return self.tables.rows(name, numbers)
+        """Pieces of columns of numbers of a table of activities."""
+        whole = _ACTIVITY + table
+        return self.tables.rows(whole, numbers)
 
     def _objects(self, table: str) -> list[tuple[int, int]]:
         """The process and the thread that each row of a table is about."""
         found = []
-        nobody = bytes(_OBJECT.size)
-        for column in self.tables.blobs(_ACTIVITY + table, "objectId"):
-            for one in column:
-                if one is None or len(one) < _OBJECT.size:
-                    one = nobody
-                found.append(_OBJECT.unpack_from(one))
+        for columns in self.tables.blobs(_ACTIVITY + table, "objectId"):
+            whole = (
+                one if one and len(one) >= _OBJECT.size else bytes(_OBJECT.size) for one in columns
+            )
+            found += [_OBJECT.unpack_from(one) for one in whole]
         return found
 
     def _name_processes(self) -> None:
@@ -144,11 +142,11 @@ class _Database:
                     self.tracks.names[pid, thread] = called
 
     def _thread(self, pid: int, thread: int) -> int:
+        """The track of a thread."""
         process = self.tracks.process(pid, pid)
         number = thread & 0xFFFF_FFFF
-        name = self.tracks.names.get((pid, number))
-        if not name:
-            name = f"thread {number:#x}"
+        known = self.tracks.names.get((pid, number))
+        name = known or f"thread {number:#x}"
         return self.tracks.other(process, number, name)
 
     def _add_calls(self, table: str, name_of: Any) -> None:
@@ -156,8 +154,7 @@ class _Database:
         for start, end, process, thread, correlation, number in self._rows(table, wanted):
             names = [name_of(one) for one in number.tolist()]
             rows, place = by_distinct(process, thread)
-            tracks = [self._thread(*row) for row in rows]
-            track = np.array(tracks, np.int32)[place]
+            track = np.array([self._thread(*row) for row in rows], np.int32)[place]
             self.spans.add(
                 start,
                 end,
@@ -168,17 +165,23 @@ class _Database:
             )
 
     def _add_overheads(self) -> None:
+        """What the profiler itself took."""
         for start, end, kind in self._rows("OVERHEAD", "start end overheadKind"):
             group = np.zeros(len(start), np.int64)
             lane = lanes(group, start, end)
-            track = by_value(lane, self._overhead)
-            name = self._texts_of(kind, OVERHEADS, "overhead")
-            self.spans.add(start, end, kind=EVENT, track=track, name=name)
+            kinds = kind.tolist()
+            names = [OVERHEADS.get(one, "overhead") for one in kinds]
+            self.spans.add(
+                start,
+                end,
+                kind=EVENT,
+                track=by_value(lane, self._overhead),
+                name=self.spans.named(names),
+            )
 
     def _overhead(self, lane: int) -> int:
-        name = "overhead"
-        if lane:
-            name = f"overhead ({lane + 1})"
+        """The track of a lane."""
+        name = f"overhead ({lane + 1})" if lane else "overhead"
         process = self._first()
         return self.tracks.other(process, name, name)
 
@@ -187,58 +190,59 @@ class _Database:
         return 0 if self.tracks.processes else self.tracks.process(0)
 
     def _add_work(self) -> None:
+        about = f"{_SHAPE} registersPerThread staticSharedMemory dynamicSharedMemory name"
         for table in _KERNELS:
-            self._add_kernels(table)
+            for place, columns in self._work(table, about):
+                registers, fixed, dynamic, name = columns[6:]
+                numbers = name.tolist()
+                names = [self.texts.get(one, "unknown kernel") for one in numbers]
+                both = fixed + np.maximum(dynamic, 0)
+                shared = np.where(fixed == NONE, NONE, both)
+                told: tuple[Any, ...] = (
+                    triples(*columns[:3]),
+                    triples(*columns[3:6]),
+                    or_none(registers),
+                    or_none(shared),
+                )
+                self._add(KERNEL, place, names, _GRID, told)
         for table in ("MEMCPY", "MEMCPY2"):
-            self._add_copies(table)
+            for place, (size, *kinds) in self._work(table, "bytes copyKind srcKind dstKind"):
+                lists = [one.tolist() for one in kinds]
+                names = list(map(copy_name, *lists))
+                told = (or_none(size),)
+                self._add(MEMCPY, place, names, _BYTES, told)
         for place, (size, kind) in self._work("MEMSET", "bytes memoryKind"):
-            texts = [fill_name(one) for one in kind.tolist()]
-            name = self.spans.named(texts)
-            self._add(MEMSET, place, name, ("bytes",), (or_none(size),))
+            names = list(map(fill_name, kind.tolist()))
+            told = (or_none(size),)
+            self._add(MEMSET, place, names, _BYTES, told)
         self._add_waits()
 
-    def _add_kernels(self, table: str) -> None:
-        about = f"{_SHAPE} registersPerThread staticSharedMemory dynamicSharedMemory name"
-        for place, columns in self._work(table, about):
-            registers, fixed, dynamic, number = columns[6:]
-            name = self._texts_of(number, self.texts, "unknown kernel")
-            both = fixed + np.maximum(dynamic, 0)
-            is_told = fixed != NONE
-            shared = np.where(is_told, both, NONE)
-            grid = triples(*columns[:3])
-            block = triples(*columns[3:6])
-            told = (grid, block, or_none(registers), or_none(shared))
-            self._add(KERNEL, place, name, _GRID, told)
-
-    def _add_copies(self, table: str) -> None:
-        for place, columns in self._work(table, "bytes copyKind srcKind dstKind"):
-            size, *kinds = columns
-            numbers = [one.tolist() for one in kinds]
-            name = self.spans.named(map(copy_name, *numbers))
-            self._add(MEMCPY, place, name, ("bytes",), (or_none(size),))
-
     def _add_waits(self) -> None:
+        """What waits names its context, and that its GPU."""
         devices: dict[int, int] = {}
         for context, device in self._rows("CONTEXT", "contextId deviceId"):
             pairs = zip(context.tolist(), device.tolist(), strict=True)
             devices.update(pairs)
         for place, (kind, context) in self._work("SYNCHRONIZATION", "type contextId"):
-            for row, one in enumerate(context.tolist()):
-                place[2][row] = devices.get(one, 0)
-            name = self._texts_of(kind, SYNC_KINDS, "Sync")
-            self._add(SYNC, place, name, (), ())
+            numbers = context.tolist()
+            found = [devices.get(one, 0) for one in numbers]
+            place[2] = np.array(found, np.int64)
+            kinds = kind.tolist()
+            names = [SYNC_KINDS.get(one, "Sync") for one in kinds]
+            self._add(SYNC, place, names, (), ())
 
-    def _work(self, table: str, more: str) -> Iterator[_Work]:
-        """Pieces of a table of work: when and where it was, and what else is asked for."""
-        wanted = "start end deviceId streamId correlationId"
-        for columns in self._rows(table, f"{wanted} {more}"):
-            yield columns[:5], columns[5:]
+    def _work(self, table: str, more: str) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
+        """Where and when work was, in five columns, and `more` columns of it."""
+        wanted = f"start end deviceId streamId correlationId {more}"
+        for columns in self._rows(table, wanted):
+            place, rest = columns[:5], columns[5:]
+            yield place, rest
 
     def _add(
         self,
         kind: int,
         place: list[np.ndarray],
-        name: np.ndarray,
+        names: list[str],
         keys: tuple[str, ...],
         told: tuple[Any, ...],
     ) -> None:
@@ -253,7 +257,7 @@ class _Database:
             end,
             kind=kind,
             track=track,
-            name=name,
+            name=self.spans.named(names),
             args=self.spans.arguments(keys, told) if keys else -1,
             correlation=np.maximum(correlation, 0),
         )
@@ -263,10 +267,9 @@ class _Database:
         pieces = list(self._rows("MARKER", "flags timestamp id name domain"))
         if not pieces:
             return
-        objects = self._objects("MARKER")
-        flags, at_ns, number, name, domain = map(np.concatenate, zip(*pieces, strict=True))
-        owners = np.array(objects, np.int64).reshape(-1, 2)
-        owners = owners[: len(flags)]
+        columns = list(map(np.concatenate, zip(*pieces, strict=True)))
+        flags, at_ns, number, name, domain = columns
+        owners = self._owners("MARKER", len(flags))
         begins = np.flatnonzero(flags & _BEGIN > 0)
         ends = np.flatnonzero(flags & _END > 0)
         end_of = _ends_of(number, begins, ends)
@@ -278,42 +281,45 @@ class _Database:
             start_ns,
             end_ns,
             kind=_TASK,
-            track=self._tracks_of(owners[begins], start_ns, end_ns, ~has_end, int(at_ns.max())),
-            name=self._texts_of(name[begins], self.texts, "unknown"),
+            track=self._range_tracks(owners[begins], start_ns, end_ns, has_end),
+            name=self._named(name[begins]),
             args=self._domains(domain[begins]),
             unfinished=~has_end,
         )
-        instants = np.flatnonzero(flags & _INSTANT > 0)
-        self._add_marks(at_ns, name, owners, instants)
+        moments = np.flatnonzero(flags & _INSTANT > 0)
+        self._add_marks(at_ns, name, owners, moments)
 
-    def _tracks_of(
-        self,
-        owners: np.ndarray,
-        start_ns: np.ndarray,
-        end_ns: np.ndarray,
-        unfinished: np.ndarray,
-        last_ns: int,
+    def _owners(self, table: str, count: int) -> np.ndarray:
+        """The process and the thread of each row; 0 where they are not told."""
+        objects = self._objects(table)[:count]
+        owners = np.zeros((count, 2), np.int64)
+        if objects:
+            owners[: len(objects)] = objects
+        return owners
+
+    def _range_tracks(
+        self, owners: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, has_end: np.ndarray
     ) -> np.ndarray:
-        """The track of each range of these threads: those that cross lie on several."""
-        last_ns = max(self.spans.latest_ns(), last_ns)
-        until_ns = np.where(unfinished, last_ns, end_ns)
+        """The tracks of ranges; those that cross lie on more than one."""
         thread = owners[:, 0] << 32 | owners[:, 1]
+        last_ns = max(self.spans.latest_ns(), int(end_ns.max(initial=0)))
+        until_ns = np.where(has_end, end_ns, last_ns)
         lane = lanes(thread, start_ns, until_ns)
         rows, which = by_distinct(owners, lane)
-        tracks = np.array([self._lane(*row) for row in rows], np.int32)
-        found: np.ndarray = tracks[which]
+        tracks = [self._lane(*row) for row in rows]
+        found: np.ndarray = np.array(tracks, np.int32)[which]
         return found
 
     def _domains(self, numbers: np.ndarray) -> np.ndarray:
-        """The arguments of ranges of these domains."""
-        domains = []
-        for number in numbers.tolist():
-            text = self.texts.get(number)
-            is_named = text not in ("-- null --", "")
-            domains.append(text if is_named else None)
-        return self.spans.arguments(("domain",), (domains,))
+        """The arguments of ranges: their domains."""
+        names = []
+        for one in numbers.tolist():
+            name = self.texts.get(one)
+            names.append(None if name in _NO_NAME else name)
+        return self.spans.arguments(("domain",), (names,))
 
     def _lane(self, pid: int, thread: int, number: int) -> int:
+        """The track of a thread, or of ranges that cross those on it."""
         found = self._thread(pid, thread)
         if not number:
             return found
@@ -321,24 +327,27 @@ class _Database:
         name = f"{of.name}: ranges ({number + 1})"
         return self.tracks.other(of.process, (thread, number), name)
 
-    def _texts_of(self, numbers: np.ndarray, texts: dict[int, str], missing: str) -> np.ndarray:
-        """The numbers of the names that `texts` has for these numbers."""
-        found = []
-        for number in numbers.tolist():
-            text = texts.get(number, missing)
-            found.append(text)
-        return self.spans.named(found)
+    def _named(self, numbers: np.ndarray) -> np.ndarray:
+        """The names of spans, by the numbers of their texts."""
+        texts = []
+        for one in numbers.tolist():
+            text = self.texts.get(one, "unknown")
+            texts.append(text)
+        return self.spans.named(texts)
 
     def _add_marks(
         self, at_ns: np.ndarray, name: np.ndarray, owners: np.ndarray, rows: np.ndarray
     ) -> None:
+        """Moments, each a row of its own."""
         is_possible = np.abs(at_ns[rows]) < MOST_NS
         rows = rows[is_possible]
-        tracks = [self._thread(*one) for one in owners[rows].tolist()]
-        texts = []
-        for number in name[rows].tolist():
-            words = self.texts.get(number, "mark").split()
-            texts.append(" ".join(words))
+        tracks, texts = [], []
+        for pid, thread in owners[rows].tolist():
+            track = self._thread(pid, thread)
+            tracks.append(track)
+        for one in name[rows].tolist():
+            text = self.texts.get(one, "mark")
+            texts.append(" ".join(text.split()))
         none = np.zeros(len(rows), np.int64)
         self.moments = ImportedMoments(
             at_ns=at_ns[rows],
@@ -349,22 +358,17 @@ class _Database:
         )
 
     def _devices(self) -> dict[str, Any]:
-        """The GPUs, with the keys that all sources have for them."""
+        """The GPUs, as Kineto tells them."""
         found = []
         numbers = "id numMultiprocessors globalMemorySize computeCapabilityMajor "
         numbers += "computeCapabilityMinor numThreadsPerWarp maxWarpsPerMultiprocessor name"
         keys = "id numSms totalGlobalMem computeMajor computeMinor warpSize maxWarpsPerSm"
         for *columns, name in self._rows("DEVICE", numbers):
-            lists = [one.tolist() for one in (name, *columns)]
-            for text, *told in zip(*lists, strict=True):
-                about: dict[str, Any] = {"name": self.texts.get(text, "GPU")}
-                for key, one in zip(keys.split(), told, strict=True):
-                    if one != NONE:
-                        about[key] = one
-                found.append(about)
-        if not found:
-            return {}
-        return {"deviceProperties": found}
+            for text, *told in zip(name.tolist(), *(one.tolist() for one in columns), strict=True):
+                pairs = zip(keys.split(), told, strict=True)
+                about: dict[str, Any] = {key: one for key, one in pairs if one != NONE}
+                found.append({"name": self.texts.get(text, "GPU"), **about})
+        return {"deviceProperties": found} if found else {}
 
     def _problems(self) -> list[Problem]:
         """What is left out."""
@@ -386,13 +390,15 @@ class _Database:
 
 
 def _ends_of(number: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The row among `ends` that has the number of each of the rows `begins`; -1: none has."""
+    """The row of the end of each range, by the number that both rows have; -1: there is none."""
+    none = np.full(len(begins), -1)
     if not len(ends):
-        return np.full(len(begins), -1)
-    order = np.argsort(number[ends], kind="stable")
-    ends = ends[order]
-    place = np.searchsorted(number[ends], number[begins])
+        return none
+    numbers = number[ends]
+    order = np.argsort(numbers, kind="stable")
+    ends, numbers = ends[order], numbers[order]
+    wanted = number[begins]
+    place = np.searchsorted(numbers, wanted)
     place = np.minimum(place, len(ends) - 1)
-    found = ends[place]
-    is_same = number[found] == number[begins]
-    return np.where(is_same, found, -1)
+    is_found = numbers[place] == wanted
+    return np.where(is_found, ends[place], none)

@@ -109,14 +109,14 @@ class _Node(msgspec.Struct, gc=False):
     hostname: str = ""
 
 
-class _ToolMetadata(msgspec.Struct, gc=False):
+class _RocprofMetadata(msgspec.Struct, gc=False):
     node: _Node = msgspec.field(default_factory=_Node)
     pid: int = 0
     command: list[str] = []
 
 
 class _Tool(msgspec.Struct, gc=False):
-    metadata: _ToolMetadata = msgspec.field(default_factory=_ToolMetadata)
+    metadata: _RocprofMetadata = msgspec.field(default_factory=_RocprofMetadata)
     agents: list[_Agent] = []
     strings: _Strings = msgspec.field(default_factory=_Strings)
     kernel_symbols: list[_Symbol] = []
@@ -208,64 +208,64 @@ class _Records:
             self.about.append({**about, "warpSize": agent.wave_front_size})
 
     def _add(self, records: list[_Record], **more: Any) -> None:
-        starts = [one.start_timestamp for one in records]
-        ends = [one.end_timestamp for one in records]
-        numbers = [one.correlation_id.internal for one in records]
-        correlation = np.maximum(_numbers(numbers), 0)
-        self.spans.add(_numbers(starts), _numbers(ends), correlation=correlation, **more)
+        start, end, correlation = [
+            _numbers(values)
+            for values in (
+                [one.start_timestamp for one in records],
+                [one.end_timestamp for one in records],
+                [one.correlation_id.internal for one in records],
+            )
+        ]
+        self.spans.add(start, end, correlation=np.maximum(correlation, 0), **more)
 
     def _stream(self, process: int, agent: int, stream: int | None, queue: int) -> int:
+        """The track of a stream; where none is told, of a queue."""
         device = self.devices.get(agent, -1)
-        name = ""
         if stream is None:
-            stream = ~queue
-            name = f"queue {queue}"
-        return self.tracks.stream(process, device, stream, name)
+            return self.tracks.stream(process, device, ~queue, f"queue {queue}")
+        return self.tracks.stream(process, device, stream)
 
     def _add_kernels(self, process: int, tool: _Tool, records: list[_Record]) -> None:
         symbols = {symbol.kernel_id: symbol for symbol in tool.kernel_symbols}
         # Where only queues are told, all streams are 0.
         has_streams = any(one.stream_id and one.stream_id.handle for one in records)
-        tracks, names = [], []
-        told: list[tuple[Any, ...]] = []
+        tracks, names, grids, blocks, registers, shared = ([] for _ in range(6))
         for one in records:
             info = one.dispatch_info or _Dispatch()
-            stream = None
-            if has_streams and one.stream_id:
-                stream = one.stream_id.handle
+            stream = one.stream_id.handle if has_streams and one.stream_id else None
             agent, queue = info.agent_id.handle, info.queue_id.handle
-            tracks.append(self._stream(process, agent, stream, queue))
-            symbol = symbols.get(info.kernel_id)
-            name, registers = f"kernel {info.kernel_id}", None
-            if symbol:
-                name, registers = _name(symbol), symbol.arch_vgpr_count
-            names.append(name)
+            track = self._stream(process, agent, stream, queue)
+            tracks.append(track)
+            symbol = symbols.get(info.kernel_id, _Symbol(info.kernel_id))
+            names.append(_name(symbol))
             size = info.workgroup_size
             grid = _blocks(info.grid_size, size)
-            block = (size.x, size.y, size.z)
-            told.append((grid, block, registers, info.group_segment_size))
-        columns = list(zip(*told, strict=True))
-        args = self.spans.arguments(_ABOUT_KERNEL, columns)
+            grids.append(grid)
+            block = size.x, size.y, size.z
+            blocks.append(block)
+            registers.append(symbol.arch_vgpr_count or None)
+            shared.append(info.group_segment_size)
+        args = self.spans.arguments(_ABOUT_KERNEL, (grids, blocks, registers, shared))
         where = np.array(tracks, np.int32)
-        numbers = self.spans.named(names)
-        self._add(records, kind=KERNEL, track=where, name=numbers, args=args)
+        self._add(records, kind=KERNEL, track=where, name=self.spans.named(names), args=args)
 
     def _add_copies(self, process: int, tool: _Tool, records: list[_Record]) -> None:
         tracks, names, sizes = [], [], []
         for one in records:
-            agent = self._device_of(one)
+            agent = self._agent_of(one)
             stream = one.stream_id.handle if one.stream_id else 0
-            tracks.append(self._stream(process, agent, stream, 0))
-            what = _operation(tool, one).removeprefix(_COPY)
-            names.append(f"Memcpy {_short(what)}")
+            track = self._stream(process, agent, stream, 0)
+            tracks.append(track)
+            what = _operation(tool, one)
+            short = _short(what.removeprefix(_COPY))
+            names.append(f"Memcpy {short}")
             sizes.append(one.bytes)
         args = self.spans.arguments(("bytes",), (sizes,))
         where = np.array(tracks, np.int32)
-        numbers = self.spans.named(names)
-        self._add(records, kind=MEMCPY, track=where, name=numbers, args=args)
+        self._add(records, kind=MEMCPY, track=where, name=self.spans.named(names), args=args)
 
-    def _device_of(self, copy: _Record) -> int:
-        """The GPU that a copy is from or to; 0: none."""
+    def _agent_of(self, copy: _Record) -> int:
+        """The GPU that a copy leads to, else the one that it comes from; 0: none."""
         for agent in (copy.dst_agent_id, copy.src_agent_id):
             if agent and agent.handle in self.devices:
                 return agent.handle
@@ -276,15 +276,14 @@ class _Records:
     ) -> None:
         track = [self.tracks.thread(process, one.thread_id) for one in records]
         where = np.array(track, np.int32)
-        numbers = self.spans.named(names)
-        self._add(records, kind=kinds, track=where, name=numbers)
+        self._add(records, kind=kinds, track=where, name=self.spans.named(names))
 
     def _add_ranges(self, process: int, tool: _Tool, records: list[_Record]) -> None:
+        """A range is told by its correlation."""
         texts = {message.key: message.value for message in tool.strings.marker_api}
         names = []
         for one in records:
-            number = one.correlation_id.internal
-            text = texts.get(number)
+            text = texts.get(one.correlation_id.internal)
             names.append(text or _operation(tool, one))
         kinds = np.full(len(records), _TASK)
         self._add_calls(process, records, names, kinds)
@@ -297,10 +296,9 @@ def _numbers(values: list[int]) -> np.ndarray:
 
 
 def _operation(tool: _Tool, record: _Record) -> str:
+    """What a record is called."""
     kinds = tool.strings.buffer_records
-    known: list[str] = []
-    if 0 <= record.kind < len(kinds):
-        known = kinds[record.kind].operations
+    known = kinds[record.kind].operations if 0 <= record.kind < len(kinds) else []
     if 0 <= record.operation < len(known):
         return known[record.operation]
     return f"operation {record.operation} of kind {record.kind}"
@@ -322,15 +320,13 @@ def _blocks(grid: _Size, block: _Size) -> tuple[int, int, int]:
 
 
 def _parts(items: int, size: int) -> int:
-    """How many parts of this size have room for all items."""
+    """How many parts of a size there are, of which the last may be smaller."""
     if size <= 0:
         return items
     return -(-items // size)
 
 
 def _short(what: str) -> str:
-    """HOST_TO_DEVICE as CUPTI has it: HtoD."""
+    """HOST_TO_DEVICE as Kineto has it: HtoD."""
     source, _, target = what.partition("_TO_")
-    if not target:
-        return what.lower()
-    return f"{source[:1]}to{target[:1]}"
+    return f"{source[:1]}to{target[:1]}" if target else what.lower()

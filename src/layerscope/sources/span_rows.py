@@ -47,9 +47,8 @@ class FoundTracks:
 
     def thread(self, process: int, tid: int, name: str = "") -> int:
         """The track of a thread."""
-        number = tid if _LEAST <= tid <= _MOST else None
-        known = self.names.get((process, tid))
-        called = name or known or f"thread {tid}"
+        number = _fitting(tid)
+        called = name or f"thread {tid}"
         track = ImportedTrack(process, called, number)
         return self._track(("thread", process, tid), track)
 
@@ -63,12 +62,9 @@ class FoundTracks:
 
     def stream(self, process: int, device: int, stream: int, name: str = "") -> int:
         """The track of a stream of a GPU."""
-        if not name:
-            name = f"stream {stream}"
-            if stream in _ALL_STREAMS:
-                name = "all streams"
-        number = device if _LEAST <= device <= _MOST else None
-        track = ImportedTrack(process, name, kind=STREAM, device=number)
+        whole = "all streams" if stream in _ALL_STREAMS else f"stream {stream}"
+        number = _fitting(device)
+        track = ImportedTrack(process, name or whole, kind=STREAM, device=number)
         key = (STREAM, process, device, stream)
         return self._track(key, track)
 
@@ -201,22 +197,27 @@ class SpanRows:
         columns = {}
         for name in _COLUMNS:
             pieces = [part[name] for part in self._parts]
-            nothing = np.zeros(0, np.int64)
-            columns[name] = np.concatenate([nothing, *pieces])
+            columns[name] = np.concatenate([np.zeros(0, np.int64), *pieces])
         end = columns["end"]
         is_open = columns["unfinished"] != 0
         end[is_open] = end.max(initial=0)
-        order = np.lexsort((-end, columns["start"], columns["track"]))
+        keys = (-end, columns["start"], columns["track"])
+        order = np.lexsort(keys)
         return {name: values.take(order) for name, values in columns.items()}
+
+
+def _fitting(number: int) -> int | None:
+    """A number of the system, which has 32 bits."""
+    return number if _LEAST <= number <= _MOST else None
 
 
 def name_launches(kind: np.ndarray, correlation: np.ndarray) -> None:
     """Calls that have work are launches, whatever they are called; in place."""
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    is_call = kind == RUNTIME
-    calls = np.flatnonzero(is_call & (correlation > 0))
-    of_work = correlation[is_work]
-    has_work = np.isin(correlation[calls], of_work)
+    launched = correlation[is_work]
+    is_call = (kind == RUNTIME) & (correlation > 0)
+    calls = np.flatnonzero(is_call)
+    has_work = np.isin(correlation[calls], launched)
     launches = calls[has_work]
     kind[launches] = LAUNCH
 
@@ -233,9 +234,9 @@ def kinds_of_calls(names: Sequence[str]) -> np.ndarray:
 def by_distinct(*columns: np.ndarray) -> tuple[list[tuple[int, ...]], np.ndarray]:
     """The distinct rows of these columns, and the place of each row among them."""
     whole = np.column_stack(columns)
-    distinct, place = np.unique(whole, axis=0, return_inverse=True)
-    rows = [tuple(row) for row in distinct.tolist()]
-    return rows, place.ravel()
+    rows, place = np.unique(whole, axis=0, return_inverse=True)
+    distinct = list(map(tuple, rows.tolist()))
+    return distinct, place.ravel()
 
 
 # Tracks that spans of one thread may need at most so that none of them cross.
@@ -248,9 +249,8 @@ def lanes(group: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     order = np.lexsort((-end, start, group))
     open_: list[list[int]] = []
     before = None
-    ordered = [one[order] for one in (group, start, end)]
-    columns = [one.tolist() for one in (order, *ordered)]
-    for row, of, begin, stop in zip(*columns, strict=True):
+    columns = [order, *(one[order] for one in (group, start, end))]
+    for row, of, begin, stop in zip(*(one.tolist() for one in columns), strict=True):
         if of != before:
             before, open_ = of, []
         found[row] = _lane(open_, begin, stop)

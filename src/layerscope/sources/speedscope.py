@@ -38,7 +38,7 @@ class _Shared(msgspec.Struct, gc=False):
     frames: list[_Frame] = []
 
 
-class _CallEvent(msgspec.Struct, gc=False):
+class _SpeedscopeEvent(msgspec.Struct, gc=False):
     type: str = ""
     frame: int = -1
     at: Decimal = Decimal(0)
@@ -50,7 +50,7 @@ class _Profile(msgspec.Struct, gc=False):
     unit: str = "none"
     start: Decimal = msgspec.field(default=Decimal(0), name="startValue")
     end: Decimal = msgspec.field(default=Decimal(0), name="endValue")
-    events: list[_CallEvent] = []
+    events: list[_SpeedscopeEvent] = []
     samples: list[list[int]] = []
     weights: list[Decimal] = []
 
@@ -114,16 +114,15 @@ class _Profiles:
         )
 
     def _frame(self, frame: _Frame) -> int:
+        """The number of a frame, which is of Python if its file is."""
+        file = frame.file or ""
+        is_python = file.endswith((".py", ".pyx"))
+        layer = "python" if is_python else "native"
+        line = frame.line or 0
+        has_line = 0 < line < _MOST_LINE
+        place = {"file": file or None, "line": line if has_line and file else None}
         name = frame.name or "[unknown]"
-        if not frame.file:
-            return self.stacks.frames.add("native", name, file=None, line=None)
-        layer = "native"
-        if frame.file.endswith((".py", ".pyx")):
-            layer = "python"
-        line = frame.line
-        if line is not None and not 0 < line < _MOST_LINE:
-            line = None
-        return self.stacks.frames.add(layer, name, file=frame.file, line=line)
+        return self.stacks.frames.add(layer, name, **place)
 
     def _ns(self, value: Decimal, unit: str) -> int | None:
         """A number in ns; None: it cannot be."""
@@ -133,9 +132,11 @@ class _Profiles:
         return round(scaled) if abs(scaled) < _MOST else None
 
     def _number(self, frame: int) -> int | None:
-        if 0 <= frame < len(self._frames):
-            return self._frames[frame]
-        return None
+        """The number of a frame of the file; None: there is none."""
+        count = len(self._frames)
+        if not 0 <= frame < count:
+            return None
+        return self._frames[frame]
 
     def _add_calls(self, track: int, profile: _Profile) -> None:
         calls = OpenCalls(self.stacks, track)
@@ -151,6 +152,7 @@ class _Profiles:
         end_ns = self._ns(profile.end, profile.unit)
         if end_ns:
             calls.until(end_ns)
+
         self.unmatched += calls.unmatched
         self.rejected += calls.backwards
 
@@ -160,8 +162,7 @@ class _Profiles:
         for sample, weight in zip(profile.samples, profile.weights, strict=False):
             weight_ns = self._ns(weight, profile.unit)
             frames = [self._number(one) for one in sample[:MOST_DEPTH]]
-            is_late = at_ns > int(_MOST)
-            if weight_ns is None or weight_ns < 0 or None in frames or is_late:
+            if weight_ns is None or weight_ns < 0 or None in frames or at_ns > int(_MOST):
                 self.rejected += 1
                 continue
             stack = NONE

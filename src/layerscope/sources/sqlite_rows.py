@@ -33,6 +33,8 @@ _MOST_UNPACKED = 1 << 32
 _STEP = 100_000
 _FREE_STEPS, _BYTES_A_STEP = 500, 1_000
 _GZIP = b"\x1f\x8b"
+# SQLite takes the length of a damaged row for one that no memory has room for.
+_DAMAGED = (sqlite3.Error, OverflowError, MemoryError)
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class SqliteTables:
     def __enter__(self) -> SqliteTables:
         try:
             self._open()
-        except (sqlite3.Error, OSError, UnicodeError) as error:
+        except (*_DAMAGED, OSError, UnicodeError) as error:
             self._close()
             raise ReadError(
                 f"{self.path} is damaged ({_said(error)}): copy it again, or export it again"
@@ -107,7 +109,8 @@ class SqliteTables:
         """The texts of a table by their numbers."""
         found: dict[int, str] = {}
         for keys, values in self.rows(table, key, value):
-            for number, text in zip(keys.tolist(), values, strict=True):
+            numbers = keys.tolist()
+            for number, text in zip(numbers, values, strict=True):
                 if text is not None:
                     found[number] = text
         return found
@@ -136,7 +139,7 @@ class SqliteTables:
             while rows := found.fetchmany(_PIECE_ROWS):
                 told += len(rows)
                 yield rows
-        except (sqlite3.Error, OverflowError) as error:
+        except _DAMAGED as error:
             self.broken[table] = _said(error)
         self.told[table] = told
 
@@ -151,7 +154,7 @@ class SqliteTables:
         self._database.set_progress_handler(self._is_too_long, _STEP)
         try:
             self._read_names()
-        except sqlite3.DatabaseError:
+        except _DAMAGED:
             # A file whose end is missing is read as far as it goes only if this is said.
             self._database.execute("PRAGMA writable_schema=ON")
             self._read_names()
@@ -164,7 +167,7 @@ class SqliteTables:
             f"sql NOT LIKE 'CREATE VIRTUAL%' LIMIT {_MOST_TABLES}"
         )
         for (name,) in found.fetchall():
-            with suppress(sqlite3.DatabaseError):
+            with suppress(*_DAMAGED):
                 told = self._database.execute(f"PRAGMA table_info({_quoted(name)})")
                 self._columns[name] = [row[1] for row in told.fetchall()]
 
@@ -179,7 +182,7 @@ class SqliteTables:
                 return self.path
         # It is there until `_close`.
         self._unpacked = tempfile.NamedTemporaryFile(prefix="layerscope-")  # noqa: SIM115
-        for piece in text_chunks.pieces(self.path):
+        for piece in text_chunks.raw_parts(self.path):
             self._unpacked.write(piece)
             if self._unpacked.tell() > _MOST_UNPACKED:
                 raise ReadError(
@@ -222,26 +225,23 @@ def _decoded(text: bytes) -> str:
 def _said(error: Exception) -> str:
     if isinstance(error, sqlite3.OperationalError) and "interrupt" in str(error):
         return "its pages lead in a circle"
-    return str(error)
+    return str(error) or "its lengths cannot be"
 
 
 def by_value(values: np.ndarray, of: Callable[[int], int]) -> np.ndarray:
     """What `of` says of each value, asked once for those that are alike."""
     distinct, place = np.unique(values, return_inverse=True)
-    numbers = [of(one) for one in distinct.tolist()]
-    found: np.ndarray = np.array(numbers, np.int32)
-    rows = place.ravel()
-    return found[rows]
+    asked = map(of, distinct.tolist())
+    found: np.ndarray = np.fromiter(asked, np.int32, len(distinct))
+    place = place.ravel()
+    return found[place]
 
 
 def triples(*columns: np.ndarray) -> list[Any]:
     """Rows of three numbers, None where one is missing."""
     lists = [one.tolist() for one in columns]
-    found: list[Any] = []
-    for row in zip(*lists, strict=True):
-        is_told = NONE not in row
-        found.append(row if is_told else None)
-    return found
+    rows = zip(*lists, strict=True)
+    return [None if NONE in row else row for row in rows]
 
 
 def or_none(column: np.ndarray) -> list[Any]:

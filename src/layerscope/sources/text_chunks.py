@@ -32,7 +32,7 @@ def chunks(path: Path, behind: bytes = b"\n") -> Iterator[tuple[bytes, int]]:
     ends there. ReadError when the file cannot be read.
     """
     rest, position = b"", 0
-    for fresh in _converted(pieces(path)):
+    for fresh in _converted(_pieces(path)):
         content = rest + fresh
         end = content.rfind(behind) + len(behind) if behind in content else 0
         if not end and (b"\n\t" not in content or len(content) >= _MOST_BYTES):
@@ -51,7 +51,7 @@ def chunks(path: Path, behind: bytes = b"\n") -> Iterator[tuple[bytes, int]]:
 
 def parts(path: Path) -> Iterator[bytes]:
     """The text `path` in parts that end anywhere; otherwise as `chunks`."""
-    return _converted(pieces(path))
+    return _converted(_pieces(path))
 
 
 def raw_parts(path: Path) -> Iterator[bytes]:
@@ -95,8 +95,7 @@ def taken(chunk: bytes | np.ndarray, start: np.ndarray, stop: np.ndarray) -> pa.
     return all_.take(places)
 
 
-def pieces(path: Path) -> Iterator[bytes]:
-    """What is in the file `path`, unpacked, in pieces."""
+def _pieces(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as plain:
             is_packed = plain.read(2) == _GZIP

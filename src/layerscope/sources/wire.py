@@ -62,6 +62,10 @@ class Wire:
                 self.is_damaged = True
                 return
 
+    def message(self, begin: int, end: int) -> dict[int, int | tuple[int, int]]:
+        """The last field of each number of the message between these places."""
+        return dict(self.fields(begin, end))
+
     def varint(self, at: int, end: int) -> tuple[int, int]:
         """A number of variable length, and where the next field begins; -1: there is none."""
         data = self.data

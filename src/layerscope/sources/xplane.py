@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ _THREAD = re.compile(r"(.*?)/(-?\d+)$")
 # Moments that the thread pools of XLA tell.
 _MOMENTS = re.compile(r"(ThreadpoolListener::(Record|StartRegion|StopRegion)|end: .*)$")
 _DETAIL = re.compile(r"(\w+):(\S+)")
-# What torch.profiler calls the properties of a GPU.
+# What Kineto calls the properties of a GPU.
 _PROPERTIES = {
     "numSms": "core_count",
     "totalGlobalMem": "memory_size",
@@ -86,7 +87,7 @@ def read(path: Path) -> Imported:
 def _content(path: Path) -> bytes:
     """The file, of which a message of protocol buffers cannot have more than 2 GiB."""
     parts, size = [], 0
-    for piece in text_chunks.pieces(path):
+    for piece in text_chunks.raw_parts(path):
         parts.append(piece)
         size += len(piece)
         if size > _MOST_BYTES:
@@ -139,24 +140,19 @@ class _Space:
         first_ns = self.spans.first_ns()
         found = self.spans.imported(self.tracks, first_ns)
         if self._moments:
-            columns = zip(*self._moments, strict=True)
-            at_ns, track, name = map(np.concatenate, columns)
+            at_ns, track, name = map(np.concatenate, zip(*self._moments, strict=True))
             none = np.zeros(len(at_ns), np.int64)
             found.moments = ImportedMoments(at_ns - first_ns, track, name, none, none == 0)
-        found.realtime_ns = self._realtime_ns(first_ns)
+        is_of_1970 = first_ns > 10**18
+        found.realtime_ns = (
+            first_ns + self.began_ns if self.began_ns else first_ns if is_of_1970 else None
+        )
         found.host = self.host
         found.problems += self._problems()
         found.step_mark = next(iter(self.steps)) if len(self.steps) == 1 else ""
         about = json.dumps({"deviceProperties": self.devices}) if self.devices else None
         found.processes[0] = replace(found.processes[0], rank=0, about=about)
         return found
-
-    def _realtime_ns(self, first_ns: int) -> int | None:
-        """When the first event was; None: nobody says."""
-        if self.began_ns:
-            return first_ns + self.began_ns
-        is_of_1970 = first_ns > 10**18
-        return first_ns if is_of_1970 else None
 
     def _problems(self) -> list[Problem]:
         found = []
@@ -195,20 +191,18 @@ class _Space:
 
     def _note_device(self, plane: XPlane, number: int) -> None:
         told = plane.told
+        about = {
+            key: told[name] for key, name in _PROPERTIES.items() if isinstance(told.get(name), int)
+        }
         vendor = told.get("device_type_string") or told.get("device_vendor") or "device"
-        about = {"id": number, "name": str(vendor)}
-        for key, name in _PROPERTIES.items():
-            value = told.get(name)
-            if isinstance(value, int):
-                about[key] = value
-        self.devices.append(about)
+        self.devices.append({"id": number, "name": str(vendor), **about})
 
     def _stream(self, process: int, device: int, line: XLine) -> int:
+        """The track of a stream, by the number in its name."""
         told = _STREAM.search(line.name)
-        if told:
-            number = int(told[1])
-            return self.tracks.stream(process, device, number)
-        return self.tracks.stream(process, device, line.number, line.name)
+        number = int(told[1]) if told else line.number
+        name = "" if told or not line.name else line.name
+        return self.tracks.stream(process, device, number, name)
 
     def _thread(self, process: int, line: XLine) -> int:
         """A thread's number is one of XLA, but for those of ROCm."""
@@ -216,19 +210,13 @@ class _Space:
         if told and told[1] == "Host Threads":
             return self.tracks.thread(process, int(told[2]))
         name = told[1] if told else line.name
-        if not name:
-            name = f"thread {line.number}"
-        return self.tracks.other(process, line.number, name)
+        return self.tracks.other(process, line.number, name or f"thread {line.number}")
 
     def _add_line(self, plane: XPlane, line: XLine, track: int, is_work: bool) -> None:
-        metadata = np.frombuffer(line.metadata, np.int64)
-        offset_ps = np.frombuffer(line.offset_ps, np.int64)
-        duration_ps = np.frombuffer(line.duration_ps, np.int64)
-        correlation = np.frombuffer(line.correlation, np.int64)
-        stats = np.frombuffer(line.stats, np.int64)
+        columns = [np.frombuffer(one, np.int64) for one in _columns(line)]
+        metadata, offset_ps, duration_ps, correlation, stats = columns
         start_ns = line.at_ns + offset_ps // 1000
-        is_possible = np.abs(offset_ps) < MOST_NS
-        is_possible &= np.abs(duration_ps) < MOST_NS
+        is_possible = (np.abs(offset_ps) < MOST_NS) & (np.abs(duration_ps) < MOST_NS)
         is_possible &= abs(line.at_ns) < MOST_NS
         end_ns = line.at_ns + (offset_ps + duration_ps) // 1000
         end_ns = np.where(is_possible, end_ns, MOST_NS)
@@ -237,17 +225,14 @@ class _Space:
         for key, number, has_call in rows:
             name = plane.names.get(key) or f"event {key}"
             told = plane.stats[number]
-            if is_work:
-                kind = _kind_of_work(name, told)
-            else:
-                kind = self._kind(name, told, bool(has_call))
-                if _MOMENTS.match(name):
-                    kind = -1
+            kind = _kind_of_work(name, told) if is_work else self._kind(name, told, bool(has_call))
             about, source = self._about(told)
             kinds.append(kind)
             names.append(self.spans.name(name.removeprefix("$")))
             args.append(self.spans.argument(about))
             lines.append(self.spans.name(source) + 1 if source else 0)
+            is_moment = not is_work and _MOMENTS.match(name)
+            kinds[-1] = -1 if is_moment else kind
         of_row = [np.array(one, np.int64)[place] for one in (kinds, names, args, lines)]
         kind_of, name_of, args_of, line_of = of_row
         where = np.full(len(place), track)
@@ -271,10 +256,10 @@ class _Space:
             self._moments.append((start_ns[marks], where[marks], name_of[marks]))
 
     def _python_track(self, track: int) -> int:
+        """The one beside a thread's, for its functions of Python."""
         of = self.tracks.tracks[track]
-        key = ("Python", track)
         name = f"{of.name}: Python"
-        return self.tracks.other(of.process, key, name)
+        return self.tracks.other(of.process, ("Python", track), name)
 
     def _kind(self, name: str, told: Stats, has_call: bool) -> int:
         """What something on the host is."""
@@ -317,6 +302,15 @@ class _Space:
         return self._instructions[key].get(str(name))
 
 
+def _columns(line: XLine) -> Iterator[Any]:
+    """Those of its events."""
+    yield line.metadata
+    yield line.offset_ps
+    yield line.duration_ps
+    yield line.correlation
+    yield line.stats
+
+
 def _kind_of_work(name: str, told: Stats) -> int:
     """What a GPU does."""
     if "memcpy_details" in told:
@@ -331,23 +325,22 @@ def _kind_of_work(name: str, told: Stats) -> int:
 
 
 def _details(text: str) -> dict[str, Any]:
-    """What a kernel or a copy says of itself, with the words of torch.profiler."""
+    """What a kernel or a copy says of itself, with the words of Kineto."""
     told = dict(_DETAIL.findall(text))
     found: dict[str, Any] = {}
     for key in ("grid", "block"):
         numbers = told.get(key, "").split(",")
         if all(one.isdecimal() for one in numbers):
             found[key] = [int(one[:18]) for one in numbers]
-    registers = _number_in(told, "regs")
-    if registers is not None and registers < _MOST_REGISTERS:
-        found["registers per thread"] = registers
-    fixed = _number_in(told, "static_shared")
-    dynamic = _number_in(told, "dynamic_shared")
-    if fixed is not None and dynamic is not None:
-        found["shared memory"] = fixed + dynamic
-    size = _number_in(told, "size")
-    if size is not None:
-        found["bytes"] = size
+    registers = told.get("regs", "")
+    if registers.isdecimal() and len(registers) < 9 and int(registers) < _MOST_REGISTERS:
+        found["registers per thread"] = int(registers)
+    shared = [told.get(key, "") for key in ("static_shared", "dynamic_shared")]
+    if all(one.isdecimal() and len(one) < 18 for one in shared):
+        found["shared memory"] = sum(map(int, shared))
+    size = told.get("size", "")
+    if size.isdecimal() and len(size) < 18:
+        found["bytes"] = int(size)
     occupancy = told.get("occ_pct", "")
     if occupancy.replace(".", "", 1).isdecimal() and float(occupancy) > 0:
         found["est. achieved occupancy %"] = float(occupancy)
@@ -355,11 +348,3 @@ def _details(text: str) -> dict[str, Any]:
         if key in told:
             found[key] = told[key]
     return found
-
-
-def _number_in(told: dict[str, str], key: str) -> int | None:
-    """A whole number of a detail; None: it is none, or too long for one."""
-    text = told.get(key, "")
-    if not text.isdecimal() or len(text) >= 18:
-        return None
-    return int(text)

@@ -19,9 +19,6 @@ _FILES, _FUNCTIONS, _LOCATIONS, _FRAMES = 1, 2, 3, 4
 _FILE_OF, _LINE_OF, _LOCATION_OF = 1, 3, 1
 
 
-Fields = dict[int, int | tuple[int, int]]
-
-
 class Instruction(NamedTuple):
     """What is known of an instruction; `line`: "file:line", "" where it is not told."""
 
@@ -46,10 +43,7 @@ class _FrameIndex:
         if not 0 < location <= len(self.locations):
             return ""
         file, line = self.locations[location - 1]
-        if not 0 < file <= len(self.files):
-            return ""
-        name = self.files[file - 1]
-        return f"{name}:{line}"
+        return f"{self.files[file - 1]}:{line}" if 0 < file <= len(self.files) else ""
 
 
 def instructions(wire: Wire, begin: int, end: int) -> dict[str, Instruction]:
@@ -87,32 +81,26 @@ def _frame_index(wire: Wire, begin: int, end: int) -> _FrameIndex:
         if key == _FILES:
             index.files.append(wire.text(value))
         elif key == _LOCATIONS:
-            told = dict(wire.fields(*value))
-            index.locations.append((number(told.get(_FILE_OF)), number(told.get(_LINE_OF))))
+            told = wire.message(*value)
+            location = number(told.get(_FILE_OF)), number(told.get(_LINE_OF))
+            index.locations.append(location)
         elif key == _FRAMES:
-            told = dict(wire.fields(*value))
-            index.frames.append(number(told.get(_LOCATION_OF)))
+            told = wire.message(*value)
+            frame = number(told.get(_LOCATION_OF))
+            index.frames.append(frame)
     return index
 
 
 def _instruction(wire: Wire, place: tuple[int, int], index: _FrameIndex) -> tuple[str, Instruction]:
-    told = dict(wire.fields(*place))
+    """The name of an instruction, and what is known of it."""
+    told = wire.message(*place)
+    metadata = told.get(_METADATA)
+    about = wire.message(*metadata) if isinstance(metadata, tuple) else {}
+    file = wire.text(about.get(_SOURCE_FILE))
+    line = number(about.get(_SOURCE_LINE))
+    frame = number(about.get(_FRAME))
+    where = f"{file}:{line}" if file else index.line(frame)
     name = wire.text(told.get(_NAME))
     opcode = wire.text(told.get(_OPCODE))
-    metadata = told.get(_METADATA)
-    about: Fields = {}
-    if isinstance(metadata, tuple):
-        about = dict(wire.fields(*metadata))
     op_name = wire.text(about.get(_OP_NAME))
-    line = _line(wire, about, index)
-    return name, Instruction(opcode, op_name, line)
-
-
-def _line(wire: Wire, about: Fields, index: _FrameIndex) -> str:
-    """ "file:line" of an instruction with these metadata."""
-    file = wire.text(about.get(_SOURCE_FILE))
-    if file:
-        line = number(about.get(_SOURCE_LINE))
-        return f"{file}:{line}"
-    frame = number(about.get(_FRAME))
-    return index.line(frame)
+    return name, Instruction(opcode, op_name, where)

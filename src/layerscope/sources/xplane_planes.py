@@ -93,42 +93,39 @@ class XPlane:
         found = {}
         for key, place in self._metadata.items():
             for what, value in self.wire.fields(*place):
-                if what != _NAME_STATS or not isinstance(value, tuple):
-                    continue
-                told = dict(self.wire.fields(*value))
-                content = told.get(_RAW)
-                of = number(told.get(_ID))
-                is_wanted = self._stat_names.get(of) == wanted
-                if is_wanted and isinstance(content, tuple):
-                    name = self.names.get(key, "")
-                    found[name] = content
+                if what == _NAME_STATS and isinstance(value, tuple):
+                    told = self.wire.message(*value)
+                    content = told.get(_RAW)
+                    stat = number(told.get(_ID))
+                    is_wanted = self._stat_names.get(stat) == wanted
+                    if is_wanted and isinstance(content, tuple):
+                        name = self.names.get(key, "")
+                        found[name] = content
         return found
 
     def _add_name(self, place: tuple[int, int]) -> None:
-        entry = dict(self.wire.fields(*place))
+        """An event's number and its name."""
+        entry = self.wire.message(*place)
         value = entry.get(_VALUE)
         if not isinstance(value, tuple):
             return
-        told: dict[int, Any] = {}
-        for what, one in self.wire.fields(*value):
-            told.setdefault(what, one)
-        own = told.get(_ID)
-        key = number(entry.get(_KEY, own))
+        told = self.wire.message(*value)
+        key = number(entry.get(_KEY, told.get(_ID)))
         shown = self.wire.text(told.get(_SHOWN))
         name = self.wire.text(told.get(_NAME))
         self.names[key] = shown or name
         self._metadata[key] = value
 
     def _add_stat_name(self, place: tuple[int, int]) -> None:
-        entry = dict(self.wire.fields(*place))
+        """A stat's number and its name."""
+        entry = self.wire.message(*place)
         value = entry.get(_VALUE)
         if not isinstance(value, tuple):
             return
-        told = dict(self.wire.fields(*value))
-        own = told.get(_ID)
-        key = number(entry.get(_KEY, own))
-        name = told.get(_NAME)
-        self._stat_names[key] = self.wire.text(name)
+        told = self.wire.message(*value)
+        key = entry.get(_KEY, told.get(_ID))
+        name = self.wire.text(told.get(_NAME))
+        self._stat_names[number(key)] = name
 
     def _line(self, begin: int, end: int) -> XLine:
         wire = self.wire
