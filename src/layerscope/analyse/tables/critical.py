@@ -33,7 +33,7 @@ OPTIONS = ("step",)
 REFUSED: dict[str, str] = {}
 COLUMNS = (
     ResultColumn("class", "string", "", "what the time is"),
-    ResultColumn("name", "string", "", "whose it is"),
+    ResultColumn("name", "string", "", "whose it is", code=True),
     ResultColumn("track", "string", "", "thread or stream"),
     ResultColumn("count", "int64", COUNT, "pieces of the path"),
     ResultColumn("total_ns", "int64", NS, "time of the path"),
