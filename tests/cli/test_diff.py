@@ -150,7 +150,7 @@ def test_the_exit_status_is_1_when_a_condition_failed(
         (["before"], "name two recordings"),
         (
             ["before", "after", "threads"],
-            "there is no view 'threads'. The views are overview, operators, modules, steps",
+            "there is no view 'threads'. The views are overview, operators, modules, kernels, steps",
         ),
         (["before", "other"], "there is no recording 'other'"),
         (["before", "after", "--fail-if", "step"], "--fail-if 'step' cannot be understood"),

@@ -150,6 +150,23 @@ def test_the_operator_that_the_work_names_comes_before_the_one_around_the_launch
     ]
 
 
+def test_a_correlation_in_the_place_of_the_name_of_the_operator_is_no_name(tmp_path: Path) -> None:
+    """As in traces of 2023, where another operator may have that number."""
+    path = write(
+        tmp_path / "trace.json",
+        [
+            event("cpu_op", "around", 10, 20, External_id=3),
+            event("cpu_op", "other", 40, 5, External_id=9),
+            event("cuda_runtime", "cudaLaunchKernel", 12, 4, correlation=9, External_id=9),
+            work("kernel", "k", 50, 5, 7, correlation=9, External_id=9),
+        ],
+    )
+    assert rows(path, LINKS) == [
+        ("launch_gpu", "cudaLaunchKernel", "k"),
+        ("operator_gpu", "around", "k"),
+    ]
+
+
 def test_work_belongs_to_the_step_in_which_it_was_launched(tmp_path: Path) -> None:
     steps = [event("user_annotation", f"ProfilerStep#{n}", 100 * n, 90) for n in (3, 4)]
     launches = [

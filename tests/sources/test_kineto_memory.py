@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from layerscope.analyse import tables
 from layerscope.ingest.open import open_run
 from layerscope.model.layers import PHASES
 from layerscope.recording.reader import Reader
@@ -268,3 +269,21 @@ def test_blocks_of_the_corpus_are_those_of_its_events(name: str) -> None:
     assert ended == sum(one["Bytes"] < 0 for one in arguments)
     assert not any(row["is_lost"] for row in rows)
     assert any(row["operator"] for row in rows)
+
+
+def test_the_table_has_what_each_device_allocated_and_reserved(tmp_path: Path) -> None:
+    """The most of each, and what was left at the end; the CPU reserves nothing."""
+    cuda = {"Device_Type": 1, "Device_Id": 0}
+    events = [
+        span("aten::ones", 0, 1),
+        memory(10, 4096, 500, **cuda, Total_Allocated=500, Total_Reserved=2000),
+        memory(20, 8192, 700, **cuda, Total_Allocated=1200, Total_Reserved=4000),
+        memory(30, 8192, -700, **cuda, Total_Allocated=500, Total_Reserved=3000),
+        memory(40, 4096, 64, Device_Type=0, Device_Id=-1, Total_Allocated=64),
+    ]
+    path = write(tmp_path / "trace.json", events)
+    with Reader(open_run(path)) as reader:
+        found = tables.build(reader, "memory", "device").data.to_pylist()
+
+    rows = [tuple(row.values()) for row in found]
+    assert rows == [(0, "cpu", 64, None, 64, None), (0, "cuda:0", 1200, 4000, 500, 3000)]

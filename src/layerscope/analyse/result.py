@@ -42,7 +42,8 @@ class ResultColumn:
     """One column. `type` is int64, int32, float64, bool or string; an `instant` is a moment, not a
     duration.
 
-    A `signed` one is a change: people read its plus sign too.
+    A `signed` one is a change: people read its plus sign too. `code` has names of functions of
+    C++, which people read without what their templates are filled with.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ResultColumn:
     meaning: str
     instant: bool = False
     signed: bool = False
+    code: bool = False
 
     @property
     def is_number(self) -> bool:

@@ -1,16 +1,18 @@
 """Compare two recordings: what became slower or faster, what was added and what is gone.
 
-A and B are recordings; VIEW shows one table instead of the overview; memory is what is live at the
-peak of each, where allocations were recorded (run --layers=+memory). If both have steps, their
+A and B are recordings; VIEW shows one table instead of the overview; kernels are work of GPUs, by
+the steps that launched it, and memory is what is live at the peak of each, where allocations were
+recorded (run --layers=+memory). If both have steps, their
 medians are compared, without warm-up steps; otherwise the duration of the whole run. With repeated
 steps every change has a 95 % confidence interval. The interval covers the variation between steps
 of one run, not between runs.
 
 --fail-if turns the comparison into a test. CONDITION is for example step>5%, phase.backward>10%,
-operator:aten::mm>20%, module:Net.conv1>10% or peak>5% (of live memory). It fails only if the entire
-95 % confidence interval lies above the threshold; a change without an interval never fails, but for
-the peak, which has none. The exit status is 1 if a condition failed, 0 if none did, and 125 if the
-recordings could not be compared, or a recording lacks blocks, so that its peak is not known.
+operator:aten::mm>20%, module:Net.conv1>10%, kernel:NAME>5% or peak>5% (of live memory). It fails
+only if the entire 95 % confidence interval lies above the threshold; a change without an interval
+never fails, but for the peak, which has none. The exit status is 1 if a condition failed, 0 if none
+did, and 125 if the recordings could not be compared, or a recording lacks blocks, so that its peak
+is not known.
 
     layerscope diff before after
     layerscope diff before after operators --where "verdict = 'slower'"
@@ -40,12 +42,12 @@ _READABLE = 11
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `diff`."""
-    parser.usage = f"{parser.prog} A B [operators|modules|steps|memory] [options]"
+    parser.usage = f"{parser.prog} A B [operators|modules|kernels|steps|memory] [options]"
     parser.add_argument(
         "words",
         nargs="*",
         metavar="A B [VIEW]",
-        help="two recordings, and what to show: operators, modules, steps or memory",
+        help="two recordings, and what to show: operators, modules, kernels, steps or memory",
     )
     parser.add_argument(
         "--mean",
@@ -60,7 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 if it is true",
     )
     _output.add_choice(
-        parser, top="overview: 16, operators, modules and memory: 20, steps, --csv and --json: all"
+        parser,
+        top="overview: 16, operators, modules, kernels, memory: 20, steps, --csv and --json: all",
     )
     output = _output.add_format(parser)
     output.add_argument(

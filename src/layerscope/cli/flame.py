@@ -4,11 +4,11 @@ RUN is a recording made by `layerscope run`; left out, it is the newest one here
 of the heaviest branches is printed; the extension of FILE chooses another format.
 
 --kind chooses the metric: cpu (samples of CPU time), offcpu (waits), wall (both), pagefaults, or
-the measured durations of operators or primitives. The width of a frame is its share of the total;
-the frames in it are what it called. Waits of idle pool threads are hidden unless --idle is given.
-Of a recording with memory (run --layers=+memory) alloc has the bytes of all blocks, live those that
-were there at the highest moment (--step and --time: within these), and leak those that outlived
-their step.
+the measured durations of operators, of primitives, or (gpu) of what GPUs executed, below the
+operators that asked for it. The width of a frame is its share of the total; the frames in it are
+what it called. Waits of idle pool threads are hidden unless --idle is given. Of a recording with
+memory (run --layers=+memory) alloc has the bytes of all blocks, live those that were there at the
+highest moment (--step and --time: within these), and leak those that outlived their step.
 
     layerscope flame                                  the newest recording, in the terminal
     layerscope flame train -o train.svg               a picture for the browser
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from layerscope.show.flame import Picture
 
 _KINDS = (
-    *("cpu", "offcpu", "wall", "operators", "primitives", "pagefaults"),
+    *("cpu", "offcpu", "wall", "operators", "primitives", "gpu", "pagefaults"),
     *("alloc", "live", "leak"),
 )
 _LINE, _NOTHING = "line", "none"

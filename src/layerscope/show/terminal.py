@@ -26,6 +26,7 @@ from layerscope.analyse.result import (
 )
 from layerscope.model import units
 from layerscope.model.events import Problem
+from layerscope.show.code_names import short_names
 from layerscope.show.screen import printable, styled
 
 if TYPE_CHECKING:
@@ -246,6 +247,8 @@ def column_cells(
         return _aligned(
             [_cell(value, unit, per) for value, unit in zip(values, row_units, strict=True)]
         )
+    if column.code:
+        return [_NOTHING if value is None else printable(short_names(value)) for value in values]
     if column.instant:
         return [
             _NOTHING if value is None else f"{(value - origin_ns) / 1e9:.6f} s" for value in values

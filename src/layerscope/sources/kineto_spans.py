@@ -206,18 +206,24 @@ def _more(
     return {
         "seq": np.where(layer == _OPERATORS, sequence, -1).astype(np.int32),
         "origin": origin,
-        "submitter": _numbers_of_operators(columns["external"], kind, layer == _OPERATORS),
+        "submitter": _numbers_of_operators(columns, kind, layer == _OPERATORS),
         "unfinished": unfinished,
     }
 
 
 def _numbers_of_operators(
-    external: np.ndarray, kind: np.ndarray, is_operator: np.ndarray
+    columns: Columns, kind: np.ndarray, is_operator: np.ndarray
 ) -> np.ndarray:
-    """A number that work of a GPU and the operator that it names have in common; 0: none."""
+    """A number that work of a GPU and the operator that it names have in common; 0: none.
+
+    In 2023 work had its correlation in the place of the name of its operator: that is no name.
+    """
+    external = columns["external"]
     found = np.zeros(len(kind), np.int32)
     has_one = (external != NONE) & (external > 0)
-    work = np.flatnonzero((kind >= KERNEL) & (kind <= MEMSET) & has_one)
+    is_work = (kind >= KERNEL) & (kind <= MEMSET)
+    is_again = external == columns["correlation"]
+    work = np.flatnonzero(is_work & has_one & ~is_again)
     wanted = np.unique(external[work])
     if not len(wanted):
         return found

@@ -27,7 +27,16 @@ from layerscope.analyse.diff import quantities, sameness
 from layerscope.analyse.diff.intervals import LEVEL, MEDIAN, Change, compare
 from layerscope.analyse.diff.peaks import COLUMNS as MEMORY_COLUMNS
 from layerscope.analyse.diff.peaks import Peaks, peaks_of
-from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP, Quantities
+from layerscope.analyse.diff.quantities import (
+    KERNEL,
+    MODULE,
+    NAMED,
+    OPERATOR,
+    PHASE,
+    RUN,
+    STEP,
+    Quantities,
+)
 from layerscope.analyse.losses import problems
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_rows
 from layerscope.model.events import Problem
@@ -43,15 +52,16 @@ VIEWS = {
     OVERVIEW: (RUN, STEP, PHASE, OPERATOR, MODULE),
     "operators": (OPERATOR,),
     "modules": (MODULE,),
+    "kernels": (KERNEL,),
     "steps": (STEP, PHASE),
     # Has columns of its own, see `peaks`.
     MEMORY: (),
 }
-TOPS = {OVERVIEW: 16, "operators": 20, "modules": 20, "steps": 0, MEMORY: 20}
+TOPS = {OVERVIEW: 16, "operators": 20, "modules": 20, "kernels": 20, "steps": 0, MEMORY: 20}
 ADDED, GONE, SLOWER, FASTER = "added", "gone", "slower", "faster"
 SAME, NOT_REPEATED = "no measurable difference", "not repeated"
 COLUMNS = (
-    ResultColumn("what", "string", "", "run, step, phase, operator or module"),
+    ResultColumn("what", "string", "", "run, step, phase, operator, module or kernel"),
     ResultColumn("name", "string", "", "its name"),
     ResultColumn("a_ns", "int64", NS, "its time in A: of a step, or of the run"),
     ResultColumn("b_ns", "int64", NS, "its time in B"),
@@ -164,9 +174,9 @@ def build(
         raise unreadable(reader.run.path, error) from error
     notes = sameness.sentences(labels, found, per_step, statistic, a.run.info, b.run.info)
     rows = {}
-    for what in (RUN, STEP, PHASE, OPERATOR, MODULE):
+    for what in (RUN, STEP, PHASE, *NAMED):
         if all(what in side for side in sides):
-            if what in (OPERATOR, MODULE) and (missing := _missing(what, sides)):
+            if what in NAMED and (missing := _missing(what, sides)):
                 notes.append(missing)
             else:
                 rows[what] = _rows(*(side[what] for side in sides))
@@ -193,7 +203,7 @@ def _changed_findings(a: Reader, b: Reader) -> list[str]:
 
 def _side(reader: Reader, steps: int, wanted: set[str], statistic: str) -> dict[str, Quantities]:
     side = quantities.step_times(reader, statistic) if steps else quantities.run_time(reader)
-    for what in (OPERATOR, MODULE):
+    for what in NAMED:
         if what in wanted:
             side[what] = quantities.by_name(reader, what, steps, statistic)
     return side

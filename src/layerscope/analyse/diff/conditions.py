@@ -15,12 +15,15 @@ from dataclasses import dataclass
 
 from layerscope.analyse.diff import MEMORY, NO_MEMORY, Diff, Rows
 from layerscope.analyse.diff.peaks import Peaks
-from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP
+from layerscope.analyse.diff.quantities import KERNEL, MODULE, NAMED, OPERATOR, PHASE, RUN, STEP
 from layerscope.model import units
 from layerscope.model.errors import UsageError
 
 _FORM = re.compile(r"^\s*(?P<name>.+?)\s*>\s*(?P<limit>\d+(?:\.\d+)?)\s*%\s*$", re.DOTALL)
-_FORMS = "step>5%, phase.backward>10%, operator:aten::mm>20%, module:Net.conv1>10% or peak>5%"
+_FORMS = (
+    "step>5%, phase.backward>10%, operator:aten::mm>20%, module:Net.conv1>10%, kernel:NAME>5% or "
+    "peak>5%"
+)
 _MOST_NAMES = 5
 # The peak of live memory.
 PEAK = "peak"
@@ -40,7 +43,7 @@ class Condition:
     @property
     def view(self) -> str:
         """The view that has the row."""
-        views = {OPERATOR: "operators", MODULE: "modules", PEAK: MEMORY}
+        views = {OPERATOR: "operators", MODULE: "modules", KERNEL: "kernels", PEAK: MEMORY}
         return views.get(self.what, "steps")
 
 
@@ -63,7 +66,7 @@ def parse(text: str) -> Condition:
         if name.startswith("phase."):
             return Condition(text.strip(), PHASE, name, limit)
         what, _, rest = name.partition(":")
-        if what in (OPERATOR, MODULE) and rest:
+        if what in NAMED and rest:
             return Condition(text.strip(), what, rest, limit)
     raise UsageError(f"--fail-if {text!r} cannot be understood. It looks like {_FORMS}")
 

@@ -1,5 +1,5 @@
-"""What one side of a comparison says: the time of its steps, phases, operators and modules, step by
-step.
+"""What one side of a comparison says: the time of its steps, phases, operators, modules and
+kernels, step by step.
 
 Where several processes have steps, only those by the strongest rule are compared, and a step is the
 mean over the processes that have at least half as many as the one with the most: the ranks of a
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 STEP, PHASE, RUN, OPERATOR, MODULE = "step", "phase", "run", "operator", "module"
+KERNEL = "kernel"
+# What has a row for each name.
+NAMED = (OPERATOR, MODULE, KERNEL)
 # So many values are looked at at once: names times steps.
 _CELLS = 4_000_000
 
@@ -48,17 +51,21 @@ _CALLS_OF_STEPS = """
     calls AS (
         SELECT spans.name, layer, module, place, self_ns * share AS value, share AS calls
         FROM spans JOIN tracks USING (track) JOIN measured USING (process, step)
-        WHERE layer IN ('operators', 'modules')
+        WHERE layer IN ('operators', 'modules', 'gpu')
     )"""
 _CALLS_OF_RUN = """
     calls AS (
         SELECT name, layer, module, 0 AS place, (self_ns * weight)::DOUBLE AS value, weight::DOUBLE
           AS calls
-        FROM spans WHERE layer IN ('operators', 'modules')
+        FROM spans WHERE layer IN ('operators', 'modules', 'gpu')
     )"""
 _OPERATORS = """
     SELECT name, place, sum(value) AS value, sum(calls) AS calls
     FROM calls WHERE layer = 'operators' GROUP BY name, place"""
+# Work of GPUs, by the steps that launched it.
+_KERNELS = """
+    SELECT name, place, sum(value) AS value, sum(calls) AS calls
+    FROM calls WHERE layer = 'gpu' GROUP BY name, place"""
 # The time of a module without that of the modules in it. The span of its call is called by its
 # path.
 _MODULES = """,
@@ -69,6 +76,8 @@ _MODULES = """,
         SELECT name, place, 0.0 AS value, calls FROM calls WHERE layer = 'modules'
     )
     SELECT name, place, sum(value) AS value, sum(calls) AS calls FROM found GROUP BY name, place"""
+
+_QUERIES = {OPERATOR: _OPERATORS, MODULE: _MODULES, KERNEL: _KERNELS}
 
 
 @dataclass(slots=True)
@@ -130,9 +139,9 @@ def run_time(reader: Reader) -> dict[str, Quantities]:
 
 
 def by_name(reader: Reader, what: str, steps: int, statistic: str) -> Quantities:
-    """The time of every operator or module in a step, or in the run when `steps` is 0."""
+    """The time of every operator, module or kernel in a step, or in the run when `steps` is 0."""
     source = f"{MEASURED},{_CALLS_OF_STEPS}" if steps else _CALLS_OF_RUN
-    query = f"WITH {source} {_OPERATORS if what == OPERATOR else _MODULES}"
+    query = f"WITH {source} {_QUERIES[what]}"
     answer = reader.connection().sql(query).to_arrow_table()
     column = answer["name"].combine_chunks()
     coded = (

@@ -1,8 +1,8 @@
 """A flame graph of a recording, or of two that are compared: a tree of frames whose weights add up
 to the whole.
 
-Kinds: cpu, offcpu, wall and pagefaults are made of samples; operators and primitives of spans,
-which are exact; alloc, live and leak of blocks of memory, which are exact too.
+Kinds: cpu, offcpu, wall and pagefaults are made of samples; operators, primitives and gpu of
+spans, which are exact; alloc, live and leak of blocks of memory, which are exact too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from layerscope.analyse.stacks.tree import (
 from layerscope.analyse.stacks.weights import Weights
 from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
 from layerscope.model.errors import UsageError
-from layerscope.model.layers import OPERATORS, PRIMITIVES
+from layerscope.model.layers import GPU, OPERATORS, PRIMITIVES
 from layerscope.model.units import duration
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ KINDS = {
     WALL: "Time on the CPU and waiting",
     OPERATORS: "Time in operators",
     PRIMITIVES: "Time in primitives",
+    GPU: "Time of work on GPUs",
     PAGEFAULTS: "Page faults",
     ALLOC: "Memory allocated",
     LIVE: "Memory live at its highest moment",

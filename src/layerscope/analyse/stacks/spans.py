@@ -1,14 +1,17 @@
-"""The tree of operators and primitives by name, as they lie in each other: exact, from spans
-instead of samples.
+"""The tree of operators, primitives and work of GPUs by name, as they lie in each other: exact,
+from spans instead of samples.
 
 Of operators the weight is their self time, so that the whole is the self time of the table
 `operators`; the primitives that an operator asked for on its own thread are shown inside of it, as
-parts of that time. Of primitives it is the self time of primitives alone. Where a long run was
-thinned, a span counts as often as its weight says.
+parts of that time. Of primitives it is the self time of primitives alone. Of gpu it is the time of
+work on GPUs, which is shown inside of the operator that asked for it, or of the call that launched
+it where none is known; ranges that number steps are left out there. Where a long run was thinned, a
+span counts as often as its weight says.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,15 +27,20 @@ from layerscope.analyse.stacks.sample_reader import (
     no_module,
     places_of,
 )
-from layerscope.analyse.stacks.tree import Bools, Ints
+from layerscope.analyse.stacks.tree import NONE, Bools, Ints, by_level, without
 from layerscope.model.errors import UsageError
-from layerscope.model.layers import OPERATORS, PRIMITIVES
+from layerscope.model.layers import GPU, OPERATORS, PRIMITIVES
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-KINDS = (OPERATORS, PRIMITIVES)
+KINDS = (OPERATORS, PRIMITIVES, GPU)
 _SHARE = "share"
+_RANGE = "range"
+# A range around each step: its name ends with the number of the step.
+_NUMBERED = re.compile(r".*#\d+", re.DOTALL)
+# By kind of link; an operator comes before the call.
+_LINKS = ("launch_gpu", "operator_gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +82,14 @@ def read_spans(reader: Reader, frames: FrameTable, kind: str, choice: Choice) ->
     weights = columns["self_ns"] * columns["weight"]
     is_share = has_name(columns, "kind", _SHARE)
     primitive = has_name(columns, "layer", PRIMITIVES) & ~is_share & chosen
+    up = places_of(span, columns["parent"]) if len(span) else span
     if kind == PRIMITIVES:
         time = np.where(primitive, weights, 0)
         counted = primitive
+    elif kind == GPU:
+        counted = has_name(columns, "layer", GPU) & chosen
+        time = np.where(counted, weights, 0)
+        up = _below_operators(reader, columns, up)
     else:
         operator = has_name(columns, "layer", OPERATORS) & chosen
         time = np.where(operator, weights, 0)
@@ -85,10 +98,26 @@ def read_spans(reader: Reader, frames: FrameTable, kind: str, choice: Choice) ->
         )
         counted = operator | inside
     own = np.stack([time, np.where(counted, columns["weight"], 0)], axis=1).astype(np.int64)
-    up = places_of(span, columns["parent"]) if len(span) else span
     return Spans(
         up, frame, own, columns["track"].astype(np.int64), columns["step"].astype(np.int64)
     )
+
+
+def _below_operators(reader: Reader, columns: Columns, up: Ints) -> Ints:
+    """What is around each span, with work of GPUs in what asked for it, without ranges of steps."""
+    span = columns["span"]
+    links = reader.arrays("links", ["from_span", "to_span", "kind"])
+    around = up.copy()
+    for kind in _LINKS:
+        its = has_name(links, "kind", kind)
+        work = places_of(span, links["to_span"][its])
+        asking = places_of(span, links["from_span"][its])
+        is_known = (work >= 0) & (asking >= 0)
+        around[work[is_known]] = asking[is_known]
+    names = columns["name.names"].tolist()
+    numbered = [code for code, name in enumerate(names) if _NUMBERED.fullmatch(str(name))]
+    is_step = np.isin(columns["name"], numbered) & has_name(columns, "kind", _RANGE)
+    return np.where(is_step, NONE, without(around, ~is_step, by_level(around)))
 
 
 def _inside_operators(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BY = ("kind", "stream", "operator", "overlap")
 REFUSED: dict[str, str] = {}
-_NAME = ResultColumn("name", "string", "", "name, or what it is by")
+_NAME = ResultColumn("name", "string", "", "name, or what it is by", code=True)
 _SUMS = (
     ResultColumn("count", "int64", COUNT, "how many ran"),
     ResultColumn("total_ns", "int64", NS, "sum of their durations"),

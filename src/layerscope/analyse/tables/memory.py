@@ -26,6 +26,13 @@ growth_high
 is_leak          whether it surely grows, and in the last third of the steps at least half as much
                  as in the first: a cache that is filled once, or full at last, does not
 
+--by device says instead what the allocator of each device told, of traces that have it:
+
+allocated_bytes      the most that was allocated at once
+reserved_bytes       the most that the allocator held for it; none: not told
+end_allocated_bytes  allocated when the recording ended
+end_reserved_bytes
+
 The module is the one that was open; of what a backward pass allocates the one whose gradients it
 computes; of parameters and optimizer state the one whose gradients have their sizes.
 """
@@ -49,7 +56,8 @@ from layerscope.analyse.stacks.by_frame import thread_names
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-BY = ("operator", "module", "line", "step", "phase", "thread", "size")
+DEVICE = "device"
+BY = ("operator", "module", "line", "step", "phase", "thread", "size", DEVICE)
 REFUSED: dict[str, str] = {}
 _HEAP = (
     ResultColumn("process", "int32", "", "key of the process"),
@@ -82,6 +90,26 @@ _MORE: dict[str, tuple[ResultColumn, ...]] = {
         ResultColumn("is_leak", "bool", "", "whether it surely goes on growing"),
     ),
 }
+_OF_DEVICE = (
+    *_HEAP,
+    ResultColumn("allocated_bytes", "int64", BYTES, "the most that was allocated"),
+    ResultColumn("reserved_bytes", "int64", BYTES, "the most that was reserved"),
+    ResultColumn("end_allocated_bytes", "int64", BYTES, "allocated at the end"),
+    ResultColumn("end_reserved_bytes", "int64", BYTES, "reserved at the end"),
+)
+_COUNTERS = """
+    WITH told AS (
+        SELECT tracks.process, split_part(counters.name::VARCHAR, ' of ', 2) AS device,
+               starts_with(counters.name::VARCHAR, 'reserved') AS is_reserved, at_ns, value
+        FROM counters JOIN tracks USING (track)
+        WHERE regexp_matches(counters.name::VARCHAR, '^(allocated|reserved)_bytes of ')
+    )
+    SELECT process, device,
+           max(value) FILTER (NOT is_reserved) AS allocated_bytes,
+           max(value) FILTER (is_reserved) AS reserved_bytes,
+           arg_max(value, at_ns) FILTER (NOT is_reserved) AS end_allocated_bytes,
+           arg_max(value, at_ns) FILTER (is_reserved) AS end_reserved_bytes
+    FROM told GROUP BY ALL"""
 COLUMNS = (*_HEAP, _KEYS["operator"], *_MEASURES)
 TOP = 20
 EMPTY = "No allocations were recorded: record with layerscope run --layers=+memory."
@@ -89,7 +117,10 @@ NEXT = "layerscope table peak"
 
 
 def build(reader: Reader, by: str | None = None) -> Result:
-    """One row for each operator, or for each `by`, of each process and device."""
+    """One row for each operator, or for each `by`, of each process and device; by device one."""
+    if by == DEVICE:
+        relation = reader.connection().sql(_COUNTERS)
+        return Result("memory", _OF_DEVICE, relation, order="process, device")
     key = by or "operator"
     more = _MORE.get(key, ())
     columns = (*_HEAP, _KEYS[key], *_MEASURES, *more)

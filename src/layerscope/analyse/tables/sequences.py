@@ -28,7 +28,7 @@ OPTIONS = ("under",)
 REFUSED: dict[str, str] = {}
 COLUMNS = (
     ResultColumn("operator", "string", "", "name of the operator"),
-    ResultColumn("sequence", "string", "", "work of a call, in order"),
+    ResultColumn("sequence", "string", "", "work of a call, in order", code=True),
     ResultColumn("length", "int64", COUNT, "how many these are"),
     ResultColumn("count", "int64", COUNT, "calls that ran these"),
     ResultColumn("share", "float64", SHARE, "of all calls"),

@@ -23,7 +23,7 @@ from layerscope.analyse.stacks.memory import ALLOC, LEAK, LIVE
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL
 from layerscope.model import units
 from layerscope.model.distinct import distinct
-from layerscope.model.layers import OPERATORS, PRIMITIVES
+from layerscope.model.layers import GPU, OPERATORS, PRIMITIVES
 from layerscope.show.flame import Picture, labels
 from layerscope.show.flame.palette import css
 from layerscope.show.screen import printable
@@ -62,6 +62,7 @@ WHOLE = {
     PAGEFAULTS: ("page faults", "sample"),
     OPERATORS: ("in operators", "span"),
     PRIMITIVES: ("in primitives", "span"),
+    GPU: ("of work on GPUs", "span"),
     ALLOC: ("allocated", "block"),
     LIVE: ("live at the peak", "block"),
     LEAK: ("left over", "block"),

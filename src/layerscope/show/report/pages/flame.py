@@ -11,6 +11,7 @@ import numpy as np
 from layerscope.analyse.stacks.frames import LAYERS, OTHER
 from layerscope.analyse.stacks.graphs import KINDS, unit_of
 from layerscope.analyse.stacks.memory import KINDS as MEMORY_KINDS
+from layerscope.model.layers import GPU
 from layerscope.recording.reader import Reader
 from layerscope.show.flame.markup import WHOLE
 from layerscope.show.report.blocks import BlockGroup
@@ -41,12 +42,14 @@ def data(reader: Reader) -> dict[str, Any]:
 
 
 def _kinds(*readers: Reader) -> list[str]:
-    """Those that the page offers: of memory only where all of these recordings have some."""
+    """Those that the page offers: of memory only where all of these recordings have some. Work of
+    GPUs is for the command.
+    """
     found = []
     has_memory = all(reader.has("allocations") for reader in readers)
     for kind in KINDS:
         is_of_memory = kind in MEMORY_KINDS
-        if has_memory or not is_of_memory:
+        if kind != GPU and (has_memory or not is_of_memory):
             found.append(kind)
     return found
 
