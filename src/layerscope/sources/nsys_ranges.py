@@ -1,8 +1,8 @@
 """Ranges and marks of NVTX in an export of Nsight Systems. Used by `nsys`.
 
 Ranges that are pushed and popped nest on their thread. Those that are started and ended may cross,
-and lie on tracks beside it. What `torch.autograd.profiler.emit_nvtx` writes is known by its text,
-and is an operator.
+and lie on tracks beside it. What a framework writes (`emit_nvtx`) is known by its text, and is an
+operator.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _TASK = KINDS.index("task")
 _CATEGORY, _MARKS, _NESTED, _CROSSING, _DOMAIN = 33, (34, 65), (59, 70), (60, 71), 75
 # Names of threads, of what a text file has, of domains that end, and of devices.
 _NO_EVENTS = (_CATEGORY, 39, 64, 72, 73, 74, _DOMAIN, 76, 97, 98, 99)
-_OF_TORCH = re.compile(
+_OF_FRAMEWORK = re.compile(
     r"(.+?)(?:, seq = (-?\d{1,18}))?(?:, op_id = \d{1,18})?(?:, sizes = (\[.*?\]))?"
     r"(?:, input_op_ids = \[.*)?",
     re.DOTALL,
 )
-_TORCH_WORDS = (", op_id = ", ", seq = ")
+_FRAMEWORK_WORDS = (", op_id = ", ", seq = ")
 _NUMBERS = (
     "start end eventType globalTid textId domainId category color rangeId uint64Value int64Value "
     "uint32Value int32Value"
@@ -55,7 +55,7 @@ class NvtxRanges:
     domains: dict[int, str] = field(default_factory=dict)
     categories: dict[tuple[int, int], str] = field(default_factory=dict)
     other: Counter[int] = field(default_factory=Counter)
-    torch: list[tuple[Any, ...]] = field(default_factory=list)
+    operators: list[tuple[Any, ...]] = field(default_factory=list)
     _crossing: list[tuple[np.ndarray, ...]] = field(default_factory=list)
     _marks: list[tuple[np.ndarray, ...]] = field(default_factory=list)
     _open: list[tuple[Any, ...]] = field(default_factory=list)
@@ -143,12 +143,12 @@ class NvtxRanges:
             self._crossing.append((start, end, rows["globalTid"], name, args, unfinished))
             return
         track = self.track_of(rows["globalTid"])
-        is_of_torch = np.array([_is_of_torch(name) for name in names], np.bool_)
-        if is_of_torch.any():
-            own = np.flatnonzero(is_of_torch)
-            words = [_torch_words(names[row]) for row in own.tolist()]
-            self.torch.append((start[own], end[own], track[own], unfinished[own], words))
-        rest = np.flatnonzero(~is_of_torch)
+        is_of_framework = np.array([_is_of_framework(name) for name in names], np.bool_)
+        if is_of_framework.any():
+            own = np.flatnonzero(is_of_framework)
+            words = [_operator_words(names[row]) for row in own.tolist()]
+            self.operators.append((start[own], end[own], track[own], unfinished[own], words))
+        rest = np.flatnonzero(~is_of_framework)
         self.spans.add(
             start[rest],
             end[rest],
@@ -162,8 +162,8 @@ class NvtxRanges:
     def _arguments(self, rows: dict[str, np.ndarray]) -> np.ndarray:
         numbers = rows["domainId"].tolist()
         domains = [self._domain(one) for one in numbers]
-        pairs = zip(numbers, rows["category"].tolist(), strict=True)
-        categories = [self._category(*pair) for pair in pairs]
+        own = rows["category"].tolist()
+        categories = list(map(self._category, numbers, own))
         colors = [_color(one) for one in rows["color"].tolist()]
         payload = np.full(len(domains), NONE)
         for name in _PAYLOADS:
@@ -222,14 +222,13 @@ class NvtxRanges:
         self.spans.add(start, end, kind=_TASK, **more)
 
     def _add_operators(self) -> None:
-        """What torch writes; a backward function lies in the engine's range of the same name."""
-        inner = {
-            name.removeprefix(ENGINE)
-            for *_, words in self.torch
-            for name, _, _ in words
-            if name.startswith(ENGINE)
-        }
-        for start, end, track, unfinished, words in self.torch:
+        """What frameworks write. A backward function lies in the engine's range of its name."""
+        inner = set()
+        for *_, words in self.operators:
+            for name, _, _ in words:
+                if name.startswith(ENGINE):
+                    inner.add(name.removeprefix(ENGINE))
+        for start, end, track, unfinished, words in self.operators:
             names, sequence, sizes = zip(*words, strict=True)
             args = self.spans.arguments(("shapes",), (sizes,))
             kinds = [_kind(name, inner) for name in names]
@@ -245,13 +244,13 @@ class NvtxRanges:
             )
 
 
-def _is_of_torch(name: str) -> bool:
-    return any(word in name for word in _TORCH_WORDS)
+def _is_of_framework(name: str) -> bool:
+    return any(word in name for word in _FRAMEWORK_WORDS)
 
 
-def _torch_words(text: str) -> tuple[str, int, str | None]:
+def _operator_words(text: str) -> tuple[str, int, str | None]:
     """Name, sequence number (-1: none) and sizes of inputs."""
-    found = _OF_TORCH.fullmatch(text)
+    found = _OF_FRAMEWORK.fullmatch(text)
     if found is None:
         return text, -1, None
     name, sequence, sizes = found.groups()

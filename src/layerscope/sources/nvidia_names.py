@@ -1,4 +1,4 @@
-"""What the numbers of CUPTI mean, named as torch.profiler names it. Used by `nsys` and `nvprof`."""
+"""What the numbers of CUPTI mean, named as in all sources. Used by `nsys` and `nvprof`."""
 
 from __future__ import annotations
 

@@ -168,8 +168,11 @@ def _texts(library: ctypes.CDLL, handle: int, which: int) -> list[str]:
     numbers = np.frombuffer(places, np.uint64)
     bounds = numbers.tolist()
     whole = ctypes.string_at(text.value or 0, bounds[-1])
-    pieces = (whole[first:last] for first, last in pairwise(bounds))
-    return [piece.decode("utf-8", "replace") for piece in pieces]
+    found = []
+    for first, last in pairwise(bounds):
+        piece = whole[first:last]
+        found.append(piece.decode("utf-8", "replace"))
+    return found
 
 
 def _unescaped(text: str) -> str:
@@ -207,8 +210,11 @@ def as_json(text: str) -> str:
     quoted = [_WORD.sub(_quoted, part) for part in words]
     whole = quoted[0] + "".join(a + b for a, b in zip(texts, quoted[1:], strict=True))
     try:
-        found = json.loads(re.sub(r",\s*([}\]])", r"\1", whole), strict=False)
-        return json.dumps(found if isinstance(found, dict) else {"args": found})
+        plain = re.sub(r",\s*([}\]])", r"\1", whole)
+        found = json.loads(plain, strict=False)
+        if not isinstance(found, dict):
+            found = {"args": found}
+        return json.dumps(found)
     except (ValueError, RecursionError):
         return json.dumps({"unreadable": text})
 

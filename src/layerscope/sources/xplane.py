@@ -1,5 +1,5 @@
-"""XSpace files (`.xplane.pb`) that JAX, TensorFlow and PyTorch/XLA write: work of GPUs by stream,
-what threads of the host do, instructions of XLA with the lines of Python that asked for them.
+"""XSpace files (`.xplane.pb`) that programs of XLA write: work of GPUs by stream, what threads of
+the host do, instructions of XLA with the lines of Python that asked for them.
 
 Times are picoseconds since the time of a line, which counts from the beginning of the profile, or
 in older files from 1970. They become ns by cutting off.
@@ -53,7 +53,7 @@ _THREAD = re.compile(r"(.*?)/(-?\d+)$")
 # Moments that the thread pools of XLA tell.
 _MOMENTS = re.compile(r"(ThreadpoolListener::(Record|StartRegion|StopRegion)|end: .*)$")
 _DETAIL = re.compile(r"(\w+):(\S+)")
-# What torch.profiler calls the properties of a GPU.
+# What all sources call the properties of a GPU.
 _PROPERTIES = {
     "numSms": "core_count",
     "totalGlobalMem": "memory_size",
@@ -146,8 +146,11 @@ class _Space:
         found.realtime_ns = self._realtime_ns(first_ns)
         found.host = self.host
         found.problems += self._problems()
-        found.step_mark = next(iter(self.steps)) if len(self.steps) == 1 else ""
-        about = json.dumps({"deviceProperties": self.devices}) if self.devices else None
+        if len(self.steps) == 1:
+            found.step_mark = next(iter(self.steps))
+        about = None
+        if self.devices:
+            about = json.dumps({"deviceProperties": self.devices})
         found.processes[0] = replace(found.processes[0], rank=0, about=about)
         return found
 
@@ -331,7 +334,7 @@ def _kind_of_work(name: str, told: Stats) -> int:
 
 
 def _details(text: str) -> dict[str, Any]:
-    """What a kernel or a copy says of itself, with the words of torch.profiler."""
+    """What a kernel or a copy says of itself, with the words that all sources have."""
     told = dict(_DETAIL.findall(text))
     found: dict[str, Any] = {}
     for key in ("grid", "block"):
