@@ -64,7 +64,10 @@ class _Blocks:
         is_metadata = block["phase"] == _METADATA
         for rows, kept in ((is_metadata, self.of_names), (~is_metadata, self.parts)):
             places = np.flatnonzero(rows)
-            kept.append({name: block[name].take(places) for name in _WANTED})
+            columns = {}
+            for name in _WANTED:
+                columns[name] = block[name].take(places)
+            kept.append(columns)
 
 
 def read_events(path: Path) -> ChromeEvents:

@@ -57,7 +57,9 @@ class ChromeTracks:
         self._trace = trace
         self._threads = named(trace, names, "thread_name")
         called = named(trace, names, "process_name")
-        self._called = {pid: name for (pid, _), name in called.items()}
+        self._called: dict[int, str] = {}
+        for (pid, _), name in called.items():
+            self._called[pid] = name
         self._codes: dict[tuple[object, ...], int] = {}
         self._processes: dict[int, int] = {}
 
@@ -69,16 +71,22 @@ class ChromeTracks:
     def thread(self, pid: int, tid: int, lane: int = 0) -> int:
         """The track of a thread; of what crosses its other spans there are more."""
         value = self._scalar(tid)
-        name = self._threads.get((pid, tid)) or (
-            f"thread {value}" if isinstance(value, int) else value
-        )
-        number = value if isinstance(value, int) and _LEAST <= value <= _MOST else None
+        usual = value
+        number = None
+        if isinstance(value, int):
+            usual = f"thread {value}"
+            if _LEAST <= value <= _MOST:
+                number = value
+        name = self._threads.get((pid, tid)) or str(usual)
         return self._track((pid, tid, lane), pid, name, lane, number)
 
     def asynchronous(self, pid: int, category: int, lane: int) -> int:
         """The track of tasks of a category."""
-        text = self._trace.categories[category] if category >= 0 else ""
-        return self._track(("async", pid, category, lane), pid, text or "tasks", lane, None)
+        text = ""
+        if category >= 0:
+            text = self._trace.categories[category]
+        key = ("async", pid, category, lane)
+        return self._track(key, pid, text or "tasks", lane, None)
 
     def _track(
         self, key: tuple[object, ...], pid: int, name: str, lane: int, tid: int | None
@@ -92,14 +100,20 @@ class ChromeTracks:
     def _process(self, pid: int) -> int:
         if pid not in self._processes:
             value = self._scalar(pid)
-            number = value if isinstance(value, int) and 0 <= value <= _MOST else 0
-            name = self._called.get(pid, value if isinstance(value, str) else "")
+            number, usual = 0, ""
+            if isinstance(value, str):
+                usual = value
+            elif 0 <= value <= _MOST:
+                number = value
+            name = self._called.get(pid, usual)
             self._processes[pid] = len(self.processes)
             self.processes.append(ImportedProcess(name=name, pid=number))
         return self._processes[pid]
 
     def _scalar(self, code: int) -> int | str:
-        return self._trace.scalars[code] if code >= 0 else 0
+        if code < 0:
+            return 0
+        return self._trace.scalars[code]
 
 
 def spans_of(rows: TraceRows, tracks: ChromeTracks, nameless: list[int]) -> ChromeSpans:
@@ -147,7 +161,8 @@ def _whole(rows: Columns) -> tuple[Columns, int]:
     found["more"] = np.full(count, -1)
     found["kind"] = np.full(count, EVENT)
     found["open"] = np.zeros(count, np.bool_)
-    return found, int(np.count_nonzero(rows["duration_ns"] < 0))
+    negative = np.count_nonzero(rows["duration_ns"] < 0)
+    return found, int(negative)
 
 
 def _groups(*columns: np.ndarray) -> np.ndarray:
@@ -155,7 +170,9 @@ def _groups(*columns: np.ndarray) -> np.ndarray:
     key = np.zeros(len(columns[0]), np.int64)
     for values in columns:
         _, place = np.unique(values, return_inverse=True)
-        _, key = np.unique(key * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
+        count = int(place.max(initial=0)) + 1
+        both = key * count + place
+        _, key = np.unique(both, return_inverse=True)
     return key
 
 

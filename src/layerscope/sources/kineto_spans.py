@@ -128,10 +128,14 @@ def _tracks(
     Python apart.
     """
     of_gpu = [category.startswith(_ON_GPU) for category in trace.categories]
-    is_called_so = np.array([*of_gpu, False], np.bool_)[columns["category"]]
-    has_stream = (columns["device"] != NONE) & (columns["stream"] != NONE)
-    is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    is_on_stream = is_work | (kind == SYNC) | ((kind == EVENT) & (is_called_so | has_stream))
+    of_category = np.array([*of_gpu, False], np.bool_)  # the last one is for -1
+    is_called_so = of_category[columns["category"]]
+    has_device = columns["device"] != NONE
+    has_stream = has_device & (columns["stream"] != NONE)
+    is_event = kind == EVENT
+    is_on_stream = (kind >= KERNEL) & (kind <= MEMSET)
+    is_on_stream |= kind == SYNC
+    is_on_stream |= is_event & (is_called_so | has_stream)
     found = np.zeros(len(kind), np.int32)
     is_python = kind == PYTHON_CALL
     rows = np.flatnonzero(~(is_on_stream | is_python))
@@ -183,9 +187,12 @@ def _kinds(
 def _name_launches(kind: np.ndarray, correlation: np.ndarray) -> None:
     """Calls that have work are launches, whatever they are called; in place."""
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    calls = np.flatnonzero((kind == RUNTIME) & (correlation > 0))
-    has_work = np.isin(correlation[calls], correlation[is_work])
-    kind[calls[has_work]] = LAUNCH
+    is_call = kind == RUNTIME
+    calls = np.flatnonzero(is_call & (correlation > 0))
+    of_work = correlation[is_work]
+    has_work = np.isin(correlation[calls], of_work)
+    launches = calls[has_work]
+    kind[launches] = LAUNCH
 
 
 def _more(
@@ -231,11 +238,15 @@ def _numbers_of_operators(
 
 def _step_mark(names: list[str], name: np.ndarray, kind: np.ndarray) -> str:
     """How the ranges of steps begin, if there are any."""
-    numbered = enumerate(names)
-    steps = [code for code, text in numbered if text.startswith(STEP)]
-    is_step = np.isin(name, steps) & (kind == RANGE)
-    has_steps = bool(steps) and bool(is_step.any())
-    return STEP if has_steps else ""
+    steps = []
+    for code, text in enumerate(names):
+        if text.startswith(STEP):
+            steps.append(code)
+    if not steps:
+        return ""
+    is_range = kind == RANGE
+    is_step = np.isin(name, steps) & is_range
+    return STEP if is_step.any() else ""
 
 
 def framework_threads(
@@ -245,29 +256,40 @@ def framework_threads(
     backward function names.
     """
     wanted = "fwdbwd"
-    code = trace.categories.index(wanted) if wanted in trace.categories else -1
+    if wanted not in trace.categories:
+        return {}
+    code = trace.categories.index(wanted)
     rows = np.flatnonzero(arrows["category"] == code)
-    backward = np.flatnonzero((spans.kind == BACKWARD) & (spans.forward > 0))
-    if code < 0 or not len(rows) or not len(backward):
+    is_backward = spans.kind == BACKWARD
+    backward = np.flatnonzero(is_backward & (spans.forward > 0))
+    if not len(rows) or not len(backward):
         return {}
     track = tracks.threads(arrows["pid"][rows], arrows["tid"][rows])
     is_start = arrows["phase"][rows] == ord("s")
-    starts, ends = rows[is_start], rows[~is_start]
-    order = np.argsort(arrows["id"][starts], kind="stable")
-    ids, from_track = arrows["id"][starts][order], track[is_start][order]
+    starts = rows[is_start]
+    ends = rows[~is_start]
+    ids = arrows["id"][starts]
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order]
+    from_track = track[is_start][order]
     end_keys = _moments(track[~is_start], arrows["time_ns"][ends])
+    end_ids = arrows["id"][ends].tolist()
+    by_key = dict(zip(end_keys, end_ids, strict=True))
     keys = _moments(spans.track[backward], spans.start_ns[backward])
-    by_key = dict(zip(end_keys, arrows["id"][ends].tolist(), strict=True))
     found: dict[int, int] = {}
     for key, row in zip(keys, backward.tolist(), strict=True):
         arrow = by_key.get(key)
-        place = -1 if arrow is None else int(np.searchsorted(ids, arrow))
-        if 0 <= place < len(ids) and ids[place] == arrow:
-            found.setdefault(int(from_track[place]), int(spans.forward[row]))
+        if arrow is None:
+            continue
+        place = int(np.searchsorted(ids, arrow))
+        if place < len(ids) and ids[place] == arrow:
+            number = int(spans.forward[row])
+            found.setdefault(int(from_track[place]), number)
     return found
 
 
 def _moments(track: np.ndarray, at_ns: np.ndarray) -> list[tuple[int, int]]:
     tracks = track.tolist()
     moments = at_ns.tolist()
-    return list(zip(tracks, moments, strict=True))
+    pairs = zip(tracks, moments, strict=True)
+    return list(pairs)
