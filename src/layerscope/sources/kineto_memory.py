@@ -81,9 +81,12 @@ def name_in(names: list[str]) -> int:
 def memory_events(instants: Columns, names: list[str]) -> MemoryEvents:
     """Those among the instants of a trace; none: memory was not profiled."""
     rows = np.flatnonzero(instants["name"] == name_in(names))
-    columns = {name: instants[column].take(rows) for name, column in _COLUMN_OF.items()}
+    columns = {}
+    for name, column in _COLUMN_OF.items():
+        columns[name] = instants[column].take(rows)
     for name, usual in _USUAL.items():
-        columns[name] = np.where(columns[name] == NONE, usual, columns[name])
+        values = columns[name]
+        columns[name] = np.where(values == NONE, usual, values)
     is_kept = _are_possible(columns)
     order = np.argsort(instants["time_ns"][rows], kind="stable")
     order = order[is_kept[order]]
@@ -104,11 +107,15 @@ def memory_events(instants: Columns, names: list[str]) -> MemoryEvents:
 
 def _are_possible(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Whether the numbers of each event are such as there can be."""
-    kind, device = columns["device_type"], columns["device"]
-    found = (kind >= 0) & (kind < _MOST_DEVICES) & (device >= -1) & (device < _MOST_DEVICES)
-    found &= (columns["address"] >= 0) & (columns["bytes"] != 0)
+    kind = columns["device_type"]
+    device = columns["device"]
+    found = (kind >= 0) & (kind < _MOST_DEVICES)
+    found &= (device >= -1) & (device < _MOST_DEVICES)
+    found &= columns["address"] >= 0
+    found &= columns["bytes"] != 0
     for values in columns.values():
-        found &= (values > -_MOST_NUMBER) & (values < _MOST_NUMBER)
+        found &= values > -_MOST_NUMBER
+        found &= values < _MOST_NUMBER
     return found
 
 

@@ -19,8 +19,11 @@ _ALL = ("at_ns", "track", "name", "value", "is_mark")
 
 def joined(parts: list[ImportedMoments]) -> ImportedMoments:
     """All of them."""
-    columns = {name: [getattr(part, name) for part in parts] for name in _ALL}
-    return ImportedMoments(**{name: np.concatenate(pieces) for name, pieces in columns.items()})
+    columns = {}
+    for name in _ALL:
+        pieces = [getattr(part, name) for part in parts]
+        columns[name] = np.concatenate(pieces)
+    return ImportedMoments(**columns)
 
 
 def marks_of(
@@ -67,9 +70,13 @@ def _counter(trace: ScannedTrace, name: int, series: int, pid: int) -> str:
     """The name of a counter, and in a second line its domain."""
     called = _one_line(trace, name)
     one = trace.arguments[series] if series >= 0 else ""
-    whole = called if one in (*_NO_SERIES, called) else f"{called}.{one}".replace("\n", " ")
+    whole = called
+    if one not in (*_NO_SERIES, called):
+        whole = f"{called}.{one}".replace("\n", " ")
     process = trace.scalars[pid] if pid >= 0 else ""
-    domain = process if isinstance(process, str) and process else "trace"
+    domain = "trace"
+    if isinstance(process, str) and process:
+        domain = process
     return f"{whole}\n{domain}"
 
 

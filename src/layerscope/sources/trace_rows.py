@@ -57,9 +57,13 @@ class TraceRows:
         self.rejected = 0
         self.unknown: dict[str, int] = {}
         self.odd: set[int] = set()
-        self._parts: dict[str, list[Columns]] = {group: [] for group in (*groups, _NAMES)}
-        self._group_of = np.full(256, len(groups) + 1, np.int8)
-        for number, letters in enumerate((*groups.values(), NAMES)):
+        self._parts: dict[str, list[Columns]] = {}
+        for group in (*groups, _NAMES):
+            self._parts[group] = []
+        nothing = len(groups) + 1
+        self._group_of = np.full(256, nothing, np.int8)
+        phases = (*groups.values(), NAMES)
+        for number, letters in enumerate(phases):
             for letter in letters:
                 self._group_of[ord(letter)] = number
 
@@ -72,12 +76,15 @@ class TraceRows:
         is_known = group < len(self.groups)
         self.rejected += int(np.count_nonzero(is_known & ~is_timed))
         for number, name in enumerate(self.groups):
-            self._add(name, block, np.flatnonzero((group == number) & is_timed))
+            is_own = group == number
+            self._add(name, block, np.flatnonzero(is_own & is_timed))
         self._add(_NAMES, block, np.flatnonzero(is_named))
-        self._note_unknown(block["phase"][~(is_known | is_named)])
+        is_unknown = ~(is_known | is_named)
+        self._note_unknown(block["phase"][is_unknown])
         is_odd = (flags & ODD_ARGUMENTS) != 0
         if is_odd.any():
-            self.odd.update(np.unique(block["args"][is_odd]).tolist())
+            args = block["args"][is_odd]
+            self.odd.update(np.unique(args).tolist())
 
     def _add(self, group: str, block: Columns, rows: np.ndarray) -> None:
         """Copy these rows of a block."""
@@ -156,7 +163,8 @@ def by_pair(one: np.ndarray, other: np.ndarray, number_of: Callable[[int, int], 
     found = np.zeros(len(keys), np.int32)
     for at, key in enumerate(keys.tolist()):
         left, right = divmod(key, len(others))
-        found[at] = number_of(int(ones[left]), int(others[right]))
+        pair = int(ones[left]), int(others[right])
+        found[at] = number_of(*pair)
     numbers: np.ndarray = found.take(row)
     return numbers
 

@@ -80,24 +80,32 @@ def _temporal(events: HtaEvents) -> Iterator[_Row]:
     """Idle, computing and the rest, and the part of communication beside computation."""
     start_us, end_us = _whole(events)
     span_us = int(end_us.max() - start_us.min())
-    idle_us = span_us - covered_ns(start_us, end_us)
+    busy_us = covered_ns(start_us, end_us)
+    idle_us = span_us - busy_us
     is_one = events.kind == COMPUTATION
     compute_us = covered_ns(start_us[is_one], end_us[is_one])
-    times_us = (idle_us, compute_us, span_us - compute_us - idle_us)
+    other_us = busy_us - compute_us
+    times_us = (idle_us, compute_us, other_us)
     percents = [_percent(time_us, span_us) for time_us in times_us]
     yield (events.rank, *times_us, span_us, *percents, _overlap(events))
 
 
 def _percent(part: float, whole: float) -> float | None:
-    return round(100 * part / whole, 2) if whole else None
+    if not whole:
+        return None
+    share = 100 * part / whole
+    return round(share, 2)
 
 
 def _overlap(events: HtaEvents) -> float | None:
     sums = _combined(events)
     masks = np.arange(len(sums))
     communication = masks >> COMMUNICATION & 1 == 1
-    both = communication & (masks >> COMPUTATION & 1 == 1)
-    return _percent(sums[both].sum(), sums[communication].sum())
+    computation = masks >> COMPUTATION & 1 == 1
+    both = communication & computation
+    together = sums[both].sum()
+    whole = sums[communication].sum()
+    return _percent(together, whole)
 
 
 def _combined(events: HtaEvents) -> Int64s:
@@ -117,11 +125,14 @@ def _types(events: HtaEvents) -> Iterator[_Row]:
     whole_us = int(sums.sum())
     found = []
     for mask, lasted_us in enumerate(sums.tolist(), 1):
+        if not lasted_us:
+            continue
         names = [name for place, name in enumerate(TYPES) if mask >> place & 1]
-        if lasted_us:
-            found.append((" overlapping ".join(names), lasted_us))
-    for name, lasted_us in sorted(found, key=lambda one: -one[1]):
-        yield (events.rank, name, lasted_us, round(100 * lasted_us / whole_us, 1))
+        found.append((" overlapping ".join(names), lasted_us))
+    found.sort(key=lambda one: -one[1])
+    for name, lasted_us in found:
+        share = 100 * lasted_us / whole_us
+        yield (events.rank, name, lasted_us, round(share, 1))
 
 
 def _idle(events: HtaEvents) -> Iterator[_Row]:
@@ -132,13 +143,17 @@ def _idle(events: HtaEvents) -> Iterator[_Row]:
         gap_us = mine.start_us[1:] - mine.end_us[:-1]
         is_host = mine.call_us[1:] > mine.end_us[:-1]
         is_kernel = ~is_host & (gap_us < _KERNEL_WAIT_US)
-        causes = {"host_wait": is_host, "kernel_wait": is_kernel, "other": ~is_host & ~is_kernel}
+        is_other = ~(is_host | is_kernel)
+        causes = {"host_wait": is_host, "kernel_wait": is_kernel, "other": is_other}
         whole_us = float(gap_us.sum())
         for cause, its in causes.items():
-            if its.any() or cause == "other":
-                idle_us = float(gap_us[its].sum())
-                ratio = round(idle_us / whole_us, 2) if whole_us else None
-                yield (events.rank, stream, cause, idle_us, ratio)
+            if not its.any() and cause != "other":
+                continue
+            idle_us = float(gap_us[its].sum())
+            ratio = None
+            if whole_us:
+                ratio = round(idle_us / whole_us, 2)
+            yield (events.rank, stream, cause, idle_us, ratio)
 
 
 def _launches(events: HtaEvents) -> Iterator[_Row]:
@@ -149,7 +164,9 @@ def _launches(events: HtaEvents) -> Iterator[_Row]:
     delay_us = np.maximum(mine.start_us - mine.called_us, 0)
     counts = [len(mine)]
     is_long = cpu_us > _LONG_CALL_US
-    for chosen in (~is_long & (gpu_us < cpu_us), is_long, delay_us > _LONG_DELAY_US):
+    is_short = ~is_long & (gpu_us < cpu_us)
+    is_late = delay_us > _LONG_DELAY_US
+    for chosen in (is_short, is_long, is_late):
         counts.append(int(chosen.sum()))
     sums = [float(one.sum()) for one in (cpu_us, gpu_us, delay_us)]
     mean, most = None, None
@@ -176,7 +193,8 @@ def _bandwidth(events: HtaEvents) -> Iterator[_Row]:
         mine = copies.chosen(kind == name)
         lasted_us = mine.end_us - mine.start_us
         # What took no time is said to have taken a microsecond.
-        end_us = mine.start_us + np.where(lasted_us == 0, 1, lasted_us)
+        lasted_us = np.where(lasted_us == 0, 1, lasted_us)
+        end_us = mine.start_us + lasted_us
         level = _after_changes((mine.start_us, end_us), mine.rate)
         running = level[level > 0]
         if len(running):
