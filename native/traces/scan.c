@@ -205,6 +205,14 @@ static const uint8_t *around(lt_scan *scan, const uint8_t *p, const uint8_t *end
     return value;
 }
 
+/* The file ends within the event at p, or it has no end of its own and others come behind it. */
+static const uint8_t *cut_at(lt_scan *scan, const uint8_t *p) {
+    scan->is_cut = 1;
+    scan->place = LT_SEARCHING;
+    scan->solid = 0;
+    return p + 1;
+}
+
 /* An event that cannot be read as it is. */
 static const uint8_t *raw(lt_scan *scan, const uint8_t *p, const uint8_t *end) {
     int wrong = 0;
@@ -215,6 +223,8 @@ static const uint8_t *raw(lt_scan *scan, const uint8_t *p, const uint8_t *end) {
         return behind;
     if (!wrong && !scan->is_last && (size_t)(end - p) < MOST_RAW)
         return NULL;
+    if (!wrong && scan->is_last)
+        return cut_at(scan, p);
     damaged_at(scan, p, end);
     return p + 1;
 }
@@ -243,12 +253,8 @@ static const uint8_t *among(lt_scan *scan, const uint8_t *p, const uint8_t *end)
         return behind;
     if (wrong)
         return raw(scan, p, end);
-    if (scan->is_last) {
-        scan->is_cut = 1;
-        scan->place = LT_SEARCHING;
-        scan->solid = 0;
-        return p + 1;
-    }
+    if (scan->is_last)
+        return cut_at(scan, p);
     if ((size_t)(end - p) < LT_MOST_EVENT)
         return NULL;
     damaged_at(scan, p, end);
@@ -297,7 +303,7 @@ static const uint8_t *searching(lt_scan *scan, const uint8_t *p, const uint8_t *
                 return p;
             }
         }
-        if (*p == ']' && (scan->solid == '}' || scan->solid == ',') && !scan->in_text) {
+        if (*p == ']' && (scan->solid == '}' || scan->solid == ',') && !scan->is_cut) {
             scan->place = LT_AMONG;
             return p;
         }

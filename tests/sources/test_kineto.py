@@ -295,7 +295,9 @@ def test_a_packed_trace_that_was_cut_opens_to_the_cut(
     path.write_bytes(content[: int(len(content) * cut)])
     found, whole = kineto.read(path), kineto.read(written.path)
     assert 0 < len(found.start_ns) <= len(whole.start_ns)
-    assert "trace_cut" in {problem.code for problem in found.problems}
+    # The end may have been behind the last event.
+    is_told = "trace_cut" in {problem.code for problem in found.problems}
+    assert is_told or len(found.start_ns) == len(whole.start_ns)
 
 
 @pytest.mark.parametrize(
