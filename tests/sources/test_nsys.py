@@ -15,7 +15,7 @@ from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
 from layerscope.recording.reader import Reader
-from layerscope.sources import nsys
+from layerscope.sources import nsys, sqlite_rows
 from tests.corpus import corpus
 from tests.sources.nsys_written import texts, thread, write
 
@@ -312,3 +312,24 @@ def test_counts_and_sums_of_the_corpus_are_those_of_sql(name: str) -> None:
         of_kernels = found.more["origin"][is_kernel]
         assert sum(one in set(launches.tolist()) for one in of_kernels.tolist()) == tied
     database.close()
+
+
+def test_a_database_whose_pages_lead_in_a_circle_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = many(tmp_path / "report.sqlite")
+    monkeypatch.setattr(sqlite_rows, "_STEP", 1000)
+    monkeypatch.setattr(sqlite_rows, "_FREE_STEPS", 20)
+    found = nsys.read(path)
+    whats = [problem.what for problem in found.problems if problem.code == "table_damaged"]
+    assert "its pages lead in a circle" in whats[0]
+
+
+def test_what_unpacks_to_more_than_a_disk_should_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_rows, "_MOST_UNPACKED", 1 << 20)
+    path = tmp_path / "bomb.sqlite.gz"
+    path.write_bytes(gzip.compress(b"SQLite format 3\0" + bytes(1 << 22)))
+    with pytest.raises(ReadError, match="gunzip"):
+        nsys.read(path)
