@@ -277,7 +277,6 @@ NAMES_A_FRAMEWORK = {
     "src/layerscope/sources/snapshot_records.py": "what such snapshots hold",
     "src/layerscope/sources/mxnet_trace.py": "the format of a framework's own traces",
     "src/layerscope/sources/mxnet_trace_problems.py": "says what such traces lack",
-    "src/layerscope/sources/refused.py": "says what to open instead of such files",
     "src/layerscope/sources/raw/stock_windows.py": "reads such traces beside our raw files",
     "src/layerscope/rawfile/log_files.py": "names such files",
     "src/layerscope/analyse/diff/conditions.py": "an example of what a user types",

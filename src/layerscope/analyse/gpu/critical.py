@@ -70,6 +70,11 @@ class CriticalEdge:
     name: str
     track: str
 
+    @property
+    def lasted_ns(self) -> int:
+        """How long it is."""
+        return self.end_ns - self.start_ns
+
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
@@ -183,17 +188,21 @@ def critical_path(reader: Reader, step: int | None) -> CriticalPath | None:
 
 
 def _of_step(reader: Reader, about: dict[str, Any]) -> CriticalPath:
+    step = about["step"]
+    process = about["process"]
     from_ns = about["start_ns"]
-    works = _works(reader, about["process"], about["step"])
+    end_ns = about["end_ns"]
+    works = _works(reader, process, step)
     inside = [work for work in works if work.is_inside]
-    until_ns = max([about["end_ns"], *(work.end_ns for work in inside)])
-    bounds = [about["process"], about["end_ns"], from_ns]
-    pieces = _pieces(reader.query(_HOST, bounds).to_pylist(), from_ns, about["end_ns"])
-    names = {row["track"]: row["name"] for row in reader.query(_TRACKS).to_pylist()}
+    until_ns = max([end_ns, *(work.end_ns for work in inside)])
+    host = reader.query(_HOST, [process, end_ns, from_ns])
+    pieces = _pieces(host.to_pylist(), from_ns, end_ns)
+    tracks = reader.query(_TRACKS)
+    names = {row["track"]: row["name"] for row in tracks.to_pylist()}
     chain = _Chain(from_ns, pieces, inside, names)
-    _follow(chain, about["end_ns"])
+    _follow(chain, end_ns)
     chain.edges.reverse()
-    return CriticalPath(about["step"], from_ns, until_ns, chain.edges)
+    return CriticalPath(step, from_ns, until_ns, chain.edges)
 
 
 def _works(reader: Reader, process: int, step: int | None) -> list[_Work]:
@@ -222,13 +231,17 @@ def _works(reader: Reader, process: int, step: int | None) -> list[_Work]:
 
 def _pieces(rows: list[dict[str, Any]], from_ns: int, until_ns: int) -> dict[int, list[_Piece]]:
     """By thread its stretches in the order of time."""
-    found: dict[int, list[_Piece]] = {}
+    of_track: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row["track"], []).append(row)
-    return {track: _of_thread(its, from_ns, until_ns) for track, its in found.items()}
+        its = of_track.setdefault(row["track"], [])
+        its.append(row)
+    found = {}
+    for track, its in of_track.items():
+        found[track] = _of_thread(its, from_ns, until_ns)
+    return found
 
 
-def _of_thread(rows: list[Any], from_ns: int, until_ns: int) -> list[_Piece]:
+def _of_thread(rows: list[dict[str, Any]], from_ns: int, until_ns: int) -> list[_Piece]:
     """Spans that lie in each other, as stretches of the innermost ones."""
     pieces: list[_Piece] = []
     open_rows: list[dict[str, Any]] = []
@@ -287,17 +300,18 @@ def _before_work(chain: _Chain, work: _Work) -> tuple[int, int | None, _Work | N
     """What work waited for: the call that launched it, or the work before it."""
     chain.seen.add(work.span)
     chain.add(work.start_ns, work.end_ns, work.kind, work.name, work.track)
+    called_ns = work.launch_ns
     before = work.before
-    is_queued = before is not None and (work.launch_ns is None or before.end_ns > work.launch_ns)
-    if before is not None and is_queued:
+    if before is not None and (called_ns is None or before.end_ns > called_ns):
         if not before.is_inside or before.span in chain.seen:
             return chain.from_ns, None, None
         chain.add(before.end_ns, work.start_ns, GAP, work.name, work.track)
         return before.end_ns, None, before
-    if work.launch_ns is None or work.thread not in chain.pieces:
+    if called_ns is None or work.thread not in chain.pieces:
         return chain.from_ns, None, None
-    chain.add(work.launch_ns, work.start_ns, LAUNCH, work.call, work.track)
-    return min(work.launch_ns, work.start_ns), work.thread, None
+    chain.add(called_ns, work.start_ns, LAUNCH, work.call, work.track)
+    at_ns = min(called_ns, work.start_ns)
+    return at_ns, work.thread, None
 
 
 def _before_host(

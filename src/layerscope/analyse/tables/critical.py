@@ -25,7 +25,7 @@ from layerscope.model.errors import UsageError
 from layerscope.model.units import duration
 
 if TYPE_CHECKING:
-    from layerscope.analyse.gpu.critical import CriticalPath
+    from layerscope.analyse.gpu.critical import CriticalEdge, CriticalPath
     from layerscope.recording.reader import Reader
 
 BY = ("class", "piece")
@@ -61,37 +61,41 @@ def build(reader: Reader, by: str | None = None, step: int | None = None) -> Res
 
 
 def _note(path: CriticalPath) -> str:
-    of = "the recording" if path.step is None else f"step {path.step}"
-    whole = duration(path.end_ns - path.start_ns)
-    return f"The path takes {duration(_length(path))} of the {whole} of {of}."
+    of = "the recording"
+    if path.step is not None:
+        of = f"step {path.step}"
+    whole_ns = path.end_ns - path.start_ns
+    length_ns = _length(path)
+    return f"The path takes {duration(length_ns)} of the {duration(whole_ns)} of {of}."
 
 
 def _length(path: CriticalPath) -> int:
-    return sum(edge.end_ns - edge.start_ns for edge in path.edges)
+    return sum(edge.lasted_ns for edge in path.edges)
 
 
 def _pieces(path: CriticalPath) -> list[tuple[Any, ...]]:
     whole_ns = _length(path)
     found = []
     for edge in path.edges:
-        lasted_ns = edge.end_ns - edge.start_ns
-        share = lasted_ns / whole_ns
-        found.append((edge.kind, edge.name, edge.track, 1, lasted_ns, share, edge.start_ns))
+        share = edge.lasted_ns / whole_ns
+        named = (edge.kind, edge.name, edge.track)
+        found.append((*named, 1, edge.lasted_ns, share, edge.start_ns))
     return found
 
 
 def _sums(path: CriticalPath, keys: tuple[str, ...]) -> list[tuple[Any, ...]]:
     """The longest sums first."""
     whole_ns = _length(path)
-    sums: dict[tuple[str, ...], list[int]] = {}
+    edges: dict[tuple[str, ...], list[CriticalEdge]] = {}
     for edge in path.edges:
         key = tuple(getattr(edge, name) for name in keys)
-        known = sums.setdefault(key, [0, 0, edge.start_ns])
-        known[0] += 1
-        known[1] += edge.end_ns - edge.start_ns
+        its = edges.setdefault(key, [])
+        its.append(edge)
+    sums = {key: sum(edge.lasted_ns for edge in its) for key, its in edges.items()}
     found = []
-    for key, (count, total_ns, start_ns) in sums.items():
-        padded = (*key, None, None)[:3]
-        found.append((*padded, count, total_ns, total_ns / whole_ns, start_ns))
-    found.sort(key=lambda row: -row[4])
+    for key in sorted(sums, key=lambda key: -sums[key]):
+        its = edges[key]
+        named = (*key, None, None)[:3]
+        share = sums[key] / whole_ns
+        found.append((*named, len(its), sums[key], share, its[0].start_ns))
     return found

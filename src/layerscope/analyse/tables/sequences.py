@@ -10,8 +10,8 @@ avg_gpu_ns
           gpu_ns of a call
 cpu_ns    sum of the durations of the calls on the host
 
-Calls are the innermost operators that launched the work; with --under NAME those of the operator
-NAME, with all that ran in them. Of calls in each other the outermost one counts.
+Calls are the innermost operators that launched the work; with --under OPERATOR those of this one,
+with all that ran in them. Of calls in each other the outermost one counts.
 """
 
 from __future__ import annotations
