@@ -164,8 +164,14 @@ def test_where_sort_and_top_are_passed_on(capsys: pytest.CaptureFixture[str]) ->
     [
         (["table"], f"name a table: layerscope table operators. The tables are {KNOWN}"),
         (["table", "train"], f"which table of train? The tables are {KNOWN}"),
-        (["table", "ops"], f"there is no table 'ops'. Did you mean 'copies'? The tables are {KNOWN}"),
-        (["table", "train", "ops"], f"there is no table 'ops'. Did you mean 'copies'? The tables are {KNOWN}"),
+        (
+            ["table", "ops"],
+            f"there is no table 'ops'. Did you mean 'copies'? The tables are {KNOWN}",
+        ),
+        (
+            ["table", "train", "ops"],
+            f"there is no table 'ops'. Did you mean 'copies'? The tables are {KNOWN}",
+        ),
         (
             ["table", "other", "operators"],
             "there is no recording 'other'. Make one: layerscope run train.py",
