@@ -14,6 +14,7 @@ import pytest
 from layerscope.ingest.foreign import imported
 from layerscope.model.errors import ReadError
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "gpu"
 GRAPH = {"schema": "1.0.1", "pid": 5, "nodes": [{"name": "aten::mm", "id": 2, "rf_id": 0}]}
 CONTENTS = {
     "et.json": (json.dumps(GRAPH).encode(), "execution trace of PyTorch"),
@@ -39,6 +40,13 @@ def test_a_file_that_is_not_read_is_named_with_the_remedy(tmp_path: Path, name: 
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ReadError, match=words):
+        imported(path)
+
+
+def test_a_report_of_nsight_compute_is_known_without_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    path.write_bytes((GOLDEN / "two_kernels.ncu-rep").read_bytes()[:4096])
+    with pytest.raises(ReadError, match="ncu --import"):
         imported(path)
 
 

@@ -95,6 +95,8 @@ def called(name: str) -> str:
 def copy_name(kind: int, source: int, target: int) -> str:
     """What a copy is called; the numbers are those of CUPTI."""
     what = COPY_KINDS.get(kind, "Unknown")
+    if source not in MEMORY_KINDS and target not in MEMORY_KINDS:
+        return f"Memcpy {what}"
     ends = [MEMORY_KINDS.get(one, "Unknown") for one in (source, target)]
     return f"Memcpy {what} ({' -> '.join(ends)})"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _GRAPH = re.compile(
-    rb'"schema"\s*:\s*"\d[\w.\-+]*"(?=.*"nodes"\s*:)(?=.*("rf_id"|"ctrl_deps"|"execution_trace))',
+    rb'"schema"\s*:\s*"\d[\w.\-+]*"(?=.*"nodes"\s*:)(?=.*("rf_id"|"ctrl_deps"|"start_ts"))',
     re.DOTALL,
 )
 _NVPROF = re.compile(
