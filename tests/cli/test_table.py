@@ -16,8 +16,9 @@ from layerscope.model.schema import SCHEMA_VERSION
 from tests.recordings import MS, Recording
 
 KNOWN = (
-    "counters, functions, lines, memory, modules, operators, peak, primitives, processes, ranks, resident, spans, steps, "
-    "symbols, threads, waits"
+    "collectives, copies, counters, critical, functions, gpu, idle, kernels, launches, lines, "
+    "memory, modules, operators, peak, primitives, processes, queue, ranks, resident, roles, "
+    "sequences, spans, steps, stragglers, symbols, threads, waits"
 )
 
 
@@ -166,8 +167,14 @@ def test_where_sort_and_top_are_passed_on(capsys: pytest.CaptureFixture[str]) ->
     [
         (["table"], f"name a table: layerscope table operators. The tables are {KNOWN}"),
         (["table", "train"], f"which table of train? The tables are {KNOWN}"),
-        (["table", "ops"], f"there is no table 'ops'. The tables are {KNOWN}"),
-        (["table", "train", "ops"], f"there is no table 'ops'. The tables are {KNOWN}"),
+        (
+            ["table", "ops"],
+            f"there is no table 'ops'. Did you mean 'copies'? The tables are {KNOWN}",
+        ),
+        (
+            ["table", "train", "ops"],
+            f"there is no table 'ops'. Did you mean 'copies'? The tables are {KNOWN}",
+        ),
         (
             ["table", "other", "operators"],
             "there is no recording 'other'. Make one: layerscope run train.py",
