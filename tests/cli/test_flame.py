@@ -135,8 +135,8 @@ def test_every_option_reaches_the_picture(folder: Path, capsys: pytest.CaptureFi
     ("words", "sentence"),
     [
         (
-            ["--kind", "gpu"],
-            "there is no kind 'gpu'. Did you mean 'cpu'? The kinds are cpu, offcpu, wall, operators, primitives, pagef",
+            ["--kind", "gpus"],
+            "there is no kind 'gpus'. Did you mean 'gpu'? The kinds are cpu, offcpu, wall, operators, primitives, gpu, pagef",
         ),
         (
             ["--by", "core"],
