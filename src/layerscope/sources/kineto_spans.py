@@ -128,10 +128,14 @@ def _tracks(
     Python apart.
     """
     of_gpu = [category.startswith(_ON_GPU) for category in trace.categories]
-    is_called_so = np.array([*of_gpu, False], np.bool_)[columns["category"]]
-    has_stream = (columns["device"] != NONE) & (columns["stream"] != NONE)
-    is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    is_on_stream = is_work | (kind == SYNC) | ((kind == EVENT) & (is_called_so | has_stream))
+    of_category = np.array([*of_gpu, False], np.bool_)  # the last one is for -1
+    is_called_so = of_category[columns["category"]]
+    has_device = columns["device"] != NONE
+    has_stream = has_device & (columns["stream"] != NONE)
+    is_event = kind == EVENT
+    is_on_stream = (kind >= KERNEL) & (kind <= MEMSET)
+    is_on_stream |= kind == SYNC
+    is_on_stream |= is_event & (is_called_so | has_stream)
     found = np.zeros(len(kind), np.int32)
     is_python = kind == PYTHON_CALL
     rows = np.flatnonzero(~(is_on_stream | is_python))

@@ -149,8 +149,11 @@ class _Space:
         )
         found.host = self.host
         found.problems += self._problems()
-        found.step_mark = next(iter(self.steps)) if len(self.steps) == 1 else ""
-        about = json.dumps({"deviceProperties": self.devices}) if self.devices else None
+        if len(self.steps) == 1:
+            found.step_mark = next(iter(self.steps))
+        about = None
+        if self.devices:
+            about = json.dumps({"deviceProperties": self.devices})
         found.processes[0] = replace(found.processes[0], rank=0, about=about)
         return found
 
