@@ -58,7 +58,7 @@ def raw_parts(path: Path) -> Iterator[bytes]:
     """The file `path` in parts that end anywhere, unpacked; ends of lines stay as they are. Only
     UTF-16 becomes UTF-8.
     """
-    found = pieces(path)
+    found = _pieces(path)
     first = next(found, b"")
     whole = itertools.chain([first], found)
     if first[:2] in _MARKS:
