@@ -83,8 +83,11 @@ class ChromeTracks:
 
     def asynchronous(self, pid: int, category: int, lane: int) -> int:
         """The track of tasks of a category."""
-        text = self._trace.categories[category] if category >= 0 else ""
-        return self._track(("async", pid, category, lane), pid, text or "tasks", lane, None)
+        text = ""
+        if category >= 0:
+            text = self._trace.categories[category]
+        key = ("async", pid, category, lane)
+        return self._track(key, pid, text or "tasks", lane, None)
 
     def _track(
         self, key: tuple[object, ...], pid: int, name: str, lane: int, tid: int | None
@@ -110,7 +113,9 @@ class ChromeTracks:
 
     def _scalar(self, code: int) -> int | str:
         """A number or a text of the trace; 0: it has none."""
-        return self._trace.scalars[code] if code >= 0 else 0
+        if code < 0:
+            return 0
+        return self._trace.scalars[code]
 
 
 def spans_of(rows: TraceRows, tracks: ChromeTracks, nameless: list[int]) -> ChromeSpans:

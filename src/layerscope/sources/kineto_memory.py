@@ -186,7 +186,8 @@ def _open_at(
     row = _last_started(trace, track, at_ns)
     parent = _parents(trace)
     is_operator = np.isin(trace.kind, _OPERATORS)
-    only_allocates = np.isin(trace.name, _numbers_of(trace.names, allocators()))
+    of_allocators = _numbers_of(trace.names, allocators())
+    only_allocates = np.isin(trace.name, of_allocators)
     phase_of_kind = np.full(len(KINDS), -1, np.int64)
     for kind, code in _PHASE_OF_KIND.items():
         phase_of_kind[kind] = code
@@ -204,15 +205,18 @@ def _open_at(
         # The innermost one that does more than allocate, else the outermost one.
         is_new = is_operator[here] & ~is_found[open_]
         operator[open_[is_new]] = trace.name[here[is_new]]
-        is_found[open_[is_new & ~only_allocates[here]]] = True
+        does_more = is_new & ~only_allocates[here]
+        is_found[open_[does_more]] = True
         # The innermost scope. Without one, and in the closure of an optimizer's step, which has no
         # gradients of its own, an operator that autograd numbered belongs to a forward pass.
         scope = phase_of_kind[trace.kind[here]]
         is_scope = (scope >= 0) & ~has_scope[open_]
         is_closure = is_step[here] & is_forward[open_]
-        phase[open_[is_scope]] = np.where(is_closure, _FORWARD, scope)[is_scope]
+        meant = np.where(is_closure, _FORWARD, scope)
+        phase[open_[is_scope]] = meant[is_scope]
         has_scope[open_[is_scope]] = True
-        is_forward[open_[~is_scope & (trace.seq[here] >= 0)]] = True
+        is_numbered = trace.seq[here] >= 0
+        is_forward[open_[~is_scope & is_numbered]] = True
         row[moment] = parent[at]
         moment = moment[row[moment] >= 0]
     phase[is_forward & ~has_scope] = _FORWARD
@@ -223,12 +227,14 @@ def _last_started(trace: KinetoSpans, track: np.ndarray, at_ns: np.ndarray) -> n
     """The last span that had started on each thread at each moment, -1: none."""
     found = np.full(len(track), -1, np.int64)
     for one in np.unique(track).tolist():
-        first, last = np.searchsorted(trace.track, (one, one + 1))
+        bounds = (one, one + 1)
+        first, last = np.searchsorted(trace.track, bounds)
         starts_ns = trace.start_ns[first:last]
         moments = np.flatnonzero(track == one)
         started = np.searchsorted(starts_ns, at_ns[moments], side="right")
         has_span = started > 0
-        found[moments[has_span]] = first + started[has_span] - 1
+        with_span = moments[has_span]
+        found[with_span] = first + started[has_span] - 1
     return found
 
 

@@ -128,10 +128,14 @@ def _tracks(
     Python apart.
     """
     of_gpu = [category.startswith(_ON_GPU) for category in trace.categories]
-    is_called_so = np.array([*of_gpu, False], np.bool_)[columns["category"]]
-    has_stream = (columns["device"] != NONE) & (columns["stream"] != NONE)
-    is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    is_on_stream = is_work | (kind == SYNC) | ((kind == EVENT) & (is_called_so | has_stream))
+    of_category = np.array([*of_gpu, False], np.bool_)  # the last one is for -1
+    is_called_so = of_category[columns["category"]]
+    has_device = columns["device"] != NONE
+    has_stream = has_device & (columns["stream"] != NONE)
+    is_event = kind == EVENT
+    is_on_stream = (kind >= KERNEL) & (kind <= MEMSET)
+    is_on_stream |= kind == SYNC
+    is_on_stream |= is_event & (is_called_so | has_stream)
     found = np.zeros(len(kind), np.int32)
     is_python = kind == PYTHON_CALL
     rows = np.flatnonzero(~(is_on_stream | is_python))
@@ -255,23 +259,31 @@ def framework_threads(
     wanted = "fwdbwd"
     code = trace.categories.index(wanted) if wanted in trace.categories else -1
     rows = np.flatnonzero(arrows["category"] == code)
-    backward = np.flatnonzero((spans.kind == BACKWARD) & (spans.forward > 0))
+    is_backward = spans.kind == BACKWARD
+    backward = np.flatnonzero(is_backward & (spans.forward > 0))
     if code < 0 or not len(rows) or not len(backward):
         return {}
     track = tracks.threads(arrows["pid"][rows], arrows["tid"][rows])
     is_start = arrows["phase"][rows] == ord("s")
-    starts, ends = rows[is_start], rows[~is_start]
-    order = np.argsort(arrows["id"][starts], kind="stable")
-    ids, from_track = arrows["id"][starts][order], track[is_start][order]
+    starts = rows[is_start]
+    ends = rows[~is_start]
+    ids = arrows["id"][starts]
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order]
+    from_track = track[is_start][order]
     end_keys = _moments(track[~is_start], arrows["time_ns"][ends])
+    end_ids = arrows["id"][ends].tolist()
+    by_key = dict(zip(end_keys, end_ids, strict=True))
     keys = _moments(spans.track[backward], spans.start_ns[backward])
-    by_key = dict(zip(end_keys, arrows["id"][ends].tolist(), strict=True))
     found: dict[int, int] = {}
     for key, row in zip(keys, backward.tolist(), strict=True):
         arrow = by_key.get(key)
-        place = -1 if arrow is None else int(np.searchsorted(ids, arrow))
-        if 0 <= place < len(ids) and ids[place] == arrow:
-            found.setdefault(int(from_track[place]), int(spans.forward[row]))
+        if arrow is None:
+            continue
+        place = int(np.searchsorted(ids, arrow))
+        if place < len(ids) and ids[place] == arrow:
+            number = int(spans.forward[row])
+            found.setdefault(int(from_track[place]), number)
     return found
 
 

@@ -47,9 +47,12 @@ class KinetoTracks:
         """The track of each of these streams; where their numbers are not told, they are pid and
         tid.
         """
-        numbers = np.array([_whole(one) for one in [*self._scalars, 0]], np.int64)
-        device = np.where(device != NONE, device, numbers[pid])
-        stream = np.where(stream != NONE, stream, numbers[tid])
+        scalars = [_whole(one) for one in [*self._scalars, 0]]
+        numbers = np.array(scalars, np.int64)
+        has_device = device != NONE
+        device = np.where(has_device, device, numbers[pid])
+        has_stream = stream != NONE
+        stream = np.where(has_stream, stream, numbers[tid])
         return by_pair(device, stream, self._stream)
 
     def with_numbers(self, numbers: dict[int, int]) -> list[ImportedTrack]:
@@ -63,12 +66,17 @@ class KinetoTracks:
         key = ("thread", pid, tid)
         if key in self._codes:
             return self._codes[key]
-        process, thread = self._scalar(pid), self._scalar(tid)
-        text = self._names.get((pid, tid), "")
-        within = _WITHIN.fullmatch(text)
-        name = within[1] if within else text
-        number = thread if isinstance(thread, int) and _LEAST <= thread <= _MOST else None
-        track = ImportedTrack(0, name or _called(process, thread), number)
+        thread = self._scalar(tid)
+        name = self._names.get((pid, tid), "")
+        within = _WITHIN.fullmatch(name)
+        if within:
+            name = within[1]
+        if not name:
+            name = _called(self._scalar(pid), thread)
+        number = None
+        if isinstance(thread, int) and _LEAST <= thread <= _MOST:
+            number = thread
+        track = ImportedTrack(0, name, number)
         return self._add(key, track)
 
     def _python(self, pid: int, tid: int) -> int:
@@ -94,7 +102,9 @@ class KinetoTracks:
 
     def _scalar(self, code: int) -> int | str:
         """A number or a text of the trace; -1: it has none."""
-        return self._scalars[code] if code >= 0 else -1
+        if code < 0:
+            return -1
+        return self._scalars[code]
 
 
 def _called(process: int | str, thread: int | str) -> str:

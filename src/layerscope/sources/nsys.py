@@ -118,10 +118,13 @@ class _Export:
     def _name_threads(self) -> None:
         for thread, name in self.tables.rows("ThreadNames", "globalTid nameId"):
             for number, text in zip(thread.tolist(), name.tolist(), strict=True):
-                if number != NONE and text in self.texts:
-                    pid, tid = number >> _BITS & _MASK, number & _MASK
-                    # Processes are numbered as they come: by the pid until then.
-                    self.tracks.names[("pid", pid, tid)] = self.texts[text]
+                if number == NONE or text not in self.texts:
+                    continue
+                pid = number >> _BITS & _MASK
+                tid = number & _MASK
+                # Processes are numbered as they come: by the pid until then.
+                key = ("pid", pid, tid)
+                self.tracks.names[key] = self.texts[text]
 
     def process(self, of: int) -> int:
         """The number of the process of a thread, or of itself; NONE: the first one."""
@@ -135,11 +138,15 @@ class _Export:
 
         def track(thread: int) -> int:
             process = self.process(thread)
-            tid = 0 if thread == NONE else thread & _MASK
-            pid = 0 if thread == NONE else thread >> _BITS & _MASK
+            pid, tid = 0, 0
+            if thread != NONE:
+                pid = thread >> _BITS & _MASK
+                tid = thread & _MASK
             name = self.tracks.names.get(("pid", pid, tid), "")
             found = self.tracks.thread(process, tid, name)
-            return self.tracks.beside(process, tid, what) if what else found
+            if what:
+                return self.tracks.beside(process, tid, what)
+            return found
 
         return by_value(threads, track)
 
@@ -148,14 +155,21 @@ class _Export:
         rows, place = by_distinct(*columns)
         found = []
         for of, device, stream in rows:
-            device, stream = (-1 if one == NONE else one for one in (device, stream))
-            found.append(self.tracks.stream(self.process(of), device, stream))
+            process = self.process(of)
+            if device == NONE:
+                device = -1
+            if stream == NONE:
+                stream = -1
+            found.append(self.tracks.stream(process, device, stream))
         tracks: np.ndarray = np.array(found, np.int32)[place]
         return tracks
 
     def _texts_of(self, numbers: np.ndarray, missing: str) -> list[str]:
-        texts = self.texts
-        return [texts.get(number, missing) for number in numbers.tolist()]
+        found = []
+        for number in numbers.tolist():
+            text = self.texts.get(number, missing)
+            found.append(text)
+        return found
 
     def _add_calls(self) -> None:
         for table, what in (
@@ -186,10 +200,14 @@ class _Export:
         copies = "bytes copyKind srcKind dstKind"
         for *place, size, kind, source, target in self._work("MEMCPY", copies):
             # Kinds of memory begin with 0 here, and with 1 in CUPTI.
-            kinds = (one.tolist() for one in (kind, source + 1, target + 1))
-            self._add(MEMCPY, place, list(map(copy_name, *kinds)), ("bytes",), size)
+            of_memory = source + 1, target + 1
+            numbers = [one.tolist() for one in (kind, *of_memory)]
+            names = list(map(copy_name, *numbers))
+            self._add(MEMCPY, place, names, ("bytes",), size)
         for *place, size, kind in self._work("MEMSET", "bytes memKind"):
-            self._add(MEMSET, place, list(map(fill_name, (kind + 1).tolist())), ("bytes",), size)
+            of_fills = (kind + 1).tolist()
+            names = list(map(fill_name, of_fills))
+            self._add(MEMSET, place, names, ("bytes",), size)
         for *place, kind in self._work("SYNCHRONIZATION", "syncType"):
             names = [SYNC_KINDS.get(one, "Sync") for one in kind.tolist()]
             self._add(SYNC, place, names, ())
@@ -206,9 +224,12 @@ class _Export:
         for columns in self._work("KERNEL", about):
             place, (whole, short), shape = columns[:6], columns[6:8], columns[8:14]
             registers, fixed, dynamic, node = columns[14:]
-            names = self._texts_of(np.where(whole == NONE, short, whole), "unknown kernel")
-            shared = np.where(fixed == NONE, NONE, fixed + np.maximum(dynamic, 0))
-            grid, block = triples(*shape[:3]), triples(*shape[3:])
+            number = np.where(whole == NONE, short, whole)
+            names = self._texts_of(number, "unknown kernel")
+            both = fixed + np.maximum(dynamic, 0)
+            shared = np.where(fixed == NONE, NONE, both)
+            grid = triples(*shape[:3])
+            block = triples(*shape[3:])
             self._add(KERNEL, place, names, _GRID, grid, block, registers, shared, node)
 
     def _add_graphs(self) -> None:
@@ -275,11 +296,16 @@ class _Export:
         numbers = "id smCount totalMemory computeMajor computeMinor maxWarpsPerSm threadsPerWarp"
         keys = "id numSms totalGlobalMem computeMajor computeMinor maxWarpsPerSm warpSize"
         for *columns, names in self.tables.rows("TARGET_INFO_GPU", numbers, "name"):
-            for name, *told in zip(names, *(one.tolist() for one in columns), strict=True):
-                pairs = zip(keys.split(), told, strict=True)
-                about: dict[str, Any] = {key: one for key, one in pairs if one != NONE}
-                found.append({"name": name or "GPU", **about})
-        return {"deviceProperties": found} if found else {}
+            lists = [one.tolist() for one in columns]
+            for name, *told in zip(names, *lists, strict=True):
+                about: dict[str, Any] = {"name": name or "GPU"}
+                for key, one in zip(keys.split(), told, strict=True):
+                    if one != NONE:
+                        about[key] = one
+                found.append(about)
+        if not found:
+            return {}
+        return {"deviceProperties": found}
 
     def _unread(self) -> list[Problem]:
         """Tables of events that are left out."""

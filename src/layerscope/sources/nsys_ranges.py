@@ -100,11 +100,16 @@ class NvtxRanges:
         for kind, text_id, domain, category, text in tables.rows(_TABLE, wanted, "text"):
             rows = np.flatnonzero(np.isin(kind, (_CATEGORY, _DOMAIN)))
             for row in rows.tolist():
-                name = text[row] or self.texts.get(int(text_id[row]), "")
+                name = text[row]
+                if not name:
+                    number = int(text_id[row])
+                    name = self.texts.get(number, "")
+                of = int(domain[row])
                 if kind[row] == _DOMAIN:
-                    self.domains[int(domain[row])] = name
+                    self.domains[of] = name
                 else:
-                    self.categories[int(domain[row]), int(category[row])] = name
+                    key = of, int(category[row])
+                    self.categories[key] = name
 
     def _names(self, numbers: np.ndarray, texts: list[str | None]) -> list[str]:
         """The texts of events; where one has none, the one that its number stands for."""
@@ -209,12 +214,16 @@ class NvtxRanges:
             return
         columns = [np.concatenate(parts) for parts in zip(*self._crossing, strict=True)]
         start, end, thread, name, args, unfinished = columns
-        last_ns = max(self.spans.latest_ns(), int(end.max(initial=0)))
-        lane = lanes(thread, start, np.where(unfinished, last_ns, end))
+        own_ns = int(end.max(initial=0))
+        last_ns = max(self.spans.latest_ns(), own_ns)
+        until_ns = np.where(unfinished, last_ns, end)
+        lane = lanes(thread, start, until_ns)
         track = np.zeros(len(start), np.int32)
         for number in np.unique(lane).tolist():
             rows = np.flatnonzero(lane == number)
-            what = f"ranges ({number + 1})" if number else "ranges"
+            what = "ranges"
+            if number:
+                what = f"ranges ({number + 1})"
             track[rows] = self.track_of(thread[rows], what)
         more = {"track": track, "name": name, "args": args, "unfinished": unfinished}
         self.spans.add(start, end, kind=_TASK, **more)

@@ -232,8 +232,11 @@ class _Records:
         tracks, names, grids, blocks, registers, shared = ([] for _ in range(6))
         for one in records:
             info = one.dispatch_info or _Dispatch()
-            stream = one.stream_id.handle if has_streams and one.stream_id else None
-            agent, queue = info.agent_id.handle, info.queue_id.handle
+            stream = None
+            if has_streams and one.stream_id:
+                stream = one.stream_id.handle
+            agent = info.agent_id.handle
+            queue = info.queue_id.handle
             track = self._stream(process, agent, stream, queue)
             tracks.append(track)
             symbol = symbols.get(info.kernel_id, _Symbol(info.kernel_id))
@@ -245,9 +248,11 @@ class _Records:
             blocks.append(block)
             registers.append(symbol.arch_vgpr_count or None)
             shared.append(info.group_segment_size)
-        args = self.spans.arguments(_ABOUT_KERNEL, (grids, blocks, registers, shared))
+        columns = (grids, blocks, registers, shared)
+        args = self.spans.arguments(_ABOUT_KERNEL, columns)
         where = np.array(tracks, np.int32)
-        self._add(records, kind=KERNEL, track=where, name=self.spans.named(names), args=args)
+        numbers = self.spans.named(names)
+        self._add(records, kind=KERNEL, track=where, name=numbers, args=args)
 
     def _add_copies(self, process: int, tool: _Tool, records: list[_Record]) -> None:
         tracks, names, sizes = [], [], []
@@ -276,7 +281,8 @@ class _Records:
     ) -> None:
         track = [self.tracks.thread(process, one.thread_id) for one in records]
         where = np.array(track, np.int32)
-        self._add(records, kind=kinds, track=where, name=self.spans.named(names))
+        numbers = self.spans.named(names)
+        self._add(records, kind=kinds, track=where, name=numbers)
 
     def _add_ranges(self, process: int, tool: _Tool, records: list[_Record]) -> None:
         """A range is told by its correlation."""

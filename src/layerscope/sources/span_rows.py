@@ -249,8 +249,9 @@ def lanes(group: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     order = np.lexsort((-end, start, group))
     open_: list[list[int]] = []
     before = None
-    columns = [order, *(one[order] for one in (group, start, end))]
-    for row, of, begin, stop in zip(*(one.tolist() for one in columns), strict=True):
+    ordered = [one[order] for one in (group, start, end)]
+    columns = [one.tolist() for one in (order, *ordered)]
+    for row, of, begin, stop in zip(*columns, strict=True):
         if of != before:
             before, open_ = of, []
         found[row] = _lane(open_, begin, stop)

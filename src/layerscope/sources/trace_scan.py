@@ -171,8 +171,11 @@ def _texts(library: ctypes.CDLL, handle: int, which: int) -> list[str]:
     numbers = np.frombuffer(places, np.uint64)
     bounds = numbers.tolist()
     whole = ctypes.string_at(text.value or 0, bounds[-1])
-    pieces = (whole[first:last] for first, last in pairwise(bounds))
-    return [piece.decode("utf-8", "replace") for piece in pieces]
+    found = []
+    for first, last in pairwise(bounds):
+        piece = whole[first:last]
+        found.append(piece.decode("utf-8", "replace"))
+    return found
 
 
 def _unescaped(text: str) -> str:

@@ -149,8 +149,11 @@ class _Space:
         )
         found.host = self.host
         found.problems += self._problems()
-        found.step_mark = next(iter(self.steps)) if len(self.steps) == 1 else ""
-        about = json.dumps({"deviceProperties": self.devices}) if self.devices else None
+        if len(self.steps) == 1:
+            found.step_mark = next(iter(self.steps))
+        about = None
+        if self.devices:
+            about = json.dumps({"deviceProperties": self.devices})
         found.processes[0] = replace(found.processes[0], rank=0, about=about)
         return found
 
@@ -200,9 +203,10 @@ class _Space:
     def _stream(self, process: int, device: int, line: XLine) -> int:
         """The track of a stream, by the number in its name."""
         told = _STREAM.search(line.name)
-        number = int(told[1]) if told else line.number
-        name = "" if told or not line.name else line.name
-        return self.tracks.stream(process, device, number, name)
+        if told:
+            number = int(told[1])
+            return self.tracks.stream(process, device, number)
+        return self.tracks.stream(process, device, line.number, line.name)
 
     def _thread(self, process: int, line: XLine) -> int:
         """A thread's number is one of XLA, but for those of ROCm."""
@@ -210,13 +214,16 @@ class _Space:
         if told and told[1] == "Host Threads":
             return self.tracks.thread(process, int(told[2]))
         name = told[1] if told else line.name
-        return self.tracks.other(process, line.number, name or f"thread {line.number}")
+        if not name:
+            name = f"thread {line.number}"
+        return self.tracks.other(process, line.number, name)
 
     def _add_line(self, plane: XPlane, line: XLine, track: int, is_work: bool) -> None:
         columns = [np.frombuffer(one, np.int64) for one in _columns(line)]
         metadata, offset_ps, duration_ps, correlation, stats = columns
         start_ns = line.at_ns + offset_ps // 1000
-        is_possible = (np.abs(offset_ps) < MOST_NS) & (np.abs(duration_ps) < MOST_NS)
+        is_possible = np.abs(offset_ps) < MOST_NS
+        is_possible &= np.abs(duration_ps) < MOST_NS
         is_possible &= abs(line.at_ns) < MOST_NS
         end_ns = line.at_ns + (offset_ps + duration_ps) // 1000
         end_ns = np.where(is_possible, end_ns, MOST_NS)

@@ -51,7 +51,8 @@ def instructions(wire: Wire, begin: int, end: int) -> dict[str, Instruction]:
     found: dict[str, Instruction] = {}
     for key, value in wire.fields(begin, end):
         if key == _HLO_MODULE and isinstance(value, tuple):
-            found.update(_of_module(wire, *value))
+            inner = _of_module(wire, *value)
+            found.update(inner)
     return found
 
 
@@ -99,7 +100,9 @@ def _instruction(wire: Wire, place: tuple[int, int], index: _FrameIndex) -> tupl
     file = wire.text(about.get(_SOURCE_FILE))
     line = number(about.get(_SOURCE_LINE))
     frame = number(about.get(_FRAME))
-    where = f"{file}:{line}" if file else index.line(frame)
+    where = f"{file}:{line}"
+    if not file:
+        where = index.line(frame)
     name = wire.text(told.get(_NAME))
     opcode = wire.text(told.get(_OPCODE))
     op_name = wire.text(about.get(_OP_NAME))

@@ -117,7 +117,8 @@ def _combined(events: HtaEvents) -> Int64s:
 def _whole(events: HtaEvents) -> tuple[Int64s, Int64s]:
     """Starts and ends: they are whole microseconds. None lasts less than nothing."""
     start_us = events.start_us.astype(np.int64)
-    return start_us, np.maximum(events.end_us.astype(np.int64), start_us)
+    end_us = events.end_us.astype(np.int64)
+    return start_us, np.maximum(end_us, start_us)
 
 
 def _types(events: HtaEvents) -> Iterator[_Row]:
@@ -178,7 +179,8 @@ def _launches(events: HtaEvents) -> Iterator[_Row]:
 def _queue(events: HtaEvents) -> Iterator[_Row]:
     launched = events.chosen(np.isin(events.call, _QUEUED))
     for stream in np.unique(launched.stream).tolist():
-        mine = launched.chosen(launched.stream == stream)
+        is_mine = launched.stream == stream
+        mine = launched.chosen(is_mine)
         at_us = (mine.call_us, mine.start_us)
         more = np.ones(len(mine))
         length = _after_changes(at_us, more)
