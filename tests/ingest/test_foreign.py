@@ -161,9 +161,9 @@ def test_what_was_made_of_a_log_goes_with_it(log: Path, capsys: pytest.CaptureFi
 
 
 def test_a_file_that_nobody_knows_is_refused_with_what_could_be_read(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("nothing of the kind")
+    (tmp_path / "notes.csv").write_text("nothing of the kind")
     with pytest.raises(
         ReadError,
-        match=r"notes.txt is no recording, nor a file that can be read as one: .*a log of ",
+        match=r"notes.csv is no recording, nor a file that can be read as one: .*a log of ",
     ):
-        open_run(tmp_path / "notes.txt")
+        open_run(tmp_path / "notes.csv")
