@@ -25,17 +25,23 @@ static void change(sm_thread *t, int event, uint32_t doubled) {
     r->doubled = doubled;
     r->changed_ns = sm_clock(CLOCK_MONOTONIC);
     r->in_second = 0;
-    if (t->events[event] >= 0)
-        ioctl(t->events[event], PERF_EVENT_IOC_PERIOD, &period);
+    r->is_first = t->events[event] >= 0 && !ioctl(t->events[event], PERF_EVENT_IOC_PERIOD, &period);
 }
 
 uint32_t sm_fault_weight(sm_thread *t, int event, uint64_t at_ns, int is_copied) {
     sm_fault_rate *r = &t->faults[event];
-    uint32_t doubled = at_ns < r->changed_ns ? r->before : r->doubled;
+    int is_before = at_ns < r->changed_ns;
+    uint32_t doubled = is_before ? r->before : r->doubled;
     if (is_copied && ++r->passed < 1u << doubled)
         return 0;
     r->passed = 0;
-    if (++r->in_second > MOST_A_SECOND && r->doubled < DOUBLED_MOST)
+    /* The next fault after a change makes a sample at once, whatever had been counted: of a period half, on average. */
+    if (!is_before && r->is_first) {
+        r->is_first = 0;
+        return (uint32_t)sm_events_period(event) << r->before >> 1;
+    }
+    /* What was made before the last change must not lead to another one: it would be weighed by that one. */
+    if (!is_before && ++r->in_second > MOST_A_SECOND && r->doubled < DOUBLED_MOST)
         change(t, event, r->doubled + 1);
     return (uint32_t)sm_events_period(event) << doubled;
 }

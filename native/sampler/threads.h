@@ -30,6 +30,7 @@ typedef struct {
     uint32_t doubled, before; /* how often the period is doubled, and was before that */
     uint32_t in_second;       /* samples since the last change or second */
     uint32_t passed;          /* that came since the last one that was taken */
+    int is_first;             /* the next one is the first since the change */
 } sm_fault_rate;
 
 /* The events that each thread may have (events.c). */

@@ -31,6 +31,7 @@ from layerscope.recording.writer import write_rows
 
 # rank-3.json.gz, trace_rank3.json, rank_3.1074.pt.trace.json
 _RANK_IN_NAME = re.compile(r"rank[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
+_RANK_TOLD = re.compile(r'"rank" *: *"?[0-9]')
 # Files that would be traces, if they could be read.
 _TRACE_NAME = re.compile(r"\.(json|pb|sqlite|nvvp|data)(\.gz)?$")
 
@@ -135,10 +136,11 @@ def _rank_in(folder: Path) -> int | None:
     """The rank that the trace tells."""
     run = Run.open(folder)
     with Reader(run) as reader:
-        columns = reader.arrays("processes", ["rank"])
-    for rank in columns["rank"].tolist():
-        if rank >= 0:
-            return int(rank)
+        rows = reader.query("SELECT rank, about FROM processes ORDER BY process").to_pylist()
+    for row in rows:
+        # One trace alone is of rank 0, whether it says so or not.
+        if row["rank"] or (row["rank"] == 0 and _RANK_TOLD.search(row["about"] or "")):
+            return int(row["rank"])
     return None
 
 
