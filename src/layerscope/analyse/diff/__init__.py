@@ -62,7 +62,7 @@ ADDED, GONE, SLOWER, FASTER = "added", "gone", "slower", "faster"
 SAME, NOT_REPEATED = "no measurable difference", "not repeated"
 COLUMNS = (
     ResultColumn("what", "string", "", "run, step, phase, operator, module or kernel"),
-    ResultColumn("name", "string", "", "its name"),
+    ResultColumn("name", "string", "", "its name", code=True),
     ResultColumn("a_ns", "int64", NS, "its time in A: of a step, or of the run"),
     ResultColumn("b_ns", "int64", NS, "its time in B"),
     ResultColumn("change_ns", "int64", NS, "b_ns - a_ns", signed=True),
