@@ -301,7 +301,7 @@ def test_an_interrupt_ends_the_recording_and_not_the_program(tmp_path: Path) -> 
     assert open_run(tmp_path / "attached.layerscope").info.state == "finished"
 
 
-def test_a_stopped_program_and_two_recorders(tmp_path: Path) -> None:
+def test_a_stopped_program_is_recorded_and_a_second_recorder_is_refused(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -309,18 +309,23 @@ def test_a_stopped_program_and_two_recorders(tmp_path: Path) -> None:
         started(program)
         words = [sys.executable, "-m", "layerscope", "attach", str(program.pid), "-q", "--for", "2"]
         other = subprocess.Popen([*words, "-o", "attached"], cwd=first)
-        recorded = attach(program.pid, second, "--for", "1")
+        until = time.monotonic() + PATIENCE_S
+        while not (first / "attached.layerscope" / "raw" / "stacks").exists():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        refused = layerscope("attach", str(program.pid), "-q", "--for", "1", cwd=second)
         program.send_signal(signal.SIGSTOP)
         assert other.wait(PATIENCE_S) == 0
-        assert (
-            layerscope("attach", str(program.pid), "-q", "--for", "0.5", cwd=first).returncode == 0
-        )
+        again = layerscope("attach", str(program.pid), "-q", "--for", "0.5", cwd=first)
         program.send_signal(signal.SIGCONT)
         out, _ = program.communicate("", timeout=PATIENCE_S)
 
     assert (out, program.returncode) == ("done\n", 0)
-    both = [recorded, Recorded(open_run(first / "attached.layerscope"), 0, "", "")]
-    assert all(one.value("SELECT count(*) FROM samples WHERE kind = 'cpu'") for one in both)
+    assert refused.returncode == 125
+    assert "is being recorded already" in refused.stderr
+    assert again.returncode == 0, again.stderr
+    recorded = Recorded(open_run(first / "attached.layerscope"), 0, "", "")
+    assert recorded.value("SELECT count(*) FROM samples WHERE kind = 'cpu'")
 
 
 @pytest.mark.parametrize(
