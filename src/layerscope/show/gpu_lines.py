@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layerscope.analyse.gpu.summary import GpuSummary, LateRank
+from layerscope.analyse.gpu.stragglers import Straggler
+from layerscope.analyse.gpu.summary import GpuSummary
 from layerscope.model import units
 from layerscope.model.units import percent
 from layerscope.show.summary_words import plural
@@ -34,11 +35,11 @@ def gpu_lines(gpu: GpuSummary) -> Iterator[str]:
         yield late_line(gpu.late)
 
 
-def late_line(late: LateRank) -> str:
+def late_line(late: Straggler) -> str:
     """The rank that the others waited for, and why."""
     collectives = plural("collective", late.collectives)
-    how_often = f"{late.times:,} of {late.collectives:,} {collectives}"
-    by = units.duration(round(late.late_ns))
+    how_often = f"{late.late:,} of {late.collectives:,} {collectives}"
+    by = units.duration(round(late.total_ns / late.late))
     why = _REASONS[late.reason]
     return (
         f"Late: rank {late.rank} came late to {how_often}, by {by}: {why} "

@@ -10,7 +10,8 @@ reason is the part in which the late rank has most more than the median of all r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,12 +46,6 @@ class LateArrival:
     is_last: bool
     late_ns: int
     more_ns: tuple[int, ...]
-
-    @property
-    def reason(self) -> str:
-        """The part that it had most more of."""
-        most = max(range(len(PARTS)), key=lambda part: self.more_ns[part])
-        return PARTS[most]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +165,49 @@ def _idle(work: GpuWork) -> tuple[Intervals, np.ndarray]:
     return gaps, is_host
 
 
-def totals(arrivals: Sequence[LateArrival]) -> Int64s:
-    """The sums over arrivals of each of PARTS."""
-    found: Int64s = np.sum([one.more_ns for one in arrivals], axis=0, dtype=np.int64)
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A rank, and when it was late, of the `collectives` that it took part in."""
+
+    rank: int
+    collectives: int
+    arrivals: tuple[LateArrival, ...]
+
+    @property
+    def late(self) -> int:
+        """How often it was late."""
+        return len(self.arrivals)
+
+    @property
+    def last(self) -> int:
+        """How often it came last."""
+        return sum(one.is_last for one in self.arrivals)
+
+    @property
+    def total_ns(self) -> int:
+        """By how much it was late, all together."""
+        return sum(one.late_ns for one in self.arrivals)
+
+    @property
+    def more_ns(self) -> Int64s:
+        """How much more of each of PARTS it had, all together; nothing if it never was late."""
+        found: Int64s = np.sum([one.more_ns for one in self.arrivals], axis=0, dtype=np.int64)
+        return found
+
+    @property
+    def reason(self) -> str:
+        """The part that it had most more of."""
+        return PARTS[int(self.more_ns.argmax())]
+
+
+def stragglers(reader: Reader, work: GpuWork, job: Job) -> list[Straggler]:
+    """Each rank that took part in a collective; the one that cost most first."""
+    arrivals: dict[int, list[LateArrival]] = {}
+    for one in late_arrivals(job, read_timelines(reader, work, job)):
+        arrivals.setdefault(one.rank, []).append(one)
+    taken_part = Counter(rank for collective in job.collectives for rank in collective.ranks)
+    found = [
+        Straggler(rank, count, tuple(arrivals.get(rank, ()))) for rank, count in taken_part.items()
+    ]
+    found.sort(key=lambda one: (-one.total_ns, one.rank))
     return found

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.gpu.breakdown import breakdown
 from layerscope.analyse.gpu.collectives import read_job
 from layerscope.analyse.gpu.idle import idle_times
-from layerscope.analyse.gpu.stragglers import (
-    PARTS,
-    LateArrival,
-    late_arrivals,
-    read_timelines,
-    totals,
-)
+from layerscope.analyse.gpu.stragglers import Straggler, stragglers
 from layerscope.analyse.gpu.work import GpuWork, devices_of, parts_of, read_work
 
 if TYPE_CHECKING:
@@ -24,19 +17,6 @@ if TYPE_CHECKING:
 # Fewer times late, or for a smaller part of its time, is chance.
 _LEAST_TIMES = 3
 _LEAST_SHARE = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class LateRank:
-    """The rank that others waited for most: how often it was late to how many collectives, by how
-    much on average, and the one of PARTS that it had most more of.
-    """
-
-    rank: int
-    times: int
-    collectives: int
-    late_ns: float
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +32,7 @@ class GpuSummary:
     communication_share: float
     copy_share: float
     host_share: float | None
-    late: LateRank | None
+    late: Straggler | None
 
 
 def gpu_summary(reader: Reader) -> GpuSummary | None:
@@ -85,21 +65,9 @@ def _host_share(work: GpuWork) -> float | None:
     return host_ns / idle_ns if idle_ns else None
 
 
-def _late_rank(reader: Reader, work: GpuWork, span_ns: float) -> LateRank | None:
-    job = read_job(reader)
-    timelines = read_timelines(reader, work, job)
-    arrivals: dict[int, list[LateArrival]] = {}
-    late_ns: Counter[int] = Counter()
-    for one in late_arrivals(job, timelines):
-        arrivals.setdefault(one.rank, []).append(one)
-        late_ns[one.rank] += one.late_ns
-    if not arrivals:
-        return None
-    rank, whole_ns = max(late_ns.items(), key=lambda item: (item[1], -item[0]))
-    its = arrivals[rank]
-    times = len(its)
-    if times < _LEAST_TIMES or whole_ns < _LEAST_SHARE * span_ns:
-        return None
-    taken_part = [rank in one.ranks for one in job.collectives]
-    most = int(totals(its).argmax())
-    return LateRank(rank, times, sum(taken_part), whole_ns / times, PARTS[most])
+def _late_rank(reader: Reader, work: GpuWork, span_ns: float) -> Straggler | None:
+    """The rank that others waited for most, if that was no chance."""
+    for worst in stragglers(reader, work, read_job(reader))[:1]:
+        if worst.late >= _LEAST_TIMES and worst.total_ns >= _LEAST_SHARE * span_ns:
+            return worst
+    return None

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from layerscope.analyse.result import COUNT, NS, Result, ResultColumn, of_rows
 
 if TYPE_CHECKING:
-    from layerscope.analyse.gpu.stragglers import LateArrival
+    from layerscope.analyse.gpu.stragglers import Straggler
     from layerscope.recording.reader import Reader
 
 BY = ()
@@ -52,35 +52,21 @@ NEXT = "layerscope table collectives"
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each rank; the one that cost most first."""
-    from collections import Counter
-
     from layerscope.analyse.gpu.collectives import read_job
-    from layerscope.analyse.gpu.stragglers import late_arrivals, read_timelines
+    from layerscope.analyse.gpu.stragglers import stragglers
     from layerscope.analyse.gpu.work import read_work
 
     job = read_job(reader)
-    timelines = read_timelines(reader, read_work(reader), job)
-    arrivals: dict[int, list[LateArrival]] = {}
-    for one in late_arrivals(job, timelines):
-        arrivals.setdefault(one.rank, []).append(one)
-    part_in = Counter(call.rank for one in job.collectives for call in one.calls)
-    rows = [_row(rank, count, arrivals.get(rank, [])) for rank, count in part_in.items()]
-    total_at = [column.name for column in COLUMNS].index("total_ns")
-    rows.sort(key=lambda row: (-row[total_at], row[0]))
+    rows = [_row(one) for one in stragglers(reader, read_work(reader), job)]
     return of_rows("stragglers", COLUMNS, rows, notes=job.notes)
 
 
-def _row(rank: int, collectives: int, arrivals: list[LateArrival]) -> tuple[Any, ...]:
-    from layerscope.analyse.gpu.stragglers import PARTS, totals
+def _row(of: Straggler) -> tuple[Any, ...]:
+    from layerscope.analyse.gpu.stragglers import PARTS
 
-    count = len(arrivals)
-    if not count:
-        return rank, collectives, 0, 0, None, None, 0, None, *(None for _ in PARTS)
-    late_ns = [one.late_ns for one in arrivals]
-    more_ns = totals(arrivals)
-    reason = PARTS[int(more_ns.argmax())]
-    means = more_ns / count
-    total_ns = sum(late_ns)
-    last = sum(one.is_last for one in arrivals)
-    figures = (last, count, total_ns / count, max(late_ns), total_ns)
-    return rank, collectives, *figures, reason, *means
+    counts = (of.rank, of.collectives, of.last, of.late)
+    if not of.late:
+        return *counts, None, None, 0, None, *(None for _ in PARTS)
+    most_ns = max(one.late_ns for one in of.arrivals)
+    means = of.more_ns / of.late
+    return *counts, of.total_ns / of.late, most_ns, of.total_ns, of.reason, *means
