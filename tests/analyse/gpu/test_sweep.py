@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layerscope.analyse.gpu.intervals import merged
 from layerscope.analyse.gpu.levels import levels, statistics
-from layerscope.analyse.gpu.sweep import combined_ns, covered_ns
+from layerscope.analyse.gpu.sweep import combined_ns
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 20), st.integers(0, 2)), max_size=25
@@ -40,7 +41,7 @@ def test_what_is_covered_is_at_most_the_sum_of_the_durations(
 ) -> None:
     start, end, _ = columns(intervals)
 
-    covered = covered_ns(start, end)
+    covered = merged(start, end).total_ns
 
     assert covered <= (end - start).sum()
     assert covered == len({ns for a, b in zip(start, end, strict=True) for ns in range(a, b)})

@@ -26,7 +26,8 @@ from layerscope.analyse.gpu.hta_events import (
     copy_name,
     read_events,
 )
-from layerscope.analyse.gpu.sweep import Int64s, combined_ns, covered_ns
+from layerscope.analyse.gpu.intervals import merged
+from layerscope.analyse.gpu.sweep import Int64s, combined_ns
 from layerscope.analyse.losses import problems
 from layerscope.analyse.result import Result, ResultColumn, of_rows
 from layerscope.model.errors import UsageError
@@ -80,10 +81,10 @@ def _temporal(events: HtaEvents) -> Iterator[_Row]:
     """Idle, computing and the rest, and the part of communication beside computation."""
     start_us, end_us = _whole(events)
     span_us = int(end_us.max() - start_us.min())
-    busy_us = covered_ns(start_us, end_us)
+    busy_us = merged(start_us, end_us).total_ns
     idle_us = span_us - busy_us
     is_one = events.kind == COMPUTATION
-    compute_us = covered_ns(start_us[is_one], end_us[is_one])
+    compute_us = merged(start_us[is_one], end_us[is_one]).total_ns
     other_us = busy_us - compute_us
     times_us = (idle_us, compute_us, other_us)
     percents = [_percent(time_us, span_us) for time_us in times_us]

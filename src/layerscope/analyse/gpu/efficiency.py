@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerscope.analyse.gpu import arguments
+from layerscope.analyse.gpu.intervals import merged
 from layerscope.analyse.gpu.levels import levels
 from layerscope.analyse.gpu.profiled_steps import step_windows
-from layerscope.analyse.gpu.sweep import covered_ns
 from layerscope.analyse.gpu.work import WORK
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _efficiency(kernels: pa.Table, window_ns: tuple[int, int]) -> Efficiency:
     span_ns = until_ns - from_ns
     start_ns = kernels["start_ns"].to_numpy()
     end_ns = kernels["end_ns"].to_numpy()
-    busy_share = covered_ns(start_ns, end_ns) / span_ns
+    busy_share = merged(start_ns, end_ns).total_ns / span_ns
     blocks = kernels["blocks"].to_numpy().astype(np.float64)
     occupancy = kernels["occupancy"].to_numpy().astype(np.float64)
     sm_efficiency = None

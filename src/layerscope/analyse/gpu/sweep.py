@@ -31,9 +31,3 @@ def combined_ns(start_ns: Int64s, end_ns: Int64s, kind: Int64s, kinds: int) -> I
     lasted_ns = np.diff(at_ns[order])
     np.add.at(sums, mask[:-1], lasted_ns)
     return sums
-
-
-def covered_ns(start_ns: Int64s, end_ns: Int64s) -> int:
-    """The time that the intervals cover, each moment once."""
-    one_kind = np.zeros_like(start_ns)
-    return int(combined_ns(start_ns, end_ns, one_kind, 1)[1])
