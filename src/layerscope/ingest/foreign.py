@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import zlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -62,13 +63,22 @@ def imported(path: Path) -> Path:
     )
     key = hashlib.blake2b(repr(words).encode(), digest_size=16).hexdigest()
     name = f"{path.name}{SUFFIX}"
+    return kept(
+        path, key, name, COMPLETE, lambda base: _make(path, format_, base, base / key, name)
+    )
+
+
+def kept(path: Path, key: str, name: str, whole: str, make: Callable[[Path], None]) -> Path:
+    """The recording `name` made of `path`, in the folder `key` of the first cache that takes it;
+    `make` puts it there where it has no file `whole`. ReadError when no cache does.
+    """
     why: OSError = PermissionError(13, "no place can be written")
     for base in cache.caches(cache.PACKED):
         folder = base / key
         try:
             cache.make(base)
-            if not (folder / name / COMPLETE).exists():
-                _make(path, format_, base, folder, name)
+            if not (folder / name / whole).exists():
+                make(base)
             cache.remember(folder, path)
         except OSError as error:
             why = error

@@ -44,20 +44,8 @@ def imported(path: Path) -> Path | None:
         return None
     key = _key(files)
     name = f"{path.resolve().name}{SUFFIX}"
-    why: OSError = PermissionError(13, "no place can be written")
-    for base in cache.caches(cache.PACKED):
-        folder = base / key
-        try:
-            cache.make(base)
-            if not (folder / name / "run.json").exists():
-                _make(path, files, traces, base, folder, name)
-            cache.remember(folder, path)
-        except OSError as error:
-            why = error
-            continue
-        return folder / name
-    raise ReadError(
-        f"{path} cannot be imported: {why.strerror or why}. Free some space, or set XDG_CACHE_HOME"
+    return foreign.kept(
+        path, key, name, "run.json", lambda base: _make(path, files, traces, base, base / key, name)
     )
 
 
