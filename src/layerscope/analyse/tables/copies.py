@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from layerscope.analyse.gpu import arguments
+from layerscope.analyse.gpu.columns import DEVICE, RANK
 from layerscope.analyse.gpu.work import WORK
 from layerscope.analyse.result import BYTES, COUNT, GBYTE_PER_S, NS, Result, ResultColumn, of_rows
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 BY = ()
 REFUSED: dict[str, str] = {}
 COLUMNS = (
-    ResultColumn("rank", "int32", "", "number in the job"),
-    ResultColumn("device", "int32", "", "number of the GPU"),
+    RANK,
+    DEVICE,
     ResultColumn("name", "string", "", "kind of copy"),
     ResultColumn("count", "int64", COUNT, "copies"),
     ResultColumn("bytes", "int64", BYTES, "what they copied"),

@@ -32,6 +32,7 @@ from __future__ import annotations
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
+from layerscope.analyse.gpu.columns import DEVICE, RANK
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_rows
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 BY = ()
 REFUSED: dict[str, str] = {}
 COLUMNS = (
-    ResultColumn("rank", "int32", "", "number in the job"),
-    ResultColumn("device", "int32", "", "number of the GPU"),
+    RANK,
+    DEVICE,
     ResultColumn("view", "string", "", "all, linked: with a host call, or steps"),
     ResultColumn("count", "int64", COUNT, "kernels, copies and memory sets"),
     ResultColumn("span_ns", "int64", NS, "from the first start to the last end"),

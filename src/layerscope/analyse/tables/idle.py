@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
+from layerscope.analyse.gpu.columns import DEVICE, RANK, STREAM
 from layerscope.analyse.result import COUNT, NS, Result, ResultColumn, of_rows
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 BY = ()
 REFUSED: dict[str, str] = {}
 COLUMNS = (
-    ResultColumn("rank", "int32", "", "number in the job"),
-    ResultColumn("device", "int32", "", "number of the GPU"),
-    ResultColumn("stream", "string", "", "name of the stream"),
+    RANK,
+    DEVICE,
+    STREAM,
     ResultColumn("count", "int64", COUNT, "kernels, copies and memory sets"),
     ResultColumn("span_ns", "int64", NS, "from the first start to the last end"),
     ResultColumn("busy_ns", "int64", NS, "one of them ran"),

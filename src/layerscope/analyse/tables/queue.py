@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from layerscope.analyse.gpu.columns import DEVICE, RANK, STREAM
 from layerscope.analyse.result import COUNT, NS, Result, ResultColumn, of_rows
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ FULL = 1024
 BY = ()
 REFUSED: dict[str, str] = {}
 COLUMNS = (
-    ResultColumn("rank", "int32", "", "number in the job"),
-    ResultColumn("device", "int32", "", "number of the GPU"),
-    ResultColumn("stream", "string", "", "name of the stream"),
+    RANK,
+    DEVICE,
+    STREAM,
     ResultColumn("count", "int64", COUNT, "launched work"),
     ResultColumn("span_ns", "int64", NS, "from the first launch to the last start"),
     ResultColumn("mean", "float64", COUNT, "length over time"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from layerscope.analyse.gpu.columns import RANK
 from layerscope.analyse.result import NS, SHARE, Result, ResultColumn, of_rows
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 BY = ()
 REFUSED: dict[str, str] = {}
 COLUMNS = (
-    ResultColumn("rank", "int32", "", "number in the job"),
+    RANK,
     ResultColumn("role", "string", "", "what the time was spent on"),
     ResultColumn("avg_ns", "float64", NS, "of a step, mean"),
     ResultColumn("share", "float64", SHARE, "of the time of all steps"),

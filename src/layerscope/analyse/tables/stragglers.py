@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from layerscope.analyse.gpu.columns import RANK
 from layerscope.analyse.result import COUNT, NS, Result, ResultColumn, of_rows
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 BY = ()
 REFUSED: dict[str, str] = {}
 COLUMNS = (
-    ResultColumn("rank", "int32", "", "number in the job"),
+    RANK,
     ResultColumn("collectives", "int64", COUNT, "that it took part in"),
     ResultColumn("last", "int64", COUNT, "how often it came last"),
     ResultColumn("late", "int64", COUNT, "how often it came late"),
