@@ -165,10 +165,12 @@ static void find_python(sm_thread *t, kernel_tick *tick, const lu_frame_register
     tick->python = now;
     tick->inner = inner;
     sm_recent_add(t, SM_RECENT_LOOK, now, tick->pythons);
+    if (t->process->outside.is_read) {
+        tick->evals = sm_outside_instructions(t, tick->native, had, tick->natives, stack, inner);
+        return;
+    }
     tick->evals = sm_interpreted(t, tick->native, had, tick->natives, stack, inner, &first);
-    if (t->process->outside.is_read)
-        sm_outside_instructions(t->process, tick->native, had, tick->natives, stack, inner);
-    else if (tick->evals && inner[0].code == LT_NONE)
+    if (tick->evals && inner[0].code == LT_NONE)
         tick->words = &first;
 }
 
@@ -242,8 +244,21 @@ static uint32_t with_kernel(uint32_t stack, const kernel_tick *tick) {
     return stack;
 }
 
-/* The frames of the tick, and where its copy of the stack ends those of the sample that lie around: those of the same
- * calls end at the same addresses. How many, 0: they do not meet. */
+/* The same call, made from the same place. */
+static int is_same(const lu_native_frame *one, const lu_native_frame *other) {
+    return one->frame == other->frame && one->address == other->address;
+}
+
+/* Whether the frames of the tick from `i` on are those of the sample from `j` on. */
+static int goes_on_as(const kernel_tick *tick, int i, const sm_user_stack *sample, int j) {
+    for (; i < tick->natives && j < sample->count; i++, j++)
+        if (!is_same(&tick->native[i], &sample->native[j]))
+            return 0;
+    return i == tick->natives;
+}
+
+/* The frames of the tick, and where its copy of the stack ends those of the sample that lie around. How many, 0: they do
+ * not meet. */
 static int whole(const kernel_tick *tick, const sm_user_stack *sample, lu_native_frame *into, uint32_t *how) {
     int count = tick->natives;
     memcpy(into, tick->native, (size_t)count * sizeof *into);
@@ -252,7 +267,7 @@ static int whole(const kernel_tick *tick, const sm_user_stack *sample, lu_native
         return count;
     for (int i = 0; i < count; i++)
         for (int j = 0; j < sample->count; j++)
-            if (into[i].frame == sample->native[j].frame && i + sample->count - j <= SM_FRAMES_MOST) {
+            if (i + sample->count - j <= SM_FRAMES_MOST && goes_on_as(tick, i, sample, j)) {
                 memcpy(into + i + 1, sample->native + j + 1, (size_t)(sample->count - j - 1) * sizeof *into);
                 *how = sample->how;
                 return i + sample->count - j;
@@ -260,19 +275,17 @@ static int whole(const kernel_tick *tick, const sm_user_stack *sample, lu_native
     return 0;
 }
 
-/* How many frames of the interpreter there are (`evals`), and how many of the outermost are those of the sample too:
- * they end at the same address. */
+/* How many frames of the interpreter there are (`evals`), and how many of the outermost are those of the sample too: all
+ * calls around them are the same. */
 static int common(sm_process *p, const lu_native_frame *native, int count, const sm_user_stack *sample, int *evals) {
-    int same = 0, is_same = 1, at = sample->count - 1;
+    int same = 0, goes_on = 1;
     *evals = 0;
-    for (int i = count - 1; i >= 0; i--) {
-        if (sm_interpreter_at(p, native, i) != SM_INTERPRETS)
-            continue;
-        ++*evals;
-        while (at >= 0 && sm_interpreter_at(p, sample->native, at) != SM_INTERPRETS)
-            at--;
-        is_same = is_same && at >= 0 && sample->native[at--].frame == native[i].frame;
-        same += is_same;
+    for (int i = count - 1, j = sample->count - 1; i >= 0; i--, j--) {
+        int is_eval = sm_interpreter_at(p, native, i) == SM_INTERPRETS;
+        *evals += is_eval;
+        same += goes_on && is_eval && j >= 0 && native[i].frame == sample->native[j].frame
+            && sm_interpreter_at(p, sample->native, j) == SM_INTERPRETS;
+        goes_on = goes_on && j >= 0 && is_same(&native[i], &sample->native[j]);
     }
     return same;
 }
@@ -306,19 +319,15 @@ static void gather_group(gathered *g, const sm_python_group *group, uint32_t pla
         g->frames[g->count - group->count].place = place | (group->frames->place & LF_ENTRY);
 }
 
-/* A function of which nobody has seen who called it: who did is left out. The sample's C frame may be the same: it began
- * with one function. */
+/* A function of which nobody has seen who called it: who did is left out, unless the sample's C frame, which seems to be
+ * the same, began with that function. */
 static void gather_alone(sm_process *p, gathered *g, sm_python_frame inner, const sm_python_group *sample) {
     if (inner.code == LT_NONE && !g->count)
         inner = sm_python_unknown(p);
-    const sm_python_frame *first = sample ? &sample->frames[sample->count - 1] : NULL;
-    int is_first = first && inner.code == first->code;
+    int is_first = sample && inner.code == sample->frames[sample->count - 1].code;
     gather(g, (sm_python_frame){inner.code, inner.place | (is_first ? LF_ENTRY : 0)});
-    if (is_first)
-        return;
-    gather(g, (sm_python_frame){LF_BETWEEN, 1 | (first ? 0 : LF_ENTRY)});
-    if (first)
-        gather(g, *first);
+    if (!is_first)
+        gather(g, (sm_python_frame){LF_BETWEEN, 1 | LF_ENTRY});
 }
 
 /* The frames of Python of a tick whose native frames are whole: one group for each C frame of the interpreter. */

@@ -10,6 +10,7 @@
 #include "outside_frames.h"
 
 #include "interpreter_frames.h"
+#include "procfs.h"
 #include "python_stacks.h"
 
 #include <stdlib.h>
@@ -139,6 +140,21 @@ static int is_interpreter(const sm_process *p, const lu_native_frame *native, in
     return sm_interpreter_at(p, native, i) == SM_INTERPRETS;
 }
 
+/* What this C frame of the interpreter has in its learned places; 0: not known. */
+static void told_here(const lu_native_frame *native, const lu_frame_registers *had, const lu_stack_copy *stack,
+                      const int where[KINDS], uint64_t into[KINDS]) {
+    for (int kind = 0; kind < KINDS; kind++)
+        into[kind] = where[kind] < 0 ? 0 : sm_interpreter_word(native, had, stack, (uint32_t)where[kind]);
+}
+
+/* A C frame that has called another one of the interpreter may keep its next instruction elsewhere meanwhile, and have
+ * that of an earlier call in the place. Its function is believed if the frame of Python that it names is of it too. */
+static int is_confirmed(const sm_process *p, uint64_t frame, uint32_t code) {
+    int32_t pid = p->pid;
+    uint64_t running = frame ? lu_python_code_of(p->python, frame, sm_read_memory, &pid) : 0;
+    return running && code != LT_NONE && sm_python_code_known(p, running) == code;
+}
+
 /* What each C frame of the interpreter ran; how many there are. `where`: what they have always in the same place. */
 static int interpreted(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,
                        const lu_stack_copy *stack, const int where[KINDS]) {
@@ -147,28 +163,26 @@ static int interpreted(sm_thread *t, const lu_native_frame *native, const lu_fra
     for (int i = 0, eval = 0; i < natives && eval < evals; i++) {
         if (!is_interpreter(t->process, native, i))
             continue;
-        uint64_t told_here[KINDS] = {0};
-        for (int kind = 0; kind < KINDS; kind++)
-            if (where[kind] >= 0)
-                told_here[kind] = sm_interpreter_word(&native[i], &had[i], stack, (uint32_t)where[kind]);
+        uint64_t told[KINDS];
+        told_here(&native[i], &had[i], stack, where, told);
         if (where[INSTRUCTION] >= 0)
-            then[eval] = sm_python_of_word(t->process, told_here[INSTRUCTION]);
-        then_at[eval] = where[FRAME] >= 0 ? told_here[FRAME]
+            then[eval] = sm_python_of_word(t->process, told[INSTRUCTION]);
+        then_at[eval] = where[FRAME] >= 0 ? told[FRAME]
                                           : sm_interpreted_frame(t, &native[i], &had[i], stack, then[eval].code);
+        if (eval && !is_confirmed(t->process, then_at[eval], then[eval].code))
+            then[eval].code = LT_NONE;
         eval++;
     }
     return evals;
 }
 
-void sm_outside_instructions(const sm_process *p, const lu_native_frame *native, const lu_frame_registers *had,
-                             int natives, const lu_stack_copy *stack, sm_python_frame *into) {
-    int where = place_of(p, INSTRUCTION);
-    for (int i = 0, eval = 0; i < natives; i++) {
-        if (!is_interpreter(p, native, i))
-            continue;
-        uint64_t word = where < 0 ? 0 : sm_interpreter_word(&native[i], &had[i], stack, (uint32_t)where);
-        into[eval++] = sm_python_of_word(p, word);
-    }
+int sm_outside_instructions(sm_thread *t, const lu_native_frame *native, const lu_frame_registers *had, int natives,
+                            const lu_stack_copy *stack, sm_python_frame *into) {
+    const int where[KINDS] = {place_of(t->process, INSTRUCTION), place_of(t->process, FRAME)};
+    int evals = interpreted(t, native, had, natives, stack, where);
+    for (int i = 0; i < evals; i++)
+        into[i] = where[INSTRUCTION] < 0 ? (sm_python_frame){LT_NONE, 0} : then[i];
+    return evals;
 }
 
 /* The innermost C frame has this frame and its code, which have been read. */

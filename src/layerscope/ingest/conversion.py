@@ -6,7 +6,7 @@ after it, an old recording again, and a file of another program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from heapq import heapify, heappop, heappush
@@ -72,6 +72,8 @@ class RunConversion:
         self.tables = tables
         self.processes: list[IngestedProcess] = []
         self.rows: dict[str, int] = {}
+        # What all threads have used together.
+        self.used = {"cpu_ns": 0, "faults_minor": 0, "faults_major": 0}
         self._keys = Keys()
         self._tracks = TrackKeys()
         self._texts = StringTable()
@@ -458,7 +460,12 @@ class RunConversion:
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
         small.rows["problems"].extend(map(asdict, self.allocations.problems()))
         small.add_problems(self.processes)
+        self.used = {name: _sum_of(small.rows["tracks"], name) for name in self.used}
         self.rows.update(small.write(self.tables))
+
+
+def _sum_of(rows: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(row.get(name) or 0 for row in rows)
 
 
 def _correlations(kind: np.ndarray, origin: np.ndarray) -> np.ndarray:

@@ -73,9 +73,8 @@ def rows_of(payload: bytes) -> np.ndarray:
 
 
 def read(payload: bytes) -> Iterator[tuple[int, str, int, str]]:
-    """The rows of a raw chunk one by one: (at_ns, name, value, unit)."""
-    rows = rows_of(payload)
-    for at_ns, number, _, value in rows.tolist():
-        name = NAMES[number]
-        unit = UNITS[number]
-        yield at_ns, name, value, unit
+    """The rows of a raw chunk one by one: (at_ns, name, value, unit). Without NumPy, as above."""
+    whole_bytes = len(payload) // _READING.size * _READING.size
+    for at_ns, number, _, value in _READING.iter_unpack(payload[:whole_bytes]):
+        if 0 <= number < len(NAMES):
+            yield at_ns, NAMES[number], value, UNITS[number]

@@ -27,7 +27,6 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.model.secrets import kept_environment, mask
 from layerscope.rawfile.counters import read
-from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 from layerscope.session import remote_script, standby
 from layerscope.session.command import program_name
@@ -51,9 +50,6 @@ _TREE = (
     "children of the program that begin from now on are recorded with it; attach those that run "
     "already one by one"
 )
-_SUMS = """
-    SELECT sum(cpu_ns)::BIGINT AS cpu_ns, sum(faults_minor)::BIGINT AS faults_minor,
-      sum(faults_major)::BIGINT AS faults_major FROM tracks"""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -264,21 +260,21 @@ class Attached:
 
     def finish(self) -> None:
         """Complete the recording."""
-        finish(self.recording, self.recorder, self._ended(), self.converter, self._command)
-        self._take_sums_of_threads()
+        ended = self._ended()
+        used = finish(self.recording, self.recorder, ended, self.converter, self._command)
+        self._take_sums_of_threads(used)
 
-    def _take_sums_of_threads(self) -> None:
+    def _take_sums_of_threads(self, used: dict[str, int]) -> None:
         """The sampler knows what each thread has used to its end, those of children among them,
         where we only look twice a second.
         """
         program = self.recording.info.program
-        with Reader(self.recording) as reader:
-            (row,) = reader.query(_SUMS).to_pylist()
-        program.faults_minor = max(program.faults_minor, row["faults_minor"] or 0)
-        program.faults_major = max(program.faults_major, row["faults_major"] or 0)
-        if row["cpu_ns"]:
-            program.system_ns = min(program.system_ns, row["cpu_ns"])
-            program.user_ns = row["cpu_ns"] - program.system_ns
+        program.faults_minor = max(program.faults_minor, used.get("faults_minor", 0))
+        program.faults_major = max(program.faults_major, used.get("faults_major", 0))
+        cpu_ns = used.get("cpu_ns", 0)
+        if cpu_ns:
+            program.system_ns = min(program.system_ns, cpu_ns)
+            program.user_ns = cpu_ns - program.system_ns
         self.recording.save()
 
     def _look(self) -> None:

@@ -75,6 +75,7 @@ def _about(conversion: RunConversion) -> dict[str, Any]:
         "backward": sum(process.backward for process in conversion.processes),
         "thinned": conversion.parts.most_weight,
         "sampled": conversion.stacks.counts(),
+        "used": conversion.used,
     }
 
 

@@ -40,6 +40,7 @@ _NOTHING = {
     "dropped": 0,
     "agent_cpu_ns": 0,
     "thinned": 0,
+    "used": {},
 }
 
 

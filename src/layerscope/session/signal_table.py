@@ -15,8 +15,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 # As layerscope/autostart.py has it.
 DOOR = b"layerscope: SIGURG opens the door of this process"
 _SIGNALS = 64
@@ -62,6 +60,8 @@ def _handlers(data: bytes) -> list[int]:
     """The addresses of what may be the handler of SIGURG: every signal has one, and hardly any
     signal is waiting to be handled.
     """
+    import numpy as np  # `attach` of other programs starts without it
+
     words = np.frombuffer(data[: len(data) // _WORD * _WORD], np.uint64)
     count = len(words) - 2 * _SIGNALS + 1
     if count <= 0:
