@@ -53,6 +53,7 @@ from layerscope.analyse.tables.modules import OUTSIDE
 from layerscope.analyse.tables.threads import THREAD_NAMES
 from layerscope.model.distinct import distinct
 from layerscope.model.units import duration
+from layerscope.recording.arrow_columns import arrow_array
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
@@ -221,10 +222,17 @@ def build(
     )
     order = np.lexsort(keys)
     data = pa.table(
-        [pa.array(values[c.name], pa.type_for_alias(c.type)).take(order) for c in columns],
-        names=[c.name for c in columns],
+        [_in_order(values[column.name], order, column.type) for column in columns],
+        names=[column.name for column in columns],
     )
     return of_arrow(what, columns, data, notes=notes(samples))
+
+
+def _in_order(values: np.ndarray | list[Any], order: np.ndarray, kind: str) -> pa.Array:
+    """What `pa.array(...).take` does, without the 60 ms that its imports take."""
+    if isinstance(values, np.ndarray):
+        return arrow_array(values[order])
+    return pa.array([values[place] for place in order.tolist()], pa.type_for_alias(kind))
 
 
 def _with_faults(counted: _Counted, faults: _Counted) -> _Counted:

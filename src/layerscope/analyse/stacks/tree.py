@@ -205,7 +205,7 @@ def _levels_of_pairs(up: Ints, pairs: Ints, depth: Ints, levels: int) -> list[In
     parents = np.zeros(0, np.int64)
     for level in reversed(range(levels)):
         own = pairs[depth == level]
-        here = np.union1d(own, parents)
+        here = distinct(np.concatenate([own, parents]))
         found.append(here)
         group, node = np.divmod(here, size)
         above = up[node]
