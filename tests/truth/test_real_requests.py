@@ -228,7 +228,7 @@ def test_training_by_hand_has_a_step_for_each_call(
     assert len(rows) == 6
     assert all(row["forward_ns"] and row["backward_ns"] and row["other_ns"] for row in rows)
     assert "A step takes " in recorded.stderr
-    assert "a step is one call of Net" in recorded.stderr
+    assert "a step is one pass through Net" in recorded.stderr
 
 
 def test_modules_that_prepare_data_in_the_workers_of_a_loader_are_no_requests(
