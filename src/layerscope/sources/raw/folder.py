@@ -26,6 +26,7 @@ class RawFolder:
         self.shift_ns = shift_ns
         self.problems: list[Problem] = []
         self._processes: dict[Path, RawProcess] = {}
+        self._is_over = False
 
     def new_processes(self) -> list[RawProcess]:
         """Those that were not there at the last call."""
@@ -33,9 +34,10 @@ class RawFolder:
         for path in raw_file.spools(self.raw):
             if path not in self._processes:
                 found.append(self._add(path))
-        held = profiled_pids(self.raw)
-        for process in self._processes.values() if held else ():
-            process.is_held = process.pid in held
+        if not self._is_over:
+            held = profiled_pids(self.raw)
+            for process in self._processes.values():
+                process.is_held = process.pid in held
         return found
 
     def finish(self, main_pid: int | None, is_windowed: bool) -> list[RawProcess]:
@@ -51,6 +53,7 @@ class RawFolder:
             from layerscope.sources.raw.logs import merge_logs
 
             self.problems += merge_logs(self.raw, list(self._processes.values()), main_pid)
+        self._is_over = True
         for process in self._processes.values():
             process.is_held = False
         return new

@@ -15,7 +15,6 @@ import numpy as np
 
 from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct
-from layerscope.model.layers import KINDS
 from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.decoder import Decoder
@@ -27,8 +26,8 @@ OF_NO_THREAD = "calls whose thread is not known"
 _NAMES_BYTES = 1 << 20  # of one chunk
 # Numbers of rings and segments that no agent gives.
 _FIRST_RING, _SEGMENT = 1 << 21, 1 << 21
-# In the place of an extra record: there is none. No late span has this kind.
-_NONE = KINDS.index("function")
+# In the place of an extra record: there is none. No record has this kind.
+_NONE = layout.FIRST_SPECIAL - 1
 
 
 @dataclass(slots=True)
