@@ -5,12 +5,14 @@
  * are found by name, and the field is trusted only if it holds the value that it should. */
 #define _GNU_SOURCE
 #include "python.h"
+#include "stand_ins.h"
 #include "stack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define FIRST_TABLE 1024u
+#define LS_RUNS 4
 
 typedef struct {
     const void *module; /* NULL: free, GONE: was in use */
@@ -30,8 +32,11 @@ typedef struct {
     void *resolver;
     uintptr_t key;
     int active;
+    void *after; /* called with the first argument behind every so many calls that ended well */
+    uint32_t every, count;
 } called;
 static called calls, base_calls, generations = {.key = 8};
+static called runs[LS_RUNS]; /* of what is no module: sessions */
 static void *raised;
 
 static const void *key_of(const called *by, const void *module) { return (const char *)module + by->key; }
@@ -248,6 +253,17 @@ static void *call_recorded(const called *by, void *callable, void *const *argume
     return result;
 }
 
+/* Tell those who asked for it that a call is over. */
+static void *told(called *by, const void *first, void *result) {
+    if (!by->after || !result || ++by->count < by->every)
+        return result;
+    by->count = 0;
+    if (ls_python_call(by->after, first, NULL))
+        return result;
+    ls_python_release(result); /* an exception of the program's is set */
+    return NULL;
+}
+
 /* Where only a window is recorded, a call may be the step at which it opens. */
 static void *call_watched(const called *by, void *callable, void *const *arguments, size_t count, void *keywords) {
     int seen = by->active && ls_argument_count(count) ? ls_window_sees_calls() : LS_CALLS_UNSEEN;
@@ -282,6 +298,34 @@ static void *call_generate(void *callable, void *const *arguments, size_t count,
     return call(&generations, callable, arguments, count, keywords);
 }
 
+static void *call_run(int which, void *function, void *const *arguments, ssize_t count, void *keywords) {
+    called *by = &runs[which];
+    void *result = call(by, function, arguments, (size_t)count, keywords);
+    return by->active && count > 0 ? told(by, arguments[0], result) : result;
+}
+
+static void *call_first_run(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    return call_run(0, function, arguments, count, keywords);
+}
+
+static void *call_second_run(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    return call_run(1, function, arguments, count, keywords);
+}
+
+static void *call_third_run(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    return call_run(2, function, arguments, count, keywords);
+}
+
+static void *call_fourth_run(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    return call_run(3, function, arguments, count, keywords);
+}
+
+static const ls_stand_in_handler run_handlers[LS_RUNS] = {call_first_run, call_second_run, call_third_run, call_fourth_run};
+
+static void *original_run(void *function, void *const *arguments, size_t count, void *keywords) {
+    return ls_call_python(function, arguments, (ssize_t)count, keywords);
+}
+
 static int start(called *by, void *function, void *resolve, ls_vectorcall ours) {
     if (!ls.page || !ls.wiped)
         return -3;
@@ -312,6 +356,27 @@ LS_EXPORT int ls_generations_start(void *function, void *resolve) {
     return start(&generations, function, resolve, call_generate);
 }
 
+/* What stands for method number `which` (below LS_RUNS) of objects that are no modules, and is called in its place: an
+ * interpreter may go into a function without a look at its vectorcall field. `resolve` is as above, but what it does not
+ * learn is asked about at each call, and is no span. `after(object)` is called behind every `every` calls that ended
+ * well. A new reference; NULL: this Python is not understood, or ls_prepare was not called or failed. GIL held. */
+LS_EXPORT void *ls_run_stand_in(int which, void *function, void *resolve, void *after, int every) {
+    called *by = &runs[which];
+    if (!ls.page || !ls.wiped || !ls_python_is_understood())
+        return NULL;
+    void *ours = ls_stand_for_function(function, run_handlers[which]);
+    if (!ours)
+        return NULL;
+    ls_python_keep(resolve);
+    ls_python_keep(after);
+    by->resolver = resolve;
+    by->after = after;
+    by->every = (uint32_t)every;
+    by->hook.original = original_run;
+    by->active = 1;
+    return ours;
+}
+
 /* `tell(class, value)` is asked for the text of an exception that ends an outermost call, and gives it to
  * ls_module_raised. It is kept for good. GIL held. */
 LS_EXPORT void ls_modules_tell_errors(void *tell) {
@@ -325,4 +390,10 @@ LS_EXPORT void ls_modules_stop(void) {
     ls_unhook_function(&calls.hook, call_module);
     ls_unhook_function(&base_calls.hook, call_base);
     ls_unhook_function(&generations.hook, call_generate);
+}
+
+/* Runs that begin from now on are recorded, or not. GIL held. */
+LS_EXPORT void ls_runs_record(int is_wanted) {
+    for (int which = 0; which < LS_RUNS; which++)
+        runs[which].active = is_wanted && runs[which].resolver;
 }

@@ -172,3 +172,6 @@ const void *ls_calling_line(int *line) {
 
 /* Keep an object for as long as the process lives, so that its address stays its own. */
 void ls_python_keep(const void *object) { increase((void *)object); }
+
+/* Whether what the functions here need was found. */
+int ls_python_is_understood(void) { return look_up() == 0; }

@@ -27,5 +27,6 @@ int ls_python_call(void *callable, const void *first, const void *second);
 void ls_python_tell_error(void *callable);
 const void *ls_calling_line(int *line);
 void ls_python_keep(const void *object);
+int ls_python_is_understood(void);
 
 #endif

@@ -60,10 +60,10 @@ def test_requests_that_an_exception_ended_are_not_measured_and_say_what_failed()
 
     text = text_of(recording)
 
-    assert "12 requests, the first excluded (warm-up); 3 failed and excluded." in text
-    assert "A request takes 12.0 ms (p95 12.0, p99 12.0)" in text
-    assert f"Failed: 2 requests in aten::addmm: {said}\n" in text
-    assert "Failed: 1 request, in no operator: ValueError\n" in text
+    assert "12 calls, the first excluded (warm-up); 3 failed and excluded." in text
+    assert "A call takes 12.0 ms (p95 12.0, p99 12.0)" in text
+    assert f"Failed: 2 calls in aten::addmm: {said}\n" in text
+    assert "Failed: 1 call, in no operator: ValueError\n" in text
     assert "Failed: 1 forward pass, in no operator: KeyError\n" in text
 
 
@@ -80,7 +80,7 @@ def test_if_every_request_fails_they_are_measured() -> None:
         for step in recording.rows["steps"]
     ]
 
-    assert "12 requests, the first excluded (warm-up); 11 failed." in text_of(recording)
+    assert "12 calls, the first excluded (warm-up); 11 failed." in text_of(recording)
 
 
 def test_a_request_that_generates_says_how_fast_its_tokens_come() -> None:
@@ -104,25 +104,25 @@ def test_a_request_that_generates_says_how_fast_its_tokens_come() -> None:
     lines = text_of(recording).splitlines()
 
     told = [line for line in lines if "GPT.generate" in line or "token" in line]
-    assert told[0].endswith("a request is one call of GPT.generate")
-    assert told[1].endswith("9 tokens a request, 180 a second")
+    assert told[0].endswith("a call is one of GPT.generate")
+    assert told[1].endswith("9 tokens a call, 180 a second")
     assert told[2].endswith("the first token takes 8.00 ms, each further one 5.00 ms")
 
 
-def test_requests_are_called_requests() -> None:
+def test_calls_of_a_network_are_called_calls() -> None:
     lines = text_of(served()).splitlines()
 
-    assert lines[0].endswith("12 requests, the first excluded (warm-up).")
+    assert lines[0].endswith("12 calls, the first excluded (warm-up).")
     assert lines[3:10] == [
-        "A request takes 12.0 ms (p95 12.0, p99 12.0)   a request is one pass through the modules",
-        "  forward     11.0 ms   92 %  ###########      98.2 requests a second, up to 2 at a time",
-        "  other       1.00 ms    8 %  #                requests are steady: no drift, no outliers",
-        "                                               CPU 20.4 ms a request: 2.0 of 4 CPUs busy",
-        "                                               memory at most 300 MB",
+        "A call takes 12.0 ms (p95 12.0, p99 12.0)    a call is one pass through the modules",
+        "  forward     11.0 ms   92 %  ###########    98.2 calls a second, up to 2 at a time",
+        "  other       1.00 ms    8 %  #              calls are steady: no drift, no outliers",
+        "                                             CPU 20.4 ms a call: 2.0 of 4 CPUs busy",
+        "                                             memory at most 300 MB",
         "By module: 0 (Linear) 3.00 ms, functional ops in Net.forward 2.00, MSELoss 0.02",
         "",
     ]
-    assert lines[10].split() == ["Operator", "(self", "time)", "ms/request", "share", "calls"]
+    assert lines[10].split() == ["Operator", "(self", "time)", "ms/call", "share", "calls"]
     assert lines[-1] == "Next: layerscope report"
 
 
@@ -130,7 +130,7 @@ def test_a_request_of_one_network_names_it() -> None:
     recording = served()
     recording.rows["spans"] = [span for span in recording.rows["spans"] if span.get("module") != 2]
 
-    assert "a request is one call of Net\n" in text_of(recording)
+    assert "a call is one pass through Net\n" in text_of(recording)
 
 
 def test_who_trains_by_hand_makes_steps() -> None:
@@ -139,7 +139,7 @@ def test_who_trains_by_hand_makes_steps() -> None:
     assert "12 steps, the first excluded (warm-up)." in printed
     assert "A step takes 12.0 ms (p95 12.0)" in printed
     assert "a step is one pass through the modules" in printed
-    assert "requests" not in printed
+    assert "calls are" not in printed
 
 
 @pytest.mark.parametrize(
@@ -151,3 +151,45 @@ def test_who_trains_by_hand_makes_steps() -> None:
 )
 def test_the_rule_is_said(rule: str, expected: str) -> None:
     assert expected in text_of(served(rule=rule))
+
+
+def test_calls_of_each_shape_have_percentiles_of_their_own() -> None:
+    recording = Recording()
+    recording.rows["args"] = [
+        {"args": 0, "json": '{"shapes": [[1, 12]], "dtypes": ["int64"]}'},
+        {"args": 1, "json": '{"shapes": [[1, 1]], "dtypes": ["int64"]}'},
+        {"args": 2, "json": '{"shapes": [[8, 8]], "dtypes": ["float32"]}'},
+    ]
+    for number in range(40):  # a prompt of 12 tokens, then 9 tokens, four times
+        is_prompt = number % 10 == 0
+        start_ns, dur_ns = S + number * 100 * MS, 30 * MS if is_prompt else 5 * MS
+        recording.add_step(number, start_ns, (0, dur_ns, 0, 0, 0), rule="request")
+        of_first = {"step": number, "args": 0 if is_prompt else 1}
+        recording.add_span("aten::embedding", start_ns, MS, **of_first)
+        recording.add_span("aten::addmm", start_ns + MS, MS, step=number, args=2)
+    lines = text_of(recording).splitlines()
+
+    told = [line for line in lines if line.startswith("  of int64")]
+    assert told == [
+        "  of int64[1, 1]: 36 calls, 60 % of the time, p50 5.00 ms, p95 5.00 ms",
+        "  of int64[1, 12]: 4 calls, 40 % of the time, p50 30.0 ms, p95 30.0 ms",
+    ]
+
+
+def test_calls_that_all_have_another_shape_are_not_told_apart() -> None:
+    recording = Recording()
+    for number in range(40):
+        shape = f'{{"shapes": [[1, {number}]], "dtypes": ["int64"]}}'
+        recording.rows.setdefault("args", []).append({"args": number, "json": shape})
+        start_ns = S + number * 100 * MS
+        recording.add_step(number, start_ns, (0, 5 * MS, 0, 0, 0), rule="request")
+        recording.add_span("aten::embedding", start_ns, MS, step=number, args=number)
+
+    assert "of int64" not in text_of(recording)
+
+
+def test_what_is_marked_as_a_request_is_called_one() -> None:
+    printed = text_of(served(rule="mark"), step_mark="serve request")
+
+    assert "A request takes 12.0 ms (p95 12.0, p99 12.0)" in printed
+    assert "a request is what was marked as one" in printed

@@ -155,8 +155,8 @@ def test_each_pass_of_an_inference_loop_is_a_request(
     ] * 12
     phases = recorded.rows("select distinct phase from spans where name = 'aten::addmm'")
     assert phases == [{"phase": "forward"}]
-    assert re.search(rf"12 requests, {WARM_UP}\.", recorded.stderr)
-    assert "A request takes " in recorded.stderr
+    assert re.search(rf"12 calls, {WARM_UP}\.", recorded.stderr)
+    assert "A call takes " in recorded.stderr
     assert "functional ops in Net.forward" in recorded.stderr
 
 
@@ -173,9 +173,9 @@ def test_a_forward_that_raises_is_a_failed_request_and_names_the_operator(
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x31 and 32x64)"
     )
     assert raised[2]["name"] == "ValueError: never"
-    assert re.search(rf"8 requests, {WARM_UP}; [12] failed and excluded\.", recorded.stderr)
+    assert re.search(rf"8 calls, {WARM_UP}; [12] failed and excluded\.", recorded.stderr)
     assert (
-        "Failed: 2 requests in aten::addmm: RuntimeError: mat1 and mat2 shapes cannot be"
+        "Failed: 2 calls in aten::addmm: RuntimeError: mat1 and mat2 shapes cannot be"
         in recorded.stderr
     )
     assert "in no operator: ValueError: never" in recorded.stderr
@@ -189,8 +189,8 @@ def test_a_call_of_generate_is_one_request_and_its_passes_are_the_tokens(
     assert len(requests(recorded)) == 4
     counted = "select count(*) n from spans where name = 'GPT2LMHeadModel' and layer = 'modules' group by step"
     assert [row["n"] for row in recorded.rows(f"{counted} order by step")] == [6] * 4
-    assert "a request is one call of GPT2LMHeadModel.generate" in recorded.stderr
-    assert "6 tokens a request, " in recorded.stderr
+    assert "a call is one of GPT2LMHeadModel.generate" in recorded.stderr
+    assert "6 tokens a call, " in recorded.stderr
 
 
 def test_an_encoder_and_the_calls_of_its_decoder_are_one_request(
@@ -228,7 +228,7 @@ def test_training_by_hand_has_a_step_for_each_call(
     assert len(rows) == 6
     assert all(row["forward_ns"] and row["backward_ns"] and row["other_ns"] for row in rows)
     assert "A step takes " in recorded.stderr
-    assert "a step is one call of Net" in recorded.stderr
+    assert "a step is one pass through Net" in recorded.stderr
 
 
 def test_modules_that_prepare_data_in_the_workers_of_a_loader_are_no_requests(

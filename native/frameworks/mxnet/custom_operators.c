@@ -54,7 +54,7 @@ LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int 
     const char *text = kept(name);
     if (!text)
         return -1;
-    learn_class(ls_mxnet_type_of(operator), text);
+    learn_class(ls_type_of(operator), text);
     ls_mxnet_custom_made(operator, text, how);
     return 0;
 }
@@ -62,7 +62,7 @@ LS_EXPORT int ls_mxnet_learn_custom(const void *operator, const char *name, int 
 /* What an operator is called, with "_backward_" before it; NULL: not known. */
 static const char *name_of(const void *operator) {
     const char *name = ls_mxnet_custom_called(operator);
-    const void *class = ls_mxnet_type_of(operator);
+    const void *class = ls_type_of(operator);
     for (uint32_t i = 0; !name && i < MOST_CLASSES && known[i].class; i++)
         if (known[i].class == class)
             name = known[i].name;
@@ -76,14 +76,14 @@ static void *run(const char *name, int is_forward, void *function, void *const *
     const void *self_around = t ? t->custom_self : NULL;
     char text[sizeof BACKWARD + MOST_NAME + 16];
     if (!t || !name || !ls_mxnet_is_recorded || self_around == arguments[0]) /* it calls its base class */
-        return ls_mxnet_call(function, arguments, count, keywords);
+        return ls_call_python(function, arguments, count, keywords);
     snprintf(text, sizeof text, "%s::pure_python", name);
     t->custom = name;
     t->custom_self = arguments[0];
     const ls_mxnet_origin origin = ls_mxnet_custom_origin(arguments[0], is_forward);
     const ls_mxnet_origin before = ls_mxnet_go_to(t, origin);
     const ls_context *c = ls_mxnet_begin_from(text, &origin, -1);
-    void *result = ls_mxnet_call(function, arguments, count, keywords);
+    void *result = ls_call_python(function, arguments, count, keywords);
     const ls_ending ending = {.sequence = -1, .submitted = origin.submitted, .submitted_track = origin.track};
     ls_operator_finish(c, &ending);
     if (t == ls_this_thread) {
@@ -104,10 +104,10 @@ LS_EXPORT void ls_mxnet_watch_custom(void *learn) {
 
 /* CustomOpProp.create_operator, of classes of the program, and KVStore.__init__. */
 void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t count, void *keywords) {
-    void *made = ls_mxnet_call(function, arguments, count, keywords);
+    void *made = ls_call_python(function, arguments, count, keywords);
     ls_mxnet_custom_makes();
     if (made && learner && count > 0 && !ls_python_call(learner, made, arguments[0])) {
-        ls_mxnet_release(made); /* an exception of the program's is set */
+        ls_python_release(made); /* an exception of the program's is set */
         return NULL;
     }
     return made;
@@ -117,16 +117,16 @@ void *ls_mxnet_custom_create(void *function, void *const *arguments, ssize_t cou
 static void *decorate(void *function, void *const *arguments, ssize_t count, void *keywords) {
     if (learner && count > 0 && !ls_python_call(learner, function, arguments[0]))
         return NULL; /* an exception of the program's is set */
-    return ls_mxnet_call(function, arguments, count, keywords);
+    return ls_call_python(function, arguments, count, keywords);
 }
 
 /* mxnet.operator.register */
 void *ls_mxnet_custom_register(void *function, void *const *arguments, ssize_t count, void *keywords) {
-    void *made = ls_mxnet_call(function, arguments, count, keywords);
-    void *ours = made ? ls_mxnet_stand_for_function(made, decorate) : NULL;
+    void *made = ls_call_python(function, arguments, count, keywords);
+    void *ours = made ? ls_stand_for_function(made, decorate) : NULL;
     if (!ours)
         return made;
-    ls_mxnet_release(made);
+    ls_python_release(made);
     return ours;
 }
 

@@ -16,7 +16,7 @@ static void *(*next_of)(void *iterator);
 static void (*clear_error)(void);
 
 static const char *class_of(const void *object) {
-    return *(const char *const *)((const char *)ls_mxnet_type_of(object) + OFFSET_OF_TYPE_NAME);
+    return *(const char *const *)((const char *)ls_type_of(object) + OFFSET_OF_TYPE_NAME);
 }
 
 /* --- Steps of optimizers ----------------------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static uint32_t number_of(const void *object) {
 /* A Trainer or a Module, which holds its optimizer as `_optimizer`, has it make a step. */
 static void *call_step(void *function, void *const *arguments, ssize_t count, void *keywords) {
     if (count < 1)
-        return ls_mxnet_call(function, arguments, count, keywords);
+        return ls_call_python(function, arguments, count, keywords);
     char text[256];
     void *optimizer = attribute_called(arguments[0], "_optimizer");
     if (!optimizer)
@@ -44,9 +44,9 @@ static void *call_step(void *function, void *const *arguments, ssize_t count, vo
     snprintf(text, sizeof text, "Optimizer.update#%.100s.%.100s", class_of(arguments[0]),
              optimizer ? class_of(optimizer) : "step");
     if (optimizer)
-        ls_mxnet_release(optimizer);
+        ls_python_release(optimizer);
     void *span = ls_operator_begins(text, LF_RANGE);
-    void *result = ls_mxnet_call(function, arguments, count, keywords);
+    void *result = ls_call_python(function, arguments, count, keywords);
     ls_note_optimizer(number_of(arguments[0]));
     ls_operator_ends(span, -1, 0);
     return result;
@@ -59,11 +59,11 @@ static __thread int is_waiting;
 
 static void *call_next(void *function, void *const *arguments, ssize_t count, void *keywords) {
     if (is_waiting || count < 1)
-        return ls_mxnet_call(function, arguments, count, keywords);
+        return ls_call_python(function, arguments, count, keywords);
     char text[256];
     snprintf(text, sizeof text, "%.200s.__next__", class_of(arguments[0]));
     void *span = ls_operator_begins(text, LF_LOADER);
-    void *result = ls_mxnet_call(function, arguments, count, keywords);
+    void *result = ls_call_python(function, arguments, count, keywords);
     ls_operator_ends(span, -1, 0);
     return result;
 }
@@ -82,17 +82,17 @@ static void *next_batch(void *generator, void *const *arguments, ssize_t count, 
 
 /* A loader is iterated. What its generator does between two batches is a wait. */
 static void *call_iter(void *function, void *const *arguments, ssize_t count, void *keywords) {
-    void *iterator = ls_mxnet_call(function, arguments, count, keywords);
-    void *ours = iterator ? ls_mxnet_stand_for_generator(iterator, next_batch) : NULL;
+    void *iterator = ls_call_python(function, arguments, count, keywords);
+    void *ours = iterator ? ls_stand_for_generator(iterator, next_batch) : NULL;
     if (!ours)
         return iterator;
-    ls_mxnet_release(iterator);
+    ls_python_release(iterator);
     return ours;
 }
 
 /* --- All of them ------------------------------------------------------------------------------------------------- */
 
-static const ls_mxnet_handler HANDLERS[] = {
+static const ls_stand_in_handler HANDLERS[] = {
     call_step,
     call_next,
     call_iter,
@@ -115,5 +115,5 @@ static int look_up(void) {
  * 6 for __init__ of a store, 7 for what registers custom operators. A new reference; NULL without an exception: this
  * Python is not understood. */
 LS_EXPORT void *ls_mxnet_method(void *function, int which) {
-    return look_up() ? NULL : ls_mxnet_stand_for_function(function, HANDLERS[which]);
+    return look_up() ? NULL : ls_stand_for_function(function, HANDLERS[which]);
 }

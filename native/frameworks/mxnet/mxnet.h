@@ -2,6 +2,7 @@
 #ifndef LAYERSCOPE_MXNET_H
 #define LAYERSCOPE_MXNET_H
 
+#include "../../agent/stand_ins.h"
 #include "../../agent/operators.h"
 #include "../../agent/redirection.h"
 
@@ -138,18 +139,6 @@ void ls_mxnet_push_naive(void *engine, void *function, uint64_t device, const vo
                          uint64_t property, uint64_t priority, const char *name, uint64_t wait);
 void ls_mxnet_push_cached_naive(void *engine, void *operator, uint64_t device, uint64_t priority, uint64_t profiling);
 void ls_mxnet_delete_naive(void *engine, void *function, uint64_t device, void *variable);
-
-/* python_objects.c: with the GIL held */
-enum { OFFSET_OF_TYPE_NAME = 24 }; /* in a PyTypeObject: a pointer */
-int ls_mxnet_find_python(void);
-void *ls_mxnet_call(void *function, void *const *arguments, ssize_t count, void *keywords);
-void *ls_mxnet_type_of(const void *object);
-void ls_mxnet_release(void *object);
-
-/* stand_ins.c: with the GIL held */
-typedef void *(*ls_mxnet_handler)(void *original, void *const *arguments, ssize_t count, void *keywords);
-void *ls_mxnet_stand_for_function(void *function, ls_mxnet_handler handler);
-void *ls_mxnet_stand_for_generator(void *generator, ls_mxnet_handler handler);
 
 /* custom_origins.c. An object of a custom operator was there already, has just been made, or is given out again by what
  * makes them. */

@@ -9,6 +9,7 @@ training, a process that only evaluates is another program.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,15 @@ from layerscope.analyse.columns import has_name
 from layerscope.analyse.failures import Failure, raised_marks
 from layerscope.analyse.thinned import is_thinned
 from layerscope.model.distinct import distinct
+from layerscope.model.frameworks import request_classes
 from layerscope.model.layers import PHASES
 from layerscope.recording.reader import Reader
 
 # Fewer steps than this say nothing about a trend.
 FEWEST_FOR_DRIFT = 9
 OUTLIER = 2.0
+# How a range is called that is one request.
+_REQUEST = re.compile("request", re.IGNORECASE)
 # The strongest first.
 RULES = ("mark", "optimizer", "loader", "request")
 
@@ -45,7 +49,8 @@ class StepTimes:
 
     `per_second` counts the measured steps between the first one's start and the last one's end,
     `at_once` those that run at the same time, at most. `failed`: how many requests, beside the
-    warm-up, an exception ended; `left_out`: whether they are not measured.
+    warm-up, an exception ended; `left_out`: whether they are not measured. `noun`: what one is
+    called, a step, a call or a request.
     """
 
     rule: str
@@ -64,6 +69,7 @@ class StepTimes:
     at_once: int
     failed: int = 0
     left_out: bool = False
+    noun: str = "step"
 
     @property
     def measured(self) -> int:
@@ -85,9 +91,12 @@ class MeasuredSteps:
             *_PHASE_COLUMNS.values(),
         ]
         columns = reader.arrays("steps", names)
-        self._size = int(columns["step"].max(initial=-1)) + 1
+        self.step_slots = int(columns["step"].max(initial=-1)) + 1
         self._all_processes: list[int] = distinct(columns["process"]).tolist()
+        self.slot_count = self.step_slots * (max(self._all_processes, default=0) + 1)
         self.rule, chosen = _strongest(columns)
+        self._serves = self.rule == "request" and _only_serves(reader)
+        self._marked = reader.run.info.step_mark
         self.columns = {
             name: values if name.endswith(".names") else values[chosen]
             for name, values in columns.items()
@@ -119,6 +128,9 @@ class MeasuredSteps:
         if not len(dur_ns):
             return None
         median = float(np.median(dur_ns))
+        phases_ns = {
+            p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()
+        }
         return StepTimes(
             rule=self.rule,
             count=len(self.measured),
@@ -128,17 +140,32 @@ class MeasuredSteps:
             processes=len(self.processes),
             mean_ns=float(dur_ns.mean()),
             p50_ns=median,
-            p95_ns=float(_percentile(dur_ns, 95)),
-            p99_ns=float(_percentile(dur_ns, 99)),
-            phases_ns={
-                p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()
-            },
+            p95_ns=float(percentile(dur_ns, 95)),
+            p99_ns=float(percentile(dur_ns, 99)),
+            phases_ns=phases_ns,
             outliers=int(np.count_nonzero(dur_ns > OUTLIER * median)),
             slowest_ns=int(dur_ns.max()),
             drift=_drift(dur_ns, self.columns["process"][self.measured][order]),
             per_second=1e9 * len(dur_ns) / max(self.end_ns - self.begin_ns, 1),
             at_once=_at_once(start_ns, start_ns + dur_ns),
+            noun=self._noun(phases_ns),
         )
+
+    def _noun(self, phases_ns: dict[str, float]) -> str:
+        """What one is called. Whoever trains by hand makes steps, though they are found like calls.
+        A call is a request where the program, or what it calls, says so: a scheduler may answer
+        several requests by one call, or one by many.
+        """
+        if self.rule == "mark":
+            return "request" if _REQUEST.search(self._marked) else "step"
+        if self.rule != "request" or phases_ns["backward"]:
+            return "step"
+        return "request" if self._serves else "call"
+
+    def slots(self) -> Int64s:
+        """A number for each step of each process."""
+        slots: Int64s = self.columns["process"] * self.step_slots + self.columns["step"]
+        return slots
 
     def of_spans(self, spans: Arrays, process_of: Int64s) -> tuple[Bools, Bools]:
         """Which spans lie in a measured step, and which in any. `process_of` has the process of
@@ -146,15 +173,13 @@ class MeasuredSteps:
         """
         in_step = spans["step"] >= 0
         last = max(self._all_processes, default=0)
-        # A slot for each step of each process.
-        is_measured = np.zeros(self._size * (last + 1), np.bool_)
-        slots = self.columns["process"] * self._size + self.columns["step"]
-        is_measured[slots[self.measured]] = True
+        is_measured = np.zeros(self.slot_count, np.bool_)
+        is_measured[self.slots()[self.measured]] = True
         if len(self._all_processes) == 1:
-            slot = spans["step"] + last * self._size
+            slot = spans["step"] + last * self.step_slots
         else:
             # A process beyond the last one with steps has no span in a step: any slot will do.
-            first_slots = np.minimum(process_of, last) * self._size
+            first_slots = np.minimum(process_of, last) * self.step_slots
             slot = first_slots[spans["track"]] + spans["step"]
         in_measured = is_measured[np.where(in_step, slot, 0)]
         return in_step & in_measured, in_step
@@ -165,6 +190,13 @@ def process_of_tracks(tracks: Arrays) -> Int64s:
     processes = np.zeros(int(tracks["track"].max(initial=-1)) + 1, np.int64)
     processes[tracks["track"]] = tracks["process"]
     return processes
+
+
+def _only_serves(reader: Reader) -> bool:
+    """Whether all modules that the program calls are of classes a call of which is a request."""
+    modules = reader.arrays("modules", ["parent", "class"])
+    called = {str(name) for name in modules["class"][modules["parent"] < 0].tolist()}
+    return bool(called) and called <= request_classes()
 
 
 def _strongest(columns: Arrays) -> tuple[str, Bools]:
@@ -178,7 +210,7 @@ def _strongest(columns: Arrays) -> tuple[str, Bools]:
     return "none", all_of_them
 
 
-def _percentile(values: Array, percent: int) -> int:
+def percentile(values: Array, percent: int) -> int:
     """The smallest value that `percent` % of the values do not exceed."""
     at = -(-percent * len(values) // 100) - 1
     return int(np.partition(values, at)[at])

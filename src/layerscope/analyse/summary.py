@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerscope.analyse.bulks import bulk_note
+from layerscope.analyse.call_shapes import CallsOfShape, calls_by_shape
 from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation, generation
@@ -143,6 +144,7 @@ class Summary:
     onednn: OneDnn | None = None
     failures: list[Failure] = field(default_factory=list)
     generation: Generation | None = None
+    by_shape: list[CallsOfShape] = field(default_factory=list)
     # The part of all CPU time in which threads waited on their CPU; None: not sampled.
     spinning: Spinning | None = None
     bulks: str = ""  # what is to be said of operators that were executed as one
@@ -164,6 +166,7 @@ def summarise(reader: Reader) -> Summary:
     makes_steps = _step_tracks(sums, steps, times, tracks) if sums and times else None
     ranks = rank_times(reader)
     operators = _operators(sums, steps, times, tracks, info)
+    kinds = [kind.name for kind in operators.kinds] if operators else []
     return Summary(
         info=info,
         folder=reader.run.path.name,
@@ -184,13 +187,10 @@ def summarise(reader: Reader) -> Summary:
         cost=_cost(info, sums, times),
         thinned=what_was_kept(reader),
         functions=None if sums else top_functions(reader),
-        onednn=onednn(
-            info.versions,
-            _called(sums),
-            [kind.name for kind in operators.kinds] if operators else [],
-        ),
+        onednn=onednn(info.versions, _called(sums), kinds),
         failures=steps.failures,
         generation=generation(reader, steps),
+        by_shape=calls_by_shape(reader, steps, process_of_tracks(tracks)),
         spinning=spinning_of(reader),
         bulks=bulk_note(reader) if sums else "",
         findings=worth_a_try(reader, times),
@@ -209,11 +209,10 @@ def _cost(info: RunInfo, sums: _Sums | None, times: StepTimes | None) -> Cost:
 
 def _called(sums: _Sums | None) -> list[str]:
     """The names of what was called in the measured steps."""
-    return (
-        []
-        if sums is None
-        else [str(name) for name in sums.names[np.flatnonzero(sums.calls_by_name)]]
-    )
+    if sums is None:
+        return []
+    called = np.flatnonzero(sums.calls_by_name)
+    return [str(name) for name in sums.names[called]]
 
 
 @dataclass(slots=True)

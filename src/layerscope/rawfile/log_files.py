@@ -12,6 +12,9 @@ from pathlib import Path
 ONEDNN_LOG = "verbose.gz"
 # Calls of MKL, by process.
 MKL_LOGS = "mkl-*.log"
+# What says that a framework's own profiler records in a process; the profile has a name that begins
+# so, or lies in a folder of that name.
+PROFILES = "*.profile"
 # What the stock profiler's windows of one process were; each has a trace beside it.
 WINDOWS = "windows.jsonl"
 
@@ -40,7 +43,17 @@ def has_logs(raw: Path) -> bool:
     if (raw / ONEDNN_LOG).exists():
         return True
     of_mkl = raw.glob(MKL_LOGS)
-    return any(of_mkl)
+    return any(of_mkl) or any(raw.glob(PROFILES))
+
+
+def profiled_pids(raw: Path) -> set[int]:
+    """The processes in which a framework's own profiler records: FORMAT-PID-NUMBER.profile."""
+    pids = set()
+    for path in raw.glob(PROFILES):
+        _, *numbers = path.stem.rsplit("-", 2)
+        if len(numbers) == 2 and numbers[0].isdecimal():
+            pids.add(int(numbers[0]))
+    return pids
 
 
 def has_windows(raw: Path) -> bool:

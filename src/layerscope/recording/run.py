@@ -111,6 +111,7 @@ class RunInfo(msgspec.Struct):
     exit: ExitState = msgspec.field(default_factory=ExitState)
     layers: list[LayerState] = []
     window: str = ""
+    step_mark: str = ""  # what the user called a step
     weight_policy: str = "none"
     tables: list[TableState] = []
     cost: RecordingCost = msgspec.field(default_factory=RecordingCost)

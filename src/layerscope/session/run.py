@@ -80,6 +80,7 @@ def record(asked: RunOptions) -> int:
     if asked.shapes:
         shapes = prepare_shapes(command, problems, None if quiet else notify)
     recording = create(asked.output, command, quiet, launch, chosen, asked.window)
+    recording.info.step_mark = asked.step_mark
     session = Session(recording.raw)
     session.shapes = shapes
     session.window = asked.window.for_agent(asked.step_mark) if asked.window else None

@@ -37,6 +37,7 @@ from layerscope.show.screen import printable
 from layerscope.show.summary_steps import (
     kind_lines,
     phase_lines,
+    shape_lines,
     steady,
     step_and_phases,
     step_line,
@@ -78,12 +79,13 @@ def text(summary: Summary, run: str = "") -> str:
     noun = step_noun(summary.steps) if summary.steps else ""
     overview = [
         *_overview(summary, noun),
+        *shape_lines(summary.by_shape, noun),
         *_modules(summary),
         *_wrapped(thread_line(summary, noun)),
     ]
     for line in memory_lines(summary, noun):
         overview += _wrapped(line)
-    overview += failure_lines(summary.failures)
+    overview += failure_lines(summary.failures, noun)
     for line in gpu_lines(summary.gpu) if summary.gpu else ():
         overview += _wrapped(line)
     if summary.slowest_rank and not (summary.gpu and summary.gpu.late):
@@ -179,13 +181,13 @@ def _failed(steps: StepTimes) -> str:
     return f"; {steps.failed:,} failed{' and excluded' if steps.left_out else ''}"
 
 
-def failure_lines(failures: list[Failure]) -> list[str]:
-    """Which exceptions ended calls of modules, most calls first."""
+def failure_lines(failures: list[Failure], noun: str) -> list[str]:
+    """Which exceptions ended calls of modules, most calls first; `noun`: what a step is called."""
     lines = []
     for failure in failures[:_MOST_FAILURES]:
         what = f"{failure.calls:,} {plural('forward pass', failure.calls)}"
         if failure.requests == failure.calls:
-            what = f"{failure.calls:,} {plural('request', failure.calls)}"
+            what = f"{failure.calls:,} {plural(noun, failure.calls)}"
         where = f" in {failure.operator}" if failure.operator else ", in no operator"
         lines += _wrapped(printable(f"Failed: {what}{where}: {failure.exception}"))
     more = sum(failure.calls for failure in failures[_MOST_FAILURES:])

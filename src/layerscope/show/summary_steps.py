@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerscope.analyse.call_shapes import CallsOfShape
 from layerscope.analyse.generation import Generation
 from layerscope.analyse.module_times import ModuleTimes
 from layerscope.analyse.step_times import StepTimes
@@ -24,6 +25,7 @@ _RULES = {
     "request": "one pass through the modules",
 }
 _METHOD = 40
+_SHAPE = 40
 # A median further than this from the mean is worth saying, and so is self time outside the steps.
 _SKEWED = 0.1
 
@@ -66,25 +68,26 @@ def what_a_step_is(
         return
     what = _RULES[steps.rule]
     if steps.rule == "request" and modules and modules.root:
-        what = f"one call of {shortened(printable(modules.root), MODULE)}"
+        what = f"one pass through {shortened(printable(modules.root), MODULE)}"
     if generation and generation.requests == steps.measured:
-        what = f"one call of {shortened(printable(generation.method), _METHOD)}"
+        what = f"one of {shortened(printable(generation.method), _METHOD)}"
     yield f"a {step_noun(steps)} is {what}"
-    if step_noun(steps) == "request":
+    if steps.rule == "request" and step_noun(steps) != "step":
         typical = (
             f", half of them within {units.duration(steps.p50_ns)}" if _is_skewed(steps) else ""
         )
         at_once = f", up to {steps.at_once} at a time" if steps.at_once > 1 else ""
-        yield f"{units.three_digits(steps.per_second)} requests a second{at_once}{typical}"
+        a_second = units.three_digits(steps.per_second)
+        yield f"{a_second} {step_noun(steps)}s a second{at_once}{typical}"
     if generation:
-        yield from _tokens(generation)
+        yield from _tokens(generation, step_noun(steps))
 
 
-def _tokens(generation: Generation) -> Iterator[str]:
+def _tokens(generation: Generation, noun: str) -> Iterator[str]:
     """How fast a model generates; a pass of it is a token of each sequence."""
     passes = units.amount(generation.passes)
     yield (
-        f"{passes} {plural('token', generation.passes)} a request, "
+        f"{passes} {plural('token', generation.passes)} a {noun}, "
         f"{units.amount(generation.per_second)} a second"
     )
     further = (
@@ -95,11 +98,21 @@ def _tokens(generation: Generation) -> Iterator[str]:
     yield f"the first token takes {units.duration(generation.first_ns)}{further}"
 
 
+def shape_lines(by_shape: list[CallsOfShape], noun: str) -> Iterator[str]:
+    """A line for each shape of calls, most time first."""
+    for one in by_shape:
+        shape = shortened(printable(one.shape), _SHAPE)
+        yield (
+            f"  of {shape}: {one.calls:,} {plural(noun, one.calls)}, {percent(one.share)} of the "
+            f"time, p50 {units.duration(one.p50_ns)}, p95 {units.duration(one.p95_ns)}"
+        )
+
+
 def step_line(steps: StepTimes) -> str:
     """How long a step takes."""
     divisor, unit = scale(steps.mean_ns)
     also = [f"p95 {units.three_digits(steps.p95_ns / divisor)}"]
-    if step_noun(steps) == "request":
+    if step_noun(steps) != "step":
         also.append(f"p99 {units.three_digits(steps.p99_ns / divisor)}")
     elif _is_skewed(steps):
         also.insert(0, f"p50 {units.three_digits(steps.p50_ns / divisor)}")
@@ -128,8 +141,8 @@ def phase_lines(steps: StepTimes) -> list[str]:
     divisor, unit = scale(steps.mean_ns)
     lines = []
     for phase, spent_ns in steps.phases_ns.items():
-        if step_noun(steps) == "request" and not spent_ns:
-            continue  # a request has no loader and no optimizer
+        if step_noun(steps) != "step" and not spent_ns:
+            continue  # a call has no loader and no optimizer
         share = spent_ns / max(steps.mean_ns, 1)
         bar = "#" * round(_BAR * share)
         lines.append(
@@ -159,6 +172,6 @@ def steady(steps: StepTimes | None) -> str:
     counted = f"{steps.outliers:,} of {measured:,}"
     if drifts:
         return f"{trend} in the last third, {counted} above 2x the median"
-    # Of requests the 99th percentile is said.
+    # Of calls the 99th percentile is said.
     slowest = f", up to {units.duration(steps.slowest_ns)}" if noun == "step" else ""
     return f"no drift; {counted} {plural(noun, measured)} above 2x the median{slowest}"

@@ -10,10 +10,8 @@ LEAST_SHOWN = 0.005  # of a unit: less would be written as 0.00
 
 
 def step_noun(steps: StepTimes) -> str:
-    """What a step is called; whoever trains by hand makes steps, though they are found like
-    requests.
-    """
-    return "request" if steps.rule == "request" and not steps.phases_ns["backward"] else "step"
+    """What a step is called."""
+    return steps.noun
 
 
 def scale(dur_ns: float) -> tuple[int, str]:

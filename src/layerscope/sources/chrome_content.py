@@ -56,6 +56,7 @@ def content_of(trace: ScannedTrace, rows: TraceRows) -> Imported:
         moments=replace(moments, at_ns=moments.at_ns - first_ns),
         tracks=tracks.found,
         processes=processes,
+        first_ns=first_ns,
         problems=problems,
     )
 

@@ -135,7 +135,8 @@ class Imported:
     file does not tell times). `track`: index into `tracks`. `depth`: how many spans were open on
     the track when it started. `kind`: index into `model.layers.KINDS`. `name`: index into `names`.
     `args`: index into `args_texts`, JSON texts; -1: none. `more`:
-    further fields of `sources.process.SPAN`. `realtime_at_ns`: the moment on the
+    further fields of `sources.process.SPAN`. `first_ns`: the start of the first span on the file's
+    own clock, where that begins with the recording of it. `realtime_at_ns`: the moment on the
     file's own clock that was `realtime_ns`. `lost`: (when, how many) samples nobody has. `host`:
     the machine it was recorded on. `command`: the command line of the recorder. `versions` and
     `environment`: what the file says about its libraries and the machine. `step_mark`: what spans
@@ -159,6 +160,7 @@ class Imported:
     memory: ImportedMemory = field(default_factory=ImportedMemory)
     realtime_ns: int | None = None
     realtime_at_ns: int = 0
+    first_ns: int = 0
     lost: list[tuple[int, int]] = field(default_factory=list)
     host: str = ""
     command: list[str] = field(default_factory=list)

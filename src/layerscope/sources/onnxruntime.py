@@ -31,6 +31,19 @@ _NAME = re.compile(
 _FUNCTION, _RANGE = KINDS.index("function"), KINDS.index("range")
 _NODE = re.compile(r"(.*)_(kernel_time|fence_before|fence_after)")
 _FENCES = ("fence_before", "fence_after")
+# What is the same at each call of a node with the same inputs. Shapes come first, as in layer
+# `operators`.
+_LASTING = (
+    "shapes",
+    "dtypes",
+    "node",
+    "node_index",
+    "provider",
+    "output_type_shape",
+    "output_size",
+    "parameter_size",
+    "activation_size",
+)
 # What ONNX calls its types of elements.
 DTYPES = {"float": "float32", "double": "float64"}
 
@@ -49,6 +62,23 @@ def read(path: Path) -> Imported:
         raise ReadError(f"{path} is damaged (it has no list of events): copy it again")
     content = content_of(trace, rows)
     return _with_meaning(content)
+
+
+def recorded(path: Path) -> Imported:
+    """What is in a profile that was recorded for us: the arguments without what differs in every
+    event.
+    """
+    content = read(path)
+    texts: dict[str, int] = {}
+    numbers = [texts.setdefault(_lasting(text), len(texts)) for text in content.args_texts]
+    number = np.array([*numbers, -1], np.int32)
+    return replace(content, args=number[content.args], args_texts=list(texts))
+
+
+def _lasting(text: str) -> str:
+    told = decoded(text.encode(), dict[str, Any])
+    kept = {name: told[name] for name in _LASTING if name in told}
+    return json.dumps(kept, ensure_ascii=False)
 
 
 def _with_meaning(content: Imported) -> Imported:

@@ -1,8 +1,8 @@
-"""Steps: the iterations of the training loop or the requests served, and their phases.
+"""Steps: the iterations of the training loop or the calls of the network, and their phases.
 
 process, step  number of the step in its process, from 0
 rule           what a step was taken to be: what was marked, one optimizer step, one batch of the
-               loader, or one request (a call of the outermost module, where nothing is trained)
+               loader, or one call of the outermost module, where nothing is trained
 start_ns       when it started, on the run's clock; printed in seconds since the run began
 dur_ns         its duration, which is the sum of the five phases:
 load_ns        waiting for the data loader

@@ -87,6 +87,15 @@ def sampler_operators() -> frozenset[str]:
 
 
 @functools.cache
+def request_classes() -> frozenset[str]:
+    """Classes of modules, a call of which answers one request."""
+    found: set[str] = set()
+    for framework in frameworks():
+        found |= framework.request_classes
+    return frozenset(found)
+
+
+@functools.cache
 def products() -> frozenset[str]:
     """Operators that leave their work to a BLAS unless they ask for a primitive."""
     found: set[str] = set()

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from layerscope.model.events import Problem
 from layerscope.rawfile import json_files, raw_file, sampler_file
-from layerscope.rawfile.log_files import WINDOWS, has_logs
+from layerscope.rawfile.log_files import WINDOWS, has_logs, profiled_pids
 from layerscope.sources.raw.process import RawProcess
 
 
@@ -26,6 +26,7 @@ class RawFolder:
         self.shift_ns = shift_ns
         self.problems: list[Problem] = []
         self._processes: dict[Path, RawProcess] = {}
+        self._is_over = False
 
     def new_processes(self) -> list[RawProcess]:
         """Those that were not there at the last call."""
@@ -33,6 +34,10 @@ class RawFolder:
         for path in raw_file.spools(self.raw):
             if path not in self._processes:
                 found.append(self._add(path))
+        if not self._is_over:
+            held = profiled_pids(self.raw)
+            for process in self._processes.values():
+                process.is_held = process.pid in held
         return found
 
     def finish(self, main_pid: int | None, is_windowed: bool) -> list[RawProcess]:
@@ -48,6 +53,9 @@ class RawFolder:
             from layerscope.sources.raw.logs import merge_logs
 
             self.problems += merge_logs(self.raw, list(self._processes.values()), main_pid)
+        self._is_over = True
+        for process in self._processes.values():
+            process.is_held = False
         return new
 
     def _add_windows(self, listed: list[Path], is_windowed: bool) -> list[RawProcess]:

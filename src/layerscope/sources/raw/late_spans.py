@@ -15,7 +15,6 @@ import numpy as np
 
 from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct
-from layerscope.model.layers import KINDS
 from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.decoder import Decoder
@@ -27,8 +26,8 @@ OF_NO_THREAD = "calls whose thread is not known"
 _NAMES_BYTES = 1 << 20  # of one chunk
 # Numbers of rings and segments that no agent gives.
 _FIRST_RING, _SEGMENT = 1 << 21, 1 << 21
-# In the place of an extra record: there is none. No late span has this kind.
-_NONE = KINDS.index("function")
+# In the place of an extra record: there is none. No record has this kind.
+_NONE = layout.FIRST_SPECIAL - 1
 
 
 @dataclass(slots=True)
@@ -54,9 +53,11 @@ class LateSpans:
 
 
 class LateChunks:
-    """The chunks of a raw file with late spans among them. `before`: what the raw file has."""
+    """The chunks of a raw file with late spans among them. `before`: what the raw file has;
+    `is_read`: its beginning has been read already.
+    """
 
-    def __init__(self, before: Decoder, late: LateSpans) -> None:
+    def __init__(self, before: Decoder, late: LateSpans, is_read: bool = False) -> None:
         self._before = before
         self._texts = late.texts
         order = np.argsort(late.end_ns, kind="stable")
@@ -65,6 +66,7 @@ class LateChunks:
         self._records = _records(late, order, len(before.names), before.to_ticks())
         self._at = 0
         self._has_begun = False
+        self._is_read = is_read
         self._rings = {
             number: _FIRST_RING + at for at, number in enumerate(distinct(late.track).tolist())
         }
@@ -76,6 +78,9 @@ class LateChunks:
 
         It may be called again for the chunks that follow.
         """
+        if self._is_read and not self._has_begun:
+            self._has_begun = True
+            yield from self._begin()
         for chunk in recorded:
             if chunk.kind == raw_file.POLL:
                 yield from self._until(struct.unpack_from("<qq", chunk.payload)[1])

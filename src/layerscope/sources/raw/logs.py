@@ -1,8 +1,8 @@
-"""The logs of oneDNN and MKL that lie beside the raw files of a recording: their calls become spans
+"""The logs of oneDNN and MKL, and the profiles of frameworks, that lie beside the raw files of a recording: their calls become spans
 of the processes.
 
-Each log says how long its calls took; `onednn_log` and `mkl_log` find the threads that they belong
-to.
+Each log says how long its calls took; `onednn_log`, `mkl_log` and `profiles` find the threads that
+they belong to.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import PRIMITIVES
-from layerscope.rawfile.log_files import MKL_LOGS, ONEDNN_LOG
-from layerscope.sources.raw import mkl_log, onednn_log
+from layerscope.rawfile.log_files import has_logs
+from layerscope.sources.raw import mkl_log, onednn_log, profiles
 from layerscope.sources.raw.late_spans import LateChunks, LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import read_processes
 from layerscope.sources.raw.process import RawProcess
@@ -27,7 +27,7 @@ def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None)
 
     `main_pid`: the program's.
     """
-    if not (raw / ONEDNN_LOG).exists() and not any(raw.glob(MKL_LOGS)):
+    if not has_logs(raw):
         return []
     recorded = read_processes(processes, _MOST_SPANS)
     if not recorded:
@@ -39,7 +39,7 @@ def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None)
     main = pids.index(main_pid) if main_pid in pids else 0
     problems: list[Problem] = []
     of_processes: dict[int, list[LateSpans]] = {}
-    for place in (onednn_log.place, mkl_log.place):
+    for place in (onednn_log.place, mkl_log.place, profiles.place):
         late, said = place(raw, recorded, main)
         problems += said
         for number, spans in late.items():
@@ -47,5 +47,6 @@ def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None)
     for number, parts in of_processes.items():
         before = recorded[number]
         spans = joined_spans(parts, before.new_track)
-        processes[number].late = LateChunks(before.decoder, spans)
+        is_read = bool(processes[number].decoder.about)
+        processes[number].late = LateChunks(before.decoder, spans, is_read)
     return problems

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 class RawProcess(SourceProcess):
     """The process whose raw file is at `path`; `shift_ns` puts the clock of its host on the run's.
 
-    `late` may be set before anything is read: spans that only logs of libraries have.
+    `late`: spans that only logs of libraries have; it may be set while nothing is read that began
+    after the first of them. `is_held`: nothing more is read for now, because there will be some.
     """
 
-    __slots__ = ("_appended", "decoder", "late", "path", "reader", "windows")
+    __slots__ = ("_appended", "decoder", "is_held", "late", "path", "reader", "windows")
 
     def __init__(self, path: Path, rank: str = "", shift_ns: int = 0) -> None:
         clock = Elsewhere(shift_ns) if shift_ns else Identity()
@@ -33,8 +34,15 @@ class RawProcess(SourceProcess):
         self.path = path
         self.reader = raw_file.SpoolReader(path)
         self.late: LateChunks | None = None
+        self.is_held = False
         self.windows: StockWindows | None = None
         self._appended: Iterator[raw_file.Chunk] = iter(())
+
+    @property
+    def pid(self) -> int:
+        """Its number, by the name of its folder."""
+        number = self.path.parent.name.rsplit("-", 2)[-2]
+        return int(number) if number.isdecimal() else -1
 
     def append(self, windows: StockWindows) -> None:
         """Read these windows of a framework's own profiler behind the raw file."""
@@ -52,6 +60,8 @@ class RawProcess(SourceProcess):
 
     def pieces(self) -> Iterator[None]:
         """Read on, and stop after each reading of the clocks."""
+        if self.is_held:
+            return
         # A chain that is dropped leaves what it has not taken from `_appended` to the next one.
         chunks: Iterator[raw_file.Chunk] = chain(self.reader.chunks(), self._appended)
         if self.late is not None:

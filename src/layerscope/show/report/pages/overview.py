@@ -40,7 +40,7 @@ def data(reader: Reader) -> dict[str, Any]:
         "missing": summary_text.what_is_missing(found),
         "facts": _facts(found, noun),
         "problems": [_problem(problem) for problem in found.problems],
-        "failures": [" ".join(summary_text.failure_lines(found.failures))],
+        "failures": [" ".join(summary_text.failure_lines(found.failures, noun))],
         "idle": asdict(idle) if idle else None,
         "functions": asdict(found.functions) if found.functions else None,
         "cost": cost_sentence(found.cost),

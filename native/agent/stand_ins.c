@@ -3,9 +3,9 @@
  * attributes, to read and to set; so `inspect`, `functools.wraps`, `copy` and `pickle` work as they do without us. What
  * is left is `type(it)`, which has the same name, and `is`. Everything here runs with the GIL held. */
 #define _GNU_SOURCE
-#include "mxnet.h"
+#include "stand_ins.h"
 
-#include "../../agent/python.h"
+#include "python.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ typedef struct {
     void *type;
     ls_vectorcall vectorcall;
     void *original, *weak_references;
-    ls_mxnet_handler handler;
+    ls_stand_in_handler handler;
 } stand_in;
 
 enum { SIZE = 19, READ_ONLY = 1, ONE_ARGUMENT = 8 }; /* of members, and of a method */
@@ -91,7 +91,7 @@ static const struct {
 static void *type_of_functions, *type_of_generators; /* ours */
 
 static int is_ours(const void *object) {
-    const void *type = ls_mxnet_type_of(object);
+    const void *type = ls_type_of(object);
     return type == type_of_functions || type == type_of_generators;
 }
 
@@ -129,9 +129,9 @@ static void *reduce(stand_in *self, void *protocol) {
 /* A generator is not. */
 static void *refuse(stand_in *self, void *protocol) {
     void *reduces = attribute_called(self->original, "__reduce_ex__");
-    void *answer = reduces ? ls_mxnet_call(reduces, &protocol, 1, NULL) : NULL;
+    void *answer = reduces ? ls_call_python(reduces, &protocol, 1, NULL) : NULL;
     if (reduces)
-        ls_mxnet_release(reduces);
+        ls_python_release(reduces);
     return answer;
 }
 
@@ -168,7 +168,7 @@ static int forget(stand_in *self) {
     void *original = self->original;
     increase(none);
     self->original = none; /* what comes now is asked of None */
-    ls_mxnet_release(original);
+    ls_python_release(original);
     return 0;
 }
 
@@ -177,9 +177,9 @@ static void end(stand_in *self) {
     untrack(self);
     if (self->weak_references)
         clear_weak_references(self);
-    ls_mxnet_release(self->original);
+    ls_python_release(self->original);
     release_memory(self);
-    ls_mxnet_release(type);
+    ls_python_release(type);
 }
 
 static member members_of_functions[] = {
@@ -224,7 +224,7 @@ static int find_python(void) {
     for (size_t i = 0; i < sizeof NEEDED / sizeof *NEEDED; i++)
         if (!(*NEEDED[i].into = dlsym(RTLD_DEFAULT, NEEDED[i].name)))
             return -1;
-    if (ls_mxnet_find_python())
+    if (ls_find_references())
         return -1;
     slots_of_functions[0].function = vectorcall_of_type;
     slots_of_generators[0].function = self_iter;
@@ -238,7 +238,7 @@ static int find_python(void) {
     return -1;
 }
 
-static void *make(void *type, void *original, ls_mxnet_handler handler) {
+static void *make(void *type, void *original, ls_stand_in_handler handler) {
     stand_in *self = make_object(type, 0);
     if (!self) {
         clear_error();
@@ -253,15 +253,15 @@ static void *make(void *type, void *original, ls_mxnet_handler handler) {
 
 /* What stands for a function: whoever calls it calls `handler` with the function and the arguments. A new reference;
  * NULL without an exception: this Python is not understood. */
-void *ls_mxnet_stand_for_function(void *function, ls_mxnet_handler handler) {
+void *ls_stand_for_function(void *function, ls_stand_in_handler handler) {
     has_python = has_python || !find_python();
     return has_python ? make(type_of_functions, function, handler) : NULL;
 }
 
 /* The same for a generator: `handler` is asked for the next value, without arguments. NULL: it is none. Only after the
  * other one. */
-void *ls_mxnet_stand_for_generator(void *generator, ls_mxnet_handler handler) {
-    if (!has_python || ls_mxnet_type_of(generator) != generator_type)
+void *ls_stand_for_generator(void *generator, ls_stand_in_handler handler) {
+    if (!has_python || ls_type_of(generator) != generator_type)
         return NULL;
     return make(type_of_generators, generator, handler);
 }

@@ -1,0 +1,192 @@
+"""What the own profilers of frameworks recorded of a process, beside its raw file.
+
+A framework's hook leaves FORMAT-PID-NUMBER.profile, which says how the file is read and when the
+profile began, and the profiler a file whose name begins so. The spans of a thread that the agent
+knows lie in what the agent has of it; others have tracks of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import layerscope.sources
+from layerscope.model.clocks import Conversion
+from layerscope.model.distinct import distinct
+from layerscope.model.errors import ReadError
+from layerscope.model.events import Problem
+from layerscope.model.layers import OPERATORS
+from layerscope.model.stored_json import decoded
+from layerscope.rawfile.log_files import PROFILES
+from layerscope.sources.imported import Imported
+from layerscope.sources.raw.late_spans import LateSpans, joined_spans
+from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
+
+# The clock of a profile is known by this much: it counts microseconds from a moment that it tells.
+_ERROR_NS = 50_000
+# Numbers that no thread has.
+_OTHERS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    """One `.profile` file; `about`: what it says."""
+
+    path: Path
+    about: dict[str, Any]
+
+    @property
+    def pid(self) -> int:
+        pid = self.about.get("pid")
+        return pid if isinstance(pid, int) else -1
+
+    def files(self) -> list[Path]:
+        """What the profiler wrote."""
+        stem = self.path.stem
+        beside = self.path.parent.glob(f"{stem}_*")
+        inside = self.path.parent.glob(f"{stem}/plugins/profile/*/*.pb")
+        return sorted([*beside, *inside])
+
+    def first_ns(self, content: Imported) -> int | None:
+        """When the first span began, on CLOCK_REALTIME; None: that is not known."""
+        if content.realtime_ns is not None:
+            return content.realtime_ns
+        began_ns = self.about.get("begun_realtime_ns")
+        return began_ns + content.first_ns if isinstance(began_ns, int) else None
+
+
+def place(
+    raw: Path, processes: list[RecordedProcess], main: int
+) -> tuple[dict[int, LateSpans], list[Problem]]:
+    """The spans of each process by the profiles in `raw`, and what has to be said. `main`: the
+    first process.
+    """
+    found: dict[int, list[LateSpans]] = {}
+    problems: list[Problem] = []
+    pids = [process.decoder.about.get("pid") for process in processes]
+    lost = 0
+    for profile in _profiles(raw):
+        if profile.pid not in pids:
+            continue
+        number = pids.index(profile.pid)
+        contents, damaged = _read(profile)
+        problems += damaged
+        lost += not contents
+        for content in contents:
+            spans = _placed(profile, content, processes[number])
+            if spans is not None:
+                found.setdefault(number, []).append(spans)
+    if lost:
+        problems.append(_lost(lost))
+    return {number: _together(parts) for number, parts in found.items()}, problems
+
+
+def _profiles(raw: Path) -> Iterator[_Profile]:
+    for path in sorted(raw.glob(PROFILES)):
+        try:
+            about = decoded(path.read_bytes(), dict[str, Any])
+        except (OSError, ValueError):
+            continue
+        yield _Profile(path, about)
+
+
+def _read(profile: _Profile) -> tuple[list[Imported], list[Problem]]:
+    """What is in the files of a profile, and which of them cannot be read."""
+    contents, problems = [], []
+    known = {module.name for module in pkgutil.iter_modules(layerscope.sources.__path__)}
+    name = profile.about.get("format")
+    if name not in known:
+        return [], []
+    reader = importlib.import_module(f"layerscope.sources.{name}")
+    for file in profile.files():
+        try:
+            content = getattr(reader, "recorded", reader.read)(file)
+        except ReadError as error:
+            if file.stat().st_size:
+                what, lost = f"{error}", "operators of this profile"
+                problems.append(Problem(OPERATORS, "profile_damaged", what, "record again", lost))
+            continue
+        contents.append(content)
+    return contents, problems
+
+
+def _lost(count: int) -> Problem:
+    what = (
+        f"{count} profile{'s' if count > 1 else ''} of the framework had not ended when the "
+        "program was ended"
+    )
+    remedy = "let the program end by itself; what lies around these operators is recorded"
+    return Problem(OPERATORS, "profile_lost", what, remedy, "the operators in them")
+
+
+def _placed(profile: _Profile, content: Imported, process: RecordedProcess) -> LateSpans | None:
+    """The spans of one file on the tracks and the clock of its process."""
+    first_ns = profile.first_ns(content)
+    clock = _clock(process)
+    if first_ns is None or clock is None or not len(content.start_ns):
+        return None
+    start_ns = clock.to_run(content.start_ns + first_ns)
+    end_ns = start_ns + content.dur_ns
+    track = np.zeros(len(start_ns), np.int32)
+    depth = content.depth.astype(np.int32)
+    threads = _threads(process)
+    for number in distinct(content.track).tolist():
+        rows = np.flatnonzero(content.track == number)
+        thread = threads.get(content.tracks[number].tid or -1)
+        track[rows] = thread.track if thread else -1 - number
+        if thread is not None:
+            around = thread.around(start_ns[rows], end_ns[rows], _ERROR_NS)
+            depth[rows] += around.depth
+            start_ns[rows] = np.clip(start_ns[rows], around.from_ns, around.until_ns)
+            end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
+    args = content.args
+    return LateSpans(
+        track=track,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        depth=depth,
+        kind=content.kind,
+        name=content.name,
+        args=np.where(args >= 0, args + len(content.names), -1),
+        texts=[*content.names, *content.args_texts],
+    )
+
+
+def _clock(process: RecordedProcess) -> Conversion | None:
+    """From CLOCK_REALTIME to the run's clock, by what was read of both."""
+    clock = Conversion()
+    for _, run_ns, realtime_ns, _ in process.decoder.readings:
+        clock.add(realtime_ns, run_ns)
+    return clock if process.decoder.readings else None
+
+
+def _threads(process: RecordedProcess) -> dict[int, ThreadSpans]:
+    """By their numbers, the threads that the agent knows, with their spans by depth."""
+    found = {}
+    spans = process.spans
+    for number, track in process.decoder.tracks.items():
+        if track.tid is None:
+            continue
+        thread = found[track.tid] = ThreadSpans(number)
+        of_thread = np.flatnonzero(spans["track"] == number)
+        depth = spans["depth"][of_thread]
+        for level in range(int(depth.max(initial=-1)) + 1):
+            rows = of_thread[depth == level]
+            rows = rows[np.argsort(spans["start"][rows], kind="stable")]
+            start, end = spans["start"][rows], spans["end"][rows]
+            thread.levels.append((start, end, np.ones(len(rows), np.bool_)))
+    return found
+
+
+def _together(parts: list[LateSpans]) -> LateSpans:
+    """The spans of several profiles of one process."""
+    joined = joined_spans(parts, _OTHERS)
+    is_other = joined.track >= _OTHERS
+    joined.track = np.where(is_other, _OTHERS - 1 - joined.track, joined.track)
+    return joined
