@@ -6,6 +6,7 @@
 #ifndef LAYERSCOPE_TRACES_H
 #define LAYERSCOPE_TRACES_H
 
+#include <emmintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -111,10 +112,55 @@ int32_t lt_word(lt_words *words, lt_part part);
 void lt_free_words(lt_words *words);
 
 /* values.c */
-const uint8_t *lt_space(const uint8_t *p, const uint8_t *end);
 const uint8_t *lt_text_end(const uint8_t *p, const uint8_t *end, int *odd);
 const uint8_t *lt_raw_text_end(const uint8_t *p, const uint8_t *end, int is_key, int is_last);
 const uint8_t *lt_value(const lt_scan *scan, const uint8_t *p, const uint8_t *end, int *odd, int *wrong);
+
+#define LT_WIDE 16
+
+/* Behind spaces. */
+static inline const uint8_t *lt_space(const uint8_t *p, const uint8_t *end) {
+    while (p < end && *p <= ' ' && (*p == ' ' || *p == '\n' || *p == '\t' || *p == '\r'))
+        p++;
+    return p;
+}
+
+/* Which of 16 letters are a quote, or what needs a second look within a text. */
+static inline int lt_in_text(const uint8_t *p) {
+    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1f);
+    __m128i letters = _mm_loadu_si128((const __m128i *)p);
+    __m128i found = _mm_or_si128(_mm_cmpeq_epi8(letters, quote), _mm_cmpeq_epi8(letters, backslash));
+    found = _mm_or_si128(found, _mm_cmpeq_epi8(_mm_max_epu8(letters, control), control));
+    return _mm_movemask_epi8(found);
+}
+
+/* `lt_text_end`, quicker where the text is short and plain. */
+static inline const uint8_t *lt_short_text_end(const uint8_t *p, const uint8_t *end, int *odd) {
+    if (end - p >= LT_WIDE) {
+        int bits = lt_in_text(p);
+        const uint8_t *first = p + (bits ? __builtin_ctz((unsigned)bits) : 0);
+        if (bits && *first == '"')
+            return first;
+    }
+    return lt_text_end(p, end, odd);
+}
+
+/* Behind a number of digits that do not begin with a zero, with a point among them or not; NULL: it is something else,
+ * or may go on. */
+static inline const uint8_t *lt_plain_number(const uint8_t *p, const uint8_t *end) {
+    if (*p < '1' || *p > '9')
+        return NULL;
+    while (p < end && *p >= '0' && *p <= '9')
+        p++;
+    if (p < end && *p == '.') {
+        const uint8_t *point = p++;
+        while (p < end && *p >= '0' && *p <= '9')
+            p++;
+        if (p == point + 1)
+            return NULL;
+    }
+    return p < end && (*p <= ' ' || *p == ',' || *p == '}' || *p == ']') ? p : NULL;
+}
 
 /* numbers.c */
 int lt_scaled(lt_part part, int scale, int64_t *found);

@@ -1,16 +1,5 @@
 /* Values of JSON: where they end. */
-#include <emmintrin.h>
-
 #include "traces.h"
-
-#define WIDE 16
-
-/* Behind spaces. */
-const uint8_t *lt_space(const uint8_t *p, const uint8_t *end) {
-    while (p < end && (*p == ' ' || *p == '\n' || *p == '\t' || *p == '\r'))
-        p++;
-    return p;
-}
 
 static int is_escape(const uint8_t *p, const uint8_t *end) {
     switch (*p) {
@@ -29,13 +18,9 @@ static int is_escape(const uint8_t *p, const uint8_t *end) {
 
 /* The closing quote of a text that begins at p, NULL: there is none. `*odd`: it has what JSON forbids. */
 const uint8_t *lt_text_end(const uint8_t *p, const uint8_t *end, int *odd) {
-    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1f);
     for (;;) {
-        for (; p + WIDE <= end; p += WIDE) {
-            __m128i letters = _mm_loadu_si128((const __m128i *)p);
-            __m128i found = _mm_or_si128(_mm_cmpeq_epi8(letters, quote), _mm_cmpeq_epi8(letters, backslash));
-            found = _mm_or_si128(found, _mm_cmpeq_epi8(_mm_max_epu8(letters, control), control));
-            int bits = _mm_movemask_epi8(found);
+        for (; end - p >= LT_WIDE; p += LT_WIDE) {
+            int bits = lt_in_text(p);
             if (bits) {
                 p += __builtin_ctz((unsigned)bits);
                 break;
@@ -117,7 +102,7 @@ const uint8_t *lt_raw_text_end(const uint8_t *p, const uint8_t *end, int of_key,
 
 static const uint8_t *text_end(const lt_scan *scan, const uint8_t *p, const uint8_t *end, int of_key, int *odd) {
     if (!scan->is_lenient)
-        return lt_text_end(p, end, odd);
+        return lt_short_text_end(p, end, odd);
     *odd = 1;
     return lt_raw_text_end(p, end, of_key, scan->is_last);
 }
@@ -180,7 +165,7 @@ value:
         return NULL;
     if (*p == '"') {
         int in_object = !depth || closing[depth - 1] == '}';
-        p = in_object ? text_end(scan, p + 1, end, 0, odd) : lt_text_end(p + 1, end, odd);
+        p = in_object ? text_end(scan, p + 1, end, 0, odd) : lt_short_text_end(p + 1, end, odd);
         if (!p)
             return NULL;
         p++;
@@ -201,7 +186,8 @@ value:
         depth--;
         p++;
     } else {
-        p = token_end(p, end, odd, wrong);
+        const uint8_t *behind = lt_plain_number(p, end);
+        p = behind ? behind : token_end(p, end, odd, wrong);
         if (!p)
             return NULL;
     }

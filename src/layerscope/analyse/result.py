@@ -35,6 +35,13 @@ BY_ROW_PER_S = "by row per s"
 _NUMBERS = ("int64", "int32", "float64")
 # A column beside the others that keeps the order of given rows.
 _PLACE = "layerscope place"
+_SQL_TYPES = {
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "float64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "string": "VARCHAR",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +110,10 @@ class Result:
         types = [(column.name, pa.type_for_alias(column.type)) for column in self.columns]
         schema = pa.schema(types)
         in_order = self.relation.order(self.order)
-        answer = in_order.select(*map(quoted, schema.names)).to_arrow_table()
-        # A cast imports pyarrow.compute, which takes 35 ms.
-        return answer if answer.schema.equals(schema) else answer.cast(schema)
+        typed = [f"{quoted(one.name)}::{_SQL_TYPES[one.type]}" for one in self.columns]
+        answer = in_order.project(", ".join(typed)).to_arrow_table().rename_columns(schema.names)
+        # Arrow's own function for that takes 40 ms to import.
+        return answer if answer.schema == schema else answer.cast(schema)
 
     @property
     def rows(self) -> int:

@@ -1,8 +1,9 @@
 """The command line: one file per verb, found by this folder; failures become one sentence here.
 
 A verb is a module with a docstring (its first line is the help), `configure(parser)` and
-`run(arguments) -> int`. `layerscope VERB` imports that module and no other verb, so that `run`
-starts fast. A verb whose name starts with `_` works but is not listed.
+`run(arguments) -> int`; `explain(parser)`, if it has one, adds what only its help needs.
+`layerscope VERB` imports that module and no other verb, so that `run` starts fast. A verb whose
+name starts with `_` works but is not listed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ INTERRUPTED = 130
 # What a shell reports for a program that SIGPIPE ended, as it does for `cat big | head`.
 BROKEN_PIPE = 141
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+_HELP = {"-h", "--help"}
 
 
 class Verb(Protocol):
@@ -90,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
         summary, description = _described(verb)
         command = commands.add_parser(name, help=summary, description=description)
         verb.configure(command)
+        _explain(verb, command)
         command.set_defaults(run=verb.run)
     return whole
 
@@ -130,11 +133,19 @@ def _dispatch(argv: list[str]) -> int:
     verb = _load(argv[0])
     one = _Parser(prog=f"layerscope {argv[0]}", description=_described(verb)[1])
     verb.configure(one)
+    if not _HELP.isdisjoint(argv):
+        _explain(verb, one)
     settle_temporary()
     # Words before and behind an option belong together, but for what is the program's own.
     takes_all = any(action.nargs == argparse.REMAINDER for action in one._actions)
     words = verb.prepared(argv[1:]) if hasattr(verb, "prepared") else argv[1:]
     return verb.run((one.parse_args if takes_all else one.parse_intermixed_args)(words))
+
+
+def _explain(verb: Verb, parser: argparse.ArgumentParser) -> None:
+    explain = getattr(verb, "explain", None)
+    if explain is not None:
+        explain(parser)
 
 
 def _load(name: str) -> Verb:

@@ -23,6 +23,7 @@ from layerscope.show import screen
 # Options of single tables, which say so in their OPTIONS.
 _FURTHER = ("under", "step")
 _SUMMARY = "layerscope summary"
+_BY = "one row for each WHAT"
 # What of a recording a table shows, where that is not its spans.
 _SHOWN = {
     "counters": "counters",
@@ -47,15 +48,11 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `table`."""
-    from layerscope.analyse import tables
-
-    listed = "\n".join(f"  {name:<10} {_first_line(tables.load(name))}" for name in tables.names())
     parser.usage = f"{parser.prog} [RUN] NAME [options]"
-    parser.epilog = f"the tables:\n{listed}"
     parser.add_argument(
         "words", nargs="*", metavar="[RUN] NAME", help="a recording, and which table of it"
     )
-    parser.add_argument("--by", metavar="WHAT", help=f"one row for each WHAT; {_possible(tables)}")
+    parser.add_argument("--by", metavar="WHAT", help=_BY)
     parser.add_argument(
         "--mine",
         action="store_true",
@@ -92,8 +89,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
 
 
+def explain(parser: argparse.ArgumentParser) -> None:
+    """Add what the tables say of themselves."""
+    from layerscope.analyse import tables
+
+    listed = "\n".join(f"  {name:<10} {_first_line(tables.load(name))}" for name in tables.names())
+    parser.epilog = f"the tables:\n{listed}"
+    for action in parser._actions:
+        if action.help == _BY:
+            action.help = f"{_BY}; {_possible(tables)}"
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Print the table that `arguments` ask for."""
+    from layerscope.ingest.heap import let_arrow_give_back
+
+    let_arrow_give_back()
     from layerscope.analyse import tables
     from layerscope.analyse.result import select
     from layerscope.ingest.open import open_run

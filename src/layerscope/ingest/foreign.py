@@ -14,9 +14,9 @@ import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from layerscope import __version__, sources
-from layerscope.ingest.conversion import RunConversion
 from layerscope.ingest.heap import give_back
 from layerscope.model import cache
 from layerscope.model.errors import ReadError
@@ -27,8 +27,9 @@ from layerscope.recording.packed import complete_by_rename
 from layerscope.recording.reader import all_files
 from layerscope.recording.run import SUFFIX, Run, RunInfo
 from layerscope.sources import refused
-from layerscope.sources.foreign import ForeignFile, extent
-from layerscope.sources.imported import Imported
+
+if TYPE_CHECKING:
+    from layerscope.sources.imported import Imported
 
 # What a format may look at to recognise a file: other output may come first.
 _HEAD_BYTES = 1 << 20
@@ -45,13 +46,12 @@ def imported(path: Path) -> Path:
         head = beginning(path)
     except OSError as error:
         raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
-    known = sources.known()
-    format_ = next((one for one in known if one.recognises(head)), None)
+    format_ = sources.format_of(head)
     if format_ is None:
         refusal = refused.sentence(head, path.name)
         if refusal:
             raise ReadError(f"{path} {refusal}")
-        readable = ", ".join(one.MEANING for one in known)
+        readable = ", ".join(one.MEANING for one in sources.known())
         raise ReadError(f"{path} is no recording, nor a file that can be read as one: {readable}")
     words = (
         os.fsencode(path.resolve()),
@@ -95,7 +95,7 @@ def is_known(path: Path) -> bool:
         head = beginning(path)
     except OSError:
         return False
-    return any(one.recognises(head) for one in sources.known())
+    return sources.format_of(head) is not None
 
 
 def beginning(path: Path) -> bytes:
@@ -111,6 +111,10 @@ def beginning(path: Path) -> bytes:
 
 def _make(path: Path, format_: sources.SourceFormat, base: Path, folder: Path, name: str) -> None:
     """Make the recording of `path` as `folder`/`name`, complete by rename."""
+    # Not asked for where the recording is there already.
+    from layerscope.ingest.conversion import RunConversion
+    from layerscope.sources.foreign import ForeignFile
+
     content = format_.read(path)
     with complete_by_rename(base, folder) as draft:
         run = Run.create(draft / name, _info(path, content, folder.name))
@@ -129,6 +133,8 @@ def _beside(format_: sources.SourceFormat, path: Path) -> list[tuple[bytes, int]
 
 
 def _info(path: Path, content: Imported, key: str) -> RunInfo:
+    from layerscope.sources.foreign import extent
+
     began_s = path.stat().st_mtime if content.realtime_ns is None else content.realtime_ns / 1e9
     return RunInfo(
         schema=SCHEMA_VERSION,

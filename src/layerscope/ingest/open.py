@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from layerscope.host import cgroup
-from layerscope.ingest import rank_pool
 from layerscope.ingest.join import Problems, join, last_join, made_of
 from layerscope.ingest.ranks import joined_info, problems_of_recording
 from layerscope.model import cache
@@ -144,7 +143,7 @@ def _opened_ranks(path: Path, is_copy: bool) -> Run:
             unread[rank] = damage[0]
     if unread and is_copy:
         raise _Damaged(next(iter(unread.values())))
-    for rank, answer in rank_pool.converted(left).items():
+    for rank, answer in _converted(left).items():
         if isinstance(answer, str):
             unread[rank] = answer
         else:
@@ -158,6 +157,14 @@ def _opened_ranks(path: Path, is_copy: bool) -> Run:
     known = problems_of_recording(run, everyone, whole, unread, session_lives)
     _join(run, whole, known, run.info.run_id + "-running" if live else run.info.run_id)
     return run
+
+
+def _converted(ranks: Mapping[int, Path]) -> dict[int, Path | str]:
+    if not ranks:
+        return {}
+    from layerscope.ingest import rank_pool
+
+    return rank_pool.converted(ranks)
 
 
 def _ranks_of(run: Run) -> tuple[dict[int, Run], dict[int, str]]:

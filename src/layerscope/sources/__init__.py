@@ -27,10 +27,30 @@ class SourceFormat(Protocol):
         """The spans in the file `path`."""
 
 
+# Most traces are of it: for one of them no other format has to be imported.
+_OFTEN = "kineto"
+
+
 def known() -> list[SourceFormat]:
     """The formats that can be opened."""
-    modules = [
-        importlib.import_module(f"{__name__}.{found.name}")
-        for found in pkgutil.iter_modules(__path__)
-    ]
-    return [cast(SourceFormat, module) for module in modules if hasattr(module, "recognises")]
+    found = (_module(name) for name in _names())
+    return [module for module in found if module is not None]
+
+
+def format_of(head: bytes) -> SourceFormat | None:
+    """The format of a file that begins with `head`, unpacked; None: it is of none. No file is of
+    two.
+    """
+    names = sorted(_names(), key=lambda name: name != _OFTEN)
+    found = (_module(name) for name in names)
+    return next((one for one in found if one is not None and one.recognises(head)), None)
+
+
+def _names() -> list[str]:
+    return [found.name for found in pkgutil.iter_modules(__path__)]
+
+
+def _module(name: str) -> SourceFormat | None:
+    """The file of this folder that is called so; None where it is no format."""
+    module = importlib.import_module(f"{__name__}.{name}")
+    return cast(SourceFormat, module) if hasattr(module, "recognises") else None

@@ -11,57 +11,80 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from layerscope.analyse.columns import Columns, has_name
 from layerscope.analyse.gpu.sweep import Int64s
+from layerscope.analyse.stacks.sample_reader import places_of
+from layerscope.analyse.stacks.tree import added_up, by_level
+from layerscope.model.layers import OPERATORS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from layerscope.recording.reader import Reader
 
-_LAUNCHED = """
-    SELECT links.from_span AS span, sum(spans.dur_ns)::BIGINT AS gpu_ns
-    FROM links JOIN spans ON spans.span = links.to_span
-    WHERE links.kind = 'operator_gpu' GROUP BY ALL"""
-_SPANS = """
-    SELECT span, coalesce(parent, -1) AS parent, depth, layer = 'operators' AS is_operator,
-           name::VARCHAR AS name, kind::VARCHAR AS kind
-    FROM spans WHERE layer <> 'gpu' ORDER BY span"""
+# As short as they can be: there may be millions.
+_TYPES = {
+    "span": np.int64,
+    "parent": np.int64,
+    "depth": np.int32,
+    "dur_ns": np.int64,
+    "layer": np.int8,
+    "kind": np.int8,
+    "name": np.int32,
+}
+_LINKS = ["from_span", "to_span", "kind"]
 
 
 def gpu_times(reader: Reader) -> pa.Table | None:
     """`called`, `called_kind` and `gpu_ns` of each operator; None where none launched anything."""
-    launched = reader.query(_LAUNCHED)
-    if not launched.num_rows:
+    links = reader.arrays("links", _LINKS)
+    launches = has_name(links, "kind", "operator_gpu")
+    if not launches.any():
         return None
-    spans = reader.query(_SPANS)
-    key = spans["span"].to_numpy()
-    gpu_ns = np.zeros(len(key), np.int64)
-    place = np.searchsorted(key, launched["span"].to_numpy())
-    gpu_ns[place] = launched["gpu_ns"].to_numpy()
-    parent = spans["parent"].to_numpy()
-    _add_to_parents(gpu_ns, key, parent, spans["depth"].to_numpy())
-    is_theirs = spans["is_operator"].to_numpy(zero_copy_only=False) & (gpu_ns > 0)
-    return _by_name(spans, gpu_ns, np.flatnonzero(is_theirs))
+    spans = _spans(reader)
+    key = spans["span"]
+    asking = places_of(key, links["from_span"][launches])
+    work = places_of(key, links["to_span"][launches])
+    del links
+    is_known = (asking >= 0) & (work >= 0)
+    own_ns = np.zeros((len(key), 1), np.int64)
+    dur_ns = spans.pop("dur_ns").take(work[is_known])
+    np.add.at(own_ns[:, 0], asking[is_known], dur_ns)
+    up = places_of(key, spans.pop("parent"))
+    # Where the one around it was lost, nothing is.
+    depth = np.where(up >= 0, spans.pop("depth"), 0)
+    gpu_ns = added_up(up, own_ns, by_level(up, depth))[:, 0]
+    rows = np.flatnonzero(has_name(spans, "layer", OPERATORS) & (gpu_ns > 0))
+    return _by_name(spans, gpu_ns.take(rows), rows)
 
 
-def _add_to_parents(gpu_ns: Int64s, key: Int64s, parent: Int64s, depth: Int64s) -> None:
-    """Add to each span what those in it have, from the innermost outwards."""
-    has_time = np.flatnonzero(gpu_ns)
-    while len(has_time):
-        level = int(depth[has_time].max())
-        is_deepest = depth[has_time] == level
-        inner = has_time[is_deepest]
-        inner = inner[parent[inner] >= 0]
-        above = np.searchsorted(key, parent[inner])
-        np.add.at(gpu_ns, above, gpu_ns[inner])
-        left = has_time[~is_deepest]
-        has_time = np.union1d(left, above)
+def _spans(reader: Reader) -> Columns:
+    """All spans, read piece by piece."""
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in _TYPES}
+    names = {}
+    for piece in reader.pieces("spans", list(_TYPES)):
+        for name, kind in _TYPES.items():
+            parts[name].append(piece[name].astype(kind))
+            texts = f"{name}.names"
+            if texts in piece:
+                names[texts] = piece[texts]
+    columns = {name: np.concatenate(parts.pop(name)) for name in _TYPES}
+    return {**columns, **names}
 
 
-def _by_name(spans: pa.Table, gpu_ns: Int64s, rows: Int64s) -> pa.Table:
+def _by_name(spans: Columns, gpu_ns: Int64s, rows: Int64s) -> pa.Table:
+    """The sums by the name and the kind of these rows."""
     import pyarrow as pa
 
-    chosen = spans.select(["name", "kind"]).take(pa.array(rows))
-    chosen = chosen.append_column("gpu_ns", pa.array(gpu_ns[rows]))
-    sums = chosen.group_by(["name", "kind"]).aggregate([("gpu_ns", "sum")])
-    return sums.rename_columns(["called", "called_kind", "gpu_ns"])
+    names, kinds = spans["name.names"], spans["kind.names"]
+    pair = spans["name"].take(rows) * np.int64(len(kinds)) + spans["kind"].take(rows)
+    sums = np.zeros(len(names) * len(kinds), np.int64)
+    np.add.at(sums, pair, gpu_ns)
+    pairs = np.flatnonzero(sums)
+    name, kind = np.divmod(pairs, len(kinds))
+    columns = {
+        "called": pa.array(names[name].tolist(), pa.string()),
+        "called_kind": pa.array(kinds[kind].tolist(), pa.string()),
+        "gpu_ns": pa.array(sums[pairs].tolist(), pa.int64()),
+    }
+    return pa.table(columns)

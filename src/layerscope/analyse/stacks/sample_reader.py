@@ -37,6 +37,8 @@ REMEDY = (
 EMPTY = f"No stacks were recorded. {REMEDY[:1].upper()}{REMEDY[1:]}"
 _LISTED = 12
 _EVER_NS = 2**63 - 1
+# Keys that are spread over at most so many times their count are found by a table of all numbers.
+_MOST_GAPS = 4
 # Columns that are read piece by piece. Whole, they are as short as they can be: there may be
 # millions.
 _STACK_TYPES = {"stack": np.int32, "parent": np.int32, "frame": np.int32, "depth": np.int32}
@@ -126,6 +128,12 @@ def places_of(known: Ints, keys: Ints) -> Ints:
         if keys.max(initial=NONE) < len(known):
             return keys
         return np.where(keys < len(known), keys, NONE)
+    if known.min() >= 0 and known.max() < _MOST_GAPS * len(known):
+        place_of = np.full(known.max() + 2, NONE, np.int64)  # the last one is for all others
+        place_of[known] = np.arange(len(known))
+        beyond = len(place_of) - 1
+        is_within = (keys >= 0) & (keys < beyond)
+        return place_of.take(np.where(is_within, keys, beyond))
     order = np.argsort(known, kind="stable")
     at = np.searchsorted(known[order], keys).clip(max=len(known) - 1)
     found = order[at]

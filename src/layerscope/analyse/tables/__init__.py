@@ -21,6 +21,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from layerscope.analyse.losses import problems
@@ -47,6 +48,7 @@ class TableModule(Protocol):
         """The table of `reader`'s recording, one row for each value of `by`."""
 
 
+@cache
 def names() -> list[str]:
     """The names of the tables."""
     return sorted(
