@@ -10,6 +10,7 @@ training, a process that only evaluates is another program.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -146,18 +147,23 @@ class MeasuredSteps:
         """
         in_step = spans["step"] >= 0
         last = max(self._all_processes, default=0)
-        # A slot for each step of each process.
-        is_measured = np.zeros(self._size * (last + 1), np.bool_)
-        slots = self.columns["process"] * self._size + self.columns["step"]
-        is_measured[slots[self.measured]] = True
         if len(self._all_processes) == 1:
             slot = spans["step"] + last * self._size
         else:
             # A process beyond the last one with steps has no span in a step: any slot will do.
             first_slots = np.minimum(process_of, last) * self._size
             slot = first_slots[spans["track"]] + spans["step"]
-        in_measured = is_measured[np.where(in_step, slot, 0)]
+        in_measured = self._is_measured[np.where(in_step, slot, 0)]
         return in_step & in_measured, in_step
+
+    @cached_property
+    def _is_measured(self) -> Bools:
+        """A slot for each step of each process."""
+        last = max(self._all_processes, default=0)
+        is_measured = np.zeros(self._size * (last + 1), np.bool_)
+        slots = self.columns["process"] * self._size + self.columns["step"]
+        is_measured[slots[self.measured]] = True
+        return is_measured
 
 
 def process_of_tracks(tracks: Arrays) -> Int64s:
