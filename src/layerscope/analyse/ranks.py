@@ -13,17 +13,24 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse import rank_questions as questions
+from layerscope.analyse.across import engines
 from layerscope.analyse.columns import Columns
 from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
 from layerscope.analyse.thinned import is_thinned
 from layerscope.model.distinct import distinct
+from layerscope.recording.apart import ranks_apart
 from layerscope.recording.reader import Reader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Collectives that nobody leaves before all have arrived. On a GPU the name stands for the launch
 # only.
@@ -37,7 +44,7 @@ SLOWER = 0.05
 
 @dataclass(slots=True)
 class RankTimes:
-    """One rank. Times are means over its measured steps, None where it has none; `wait_ns` None:
+    """One rank. Times are means over its `measured` steps, None where it has none; `wait_ns` None:
     not known.
     """
 
@@ -48,6 +55,7 @@ class RankTimes:
     mean_ns: float | None
     wait_ns: float | None
     of_median: float | None = None
+    measured: int = 0
 
     @property
     def work_ns(self) -> float | None:
@@ -68,40 +76,87 @@ class SlowestRank:
     others_wait_ns: float | None
 
 
-def rank_times(reader: Reader) -> list[RankTimes]:
+def rank_times(reader: Reader, engine: str = engines.DEFAULT) -> list[RankTimes]:
     """One for each rank, in order; empty when no process knew that it was one."""
     processes = reader.arrays("processes", ["process", "rank", "host"])
-    of_process = {
-        process: rank
-        for process, rank in zip(
-            processes["process"].tolist(), processes["rank"].tolist(), strict=True
-        )
-        if rank >= 0
-    }
-    ranks = sorted(set(of_process.values()))
+    rank_of = _rank_of_processes(processes)
+    ranks = distinct(processes["rank"][processes["rank"] >= 0]).tolist()
     if not ranks:
         return []
     hosts = dict(
         zip(processes["rank"].tolist()[::-1], processes["host"].tolist()[::-1], strict=True)
     )
+    found = {rank: RankTimes(rank, str(hosts[rank]), 0, 0, None, None) for rank in sorted(ranks)}
     steps = MeasuredSteps(reader)
-    waits = _waits(reader, of_process, steps) if len(ranks) > 1 and not is_thinned(reader) else {}
-    found = []
-    for rank in ranks:
-        own = [process for process, of in of_process.items() if of == rank]
-        mine = np.isin(steps.columns["process"], own)
-        times = RankTimes(rank, str(hosts[rank]), len(own), int(np.count_nonzero(mine)), None, None)
-        dur_ns = steps.columns["dur_ns"][mine & steps.measured]
-        if len(dur_ns):
-            times.mean_ns = float(np.mean(dur_ns))
-            times.wait_ns = waits[rank] / len(dur_ns) if rank in waits else None
-        found.append(times)
-    typical = statistics.median(
-        [times.work_ns for times in found if times.work_ns is not None] or [0.0]
-    )
-    for times in found:
-        times.of_median = times.work_ns / typical if times.work_ns is not None and typical else None
+    _count(found, processes["rank"], steps, rank_of)
+    is_whole = len(ranks) > 1 and not is_thinned(reader)
+    calls = _collectives(reader, rank_of, steps) if is_whole else None
+    times = list(found.values())
+    if len(times) > 1:
+        return _compared(times, calls, engine)
+    times[0].of_median = 1.0 if times[0].mean_ns else None
+    return times
+
+
+def _rank_of_processes(processes: Columns) -> NDArray[Any]:
+    """The rank of each process, by its key; -1: of none."""
+    last = int(processes["process"].max(initial=-1))
+    rank_of = np.full(last + 1, -1)
+    rank_of[processes["process"]] = processes["rank"]
+    return rank_of
+
+
+def _count(
+    found: dict[int, RankTimes], ranks: NDArray[Any], steps: MeasuredSteps, rank_of: NDArray[Any]
+) -> None:
+    """Add to each rank its processes and its steps."""
+    of_step = rank_of[steps.columns["process"]]
+    measured = of_step[steps.measured]
+    dur_ns = steps.columns["dur_ns"][steps.measured]
+    for rank, processes in _numbers(ranks):
+        found[rank].processes = processes
+    for rank, its_steps in _numbers(of_step):
+        found[rank].steps = its_steps
+    by_rank = np.argsort(measured, kind="stable")
+    for part in np.split(by_rank, np.flatnonzero(np.diff(measured[by_rank])) + 1):
+        if len(part) and (rank := int(measured[part[0]])) >= 0:
+            found[rank].measured = len(part)
+            found[rank].mean_ns = float(np.mean(dur_ns[part]))
+
+
+def _numbers(ranks: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Each rank with how often it is there."""
+    values, counts = np.unique(ranks[ranks >= 0], return_counts=True)
+    yield from zip(values.tolist(), counts.tolist(), strict=True)
+
+
+def _compared(found: list[RankTimes], calls: pa.Table | None, engine: str) -> list[RankTimes]:
+    """The ranks with how long they waited, and how they compare."""
+    import pyarrow as pa
+
+    names = questions.rank_columns().names
+    own = {name: [getattr(one, name) for one in found] for name in names}
+    with engines.opened(engine) as opened:
+        opened.give("ranks", pa.table(own, questions.rank_columns()))
+        opened.give("calls", calls or questions.call_columns().empty_table())
+        answer = opened.answer(questions.compared())
+    rows = answer.to_pylist()
+    for one, row in zip(found, rows, strict=True):
+        one.wait_ns = row["wait_ns"]
+        one.of_median = row["of_median"]
     return found
+
+
+def _own_times(rank: int, host: str, of_process: dict[int, int], steps: MeasuredSteps) -> RankTimes:
+    """What a rank says of itself."""
+    own = [process for process, of in of_process.items() if of == rank]
+    mine = np.isin(steps.columns["process"], own)
+    times = RankTimes(rank, host, len(own), int(np.count_nonzero(mine)), None, None)
+    dur_ns = steps.columns["dur_ns"][mine & steps.measured]
+    times.measured = len(dur_ns)
+    if len(dur_ns):
+        times.mean_ns = float(np.mean(dur_ns))
+    return times
 
 
 def slowest_rank(times: list[RankTimes]) -> SlowestRank | None:
@@ -130,50 +185,41 @@ def slowest_rank(times: list[RankTimes]) -> SlowestRank | None:
     )
 
 
-def _waits(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> dict[int, float]:
-    """By rank, how long it waited for others in its measured steps. Empty where calls cannot be
-    matched.
-    """
-    found = _collectives(reader, of_process, steps)
-    if found is None:
-        return {}
-    ranks = distinct(found["rank"])
-    total = {int(rank): 0.0 for rank in ranks.tolist()}
-    for name in distinct(found["name"]).tolist():
-        calls = _calls_by_rank(found, name, ranks)
-        if calls is None:
-            return {}
-        start_ns = found["start_ns"][calls]
-        until_last_ns = start_ns.max(axis=0) - start_ns
-        wait_ns = np.minimum(until_last_ns, found["dur_ns"][calls])
-        waits_ns = (wait_ns * found["measured"][calls]).sum(axis=1)
-        for rank, waited in zip(ranks.tolist(), waits_ns.tolist(), strict=True):
-            total[rank] += waited
-    return total
+def _collectives(reader: Reader, rank_of: NDArray[Any], steps: MeasuredSteps) -> pa.Table:
+    """All calls of collectives in processes that are ranks (`rank_questions`)."""
+    import pyarrow as pa
+
+    schema = questions.call_columns()
+    tables = [schema.empty_table()]
+    for its in ranks_apart(reader):
+        called: dict[tuple[int, str], list[Columns]] = {}
+        for piece in _pieces(its, rank_of, steps):
+            for rank, name, columns in piece:
+                called.setdefault((rank, name), []).append(columns)
+        for (rank, name), pieces in called.items():
+            tables.append(_numbered(rank, name, pieces))
+    return pa.concat_tables(tables)
 
 
-def _calls_by_rank(found: Columns, name: str, ranks: NDArray[Any]) -> NDArray[Any] | None:
-    """The rows of the calls of this name, for each rank in the order of time; None if some rank
-    called it more often than another.
-    """
-    calls = []
-    for rank in ranks:
-        rows = np.flatnonzero((found["name"] == name) & (found["rank"] == rank))
-        order = np.argsort(found["start_ns"][rows], kind="stable")
-        calls.append(rows[order])
-    counts = {len(rows) for rows in calls}
-    return np.stack(calls) if len(counts) == 1 else None
+def _numbered(rank: int, name: str, pieces: list[Columns]) -> pa.Table:
+    """The calls of a name on a rank in the order of time, with their numbers."""
+    import pyarrow as pa
+
+    columns = {key: np.concatenate([piece[key] for piece in pieces]) for key in pieces[0]}
+    order = np.argsort(columns["start_ns"], kind="stable")
+    size = len(order)
+    same = {"rank": pa.array([rank] * size), "name": pa.array([name] * size)}
+    own = {key: values[order] for key, values in columns.items()}
+    schema = questions.call_columns()
+    return pa.table({**same, **own, "number": np.arange(size)}).select(schema.names).cast(schema)
 
 
-def _collectives(
-    reader: Reader, of_process: dict[int, int], steps: MeasuredSteps
-) -> dict[str, NDArray[Any]] | None:
-    """All calls of collectives in processes that are ranks: rank, name, start_ns, dur_ns,
-    measured.
-    """
+def _pieces(
+    reader: Reader, rank_of: NDArray[Any], steps: MeasuredSteps
+) -> Iterator[Iterator[tuple[int, str, Columns]]]:
+    """The same, as the spans are read: rank, name, and the calls."""
     tracks = reader.arrays("tracks", ["track", "process"])
     process_of = process_of_tracks(tracks)
-    kept: list[dict[str, NDArray[Any]]] = []
     wanted: NDArray[np.bool_] = np.zeros(0, np.bool_)
     for spans in reader.pieces("spans", ["track", "name", "start_ns", "dur_ns", "step"]):
         fresh = [
@@ -181,22 +227,22 @@ def _collectives(
         ]
         wanted = np.append(wanted, np.array(fresh, np.bool_))
         rows = np.flatnonzero(wanted[spans["name"]])
-        process = process_of[spans["track"][rows]]
         measured, _ = steps.of_spans(
             {name: spans[name][rows] for name in ("track", "step")}, process_of
         )
-        for number in distinct(process).tolist():
-            if number in of_process:
-                mine = rows[process == number]
-                kept.append(
-                    {
-                        "rank": np.full(len(mine), of_process[number]),
-                        "name": spans["name"][mine],
-                        "start_ns": spans["start_ns"][mine],
-                        "dur_ns": spans["dur_ns"][mine],
-                        "measured": measured[process == number],
-                    }
-                )
-    if not kept:
-        return None
-    return {name: np.concatenate([piece[name] for piece in kept]) for name in kept[0]}
+        found = {
+            "start_ns": spans["start_ns"][rows],
+            "dur_ns": spans["dur_ns"][rows],
+            "measured": measured.astype(np.int64),
+        }
+        ranks = rank_of[process_of[spans["track"][rows]]]
+        yield _by_rank_and_name(ranks, spans["name"][rows], spans["name.names"], found)
+
+
+def _by_rank_and_name(
+    ranks: NDArray[Any], codes: NDArray[Any], names: NDArray[Any], found: Columns
+) -> Iterator[tuple[int, str, Columns]]:
+    for rank in distinct(ranks).tolist():
+        for code in distinct(codes[ranks == rank]).tolist() if rank >= 0 else ():
+            its = (ranks == rank) & (codes == code)
+            yield rank, str(names[code]), {key: values[its] for key, values in found.items()}

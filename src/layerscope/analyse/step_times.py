@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -173,16 +174,21 @@ class MeasuredSteps:
         """
         in_step = spans["step"] >= 0
         last = max(self._all_processes, default=0)
-        is_measured = np.zeros(self.slot_count, np.bool_)
-        is_measured[self.slots()[self.measured]] = True
         if len(self._all_processes) == 1:
             slot = spans["step"] + last * self.step_slots
         else:
             # A process beyond the last one with steps has no span in a step: any slot will do.
             first_slots = np.minimum(process_of, last) * self.step_slots
             slot = first_slots[spans["track"]] + spans["step"]
-        in_measured = is_measured[np.where(in_step, slot, 0)]
+        in_measured = self._is_measured[np.where(in_step, slot, 0)]
         return in_step & in_measured, in_step
+
+    @cached_property
+    def _is_measured(self) -> Bools:
+        """A slot for each step of each process."""
+        is_measured = np.zeros(self.slot_count, np.bool_)
+        is_measured[self.slots()[self.measured]] = True
+        return is_measured
 
 
 def process_of_tracks(tracks: Arrays) -> Int64s:

@@ -21,7 +21,7 @@ from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
 # Options of single tables, which say so in their OPTIONS.
-_FURTHER = ("under", "step")
+_FURTHER = ("under", "step", "engine")
 _SUMMARY = "layerscope summary"
 _BY = "one row for each WHAT"
 # What of a recording a table shows, where that is not its spans.
@@ -76,6 +76,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         help="critical: of step N (the longest step that is no warm-up)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("duckdb", "spark"),
+        help="ranks, collectives, stragglers: what compares the ranks (duckdb); spark needs "
+        "layerscope[spark] and Java",
     )
     parser.add_argument(
         "--compat",

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Reader:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._connection: Any = None
+        self._views: set[str] = set()
         self._is_confined = False
 
     def __enter__(self) -> Reader:
@@ -58,6 +59,7 @@ class Reader:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            self._views.clear()
 
     def interrupt(self) -> None:
         """Have a question that another thread is waiting for end with a ReadError."""
@@ -81,8 +83,9 @@ class Reader:
         """The answer to `sql` as an Arrow table."""
         import duckdb
 
+        connection = self._with_views(_tables_in(sql))
         try:
-            table: pa.Table = self.connection().sql(sql, params=parameters or None).to_arrow_table()
+            table: pa.Table = connection.sql(sql, params=parameters or None).to_arrow_table()
         except duckdb.Error as error:
             raise unreadable(self.run.path, error) from error
         return table
@@ -165,26 +168,24 @@ class Reader:
 
     def connection(self) -> Any:
         """The DuckDB connection, with a view for every table of the schema."""
-        if self._connection is None:
-            import duckdb
+        return self._with_views(TABLES.keys())
 
-            # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the
-            # working directory.
-            spill = (
-                Path(tempfile.gettempdir())
-                / f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
-            )
-            self._connection = duckdb.connect(
-                ":memory:", config={"threads": 2, "temp_directory": str(spill)}
-            )
-            # Where Python is used interactively, DuckDB would draw a bar into the standard output.
-            self._connection.execute("SET enable_progress_bar = false")
-            try:
-                for table in TABLES.values():
-                    self._connection.execute(_view(self.run, table))
-            except duckdb.Error as error:
-                self.close()
-                raise unreadable(self.run.path, error) from error
+    def _with_views(self, tables: Collection[str]) -> Any:
+        """The connection, with a view for each of these tables: of many ranks a view takes a
+        while.
+        """
+        import duckdb
+
+        if self._connection is None:
+            self._connection = _connected()
+        try:
+            for name in tables:
+                if name not in self._views:
+                    self._connection.execute(_view(self.run, TABLES[name]))
+                    self._views.add(name)
+        except duckdb.Error as error:
+            self.close()
+            raise unreadable(self.run.path, error) from error
         return self._connection
 
     def confine(self, memory_bytes: int) -> None:
@@ -209,6 +210,26 @@ class Reader:
             "lock_configuration = true",
         ):
             self.connection().execute(f"SET {setting}")
+
+
+def _connected() -> Any:
+    """A database without tables."""
+    import duckdb
+
+    # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the working
+    # directory.
+    name = f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
+    spill = Path(tempfile.gettempdir()) / name
+    connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
+    # Where Python is used interactively, DuckDB would draw a bar into the standard output.
+    connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+def _tables_in(sql: str) -> list[str]:
+    """The tables that a question names, and perhaps others."""
+    words = {word.lower() for word in re.findall(r"\w+", sql)}
+    return [name for name in TABLES if name in words]
 
 
 @contextlib.contextmanager

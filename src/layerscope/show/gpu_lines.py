@@ -40,7 +40,7 @@ def late_line(late: Straggler) -> str:
     collectives = plural("collective", late.collectives)
     how_often = f"{late.late:,} of {late.collectives:,} {collectives}"
     by = units.duration(round(late.total_ns / late.late))
-    why = _REASONS[late.reason]
+    why = _REASONS[late.reason or "other"]
     return (
         f"Late: rank {late.rank} came late to {how_often}, by {by}: {why} "
         "(layerscope table stragglers)"

@@ -268,5 +268,6 @@ def test_intervals_are_sets_of_moments(
 
     assert covered(one) == {ns for start, dur in some for ns in range(start, start + dur)}
     assert covered(difference(one, other)) == covered(one) - covered(other)
-    assert one.within(first, behind) == len(covered(one) & set(range(first, behind)))
+    (within_ns,) = one.in_windows(np.array([first]), np.array([behind]))
+    assert within_ns == len(covered(one) & set(range(first, behind)))
     assert one.total_ns == len(covered(one))

@@ -22,16 +22,25 @@ class Intervals:
         lasted_ns = self.end_ns - self.start_ns
         return int(lasted_ns.sum())
 
-    def within(self, from_ns: int, until_ns: int) -> int:
-        """How much of the time between two moments they cover."""
-        if until_ns <= from_ns:
-            return 0
-        first = np.searchsorted(self.end_ns, from_ns, side="right")
-        behind = np.searchsorted(self.start_ns, until_ns, side="left")
-        starts_ns = np.maximum(self.start_ns[first:behind], from_ns)
-        ends_ns = np.minimum(self.end_ns[first:behind], until_ns)
-        lasted_ns = ends_ns - starts_ns
-        return int(lasted_ns.sum())
+    def in_windows(self, from_ns: Int64s, until_ns: Int64s) -> Int64s:
+        """How much of the time between each two moments they cover; nothing where the second is
+        not later.
+        """
+        covered = self._before(np.maximum(from_ns, until_ns)) - self._before(from_ns)
+        return covered
+
+    def _before(self, at_ns: Int64s) -> Int64s:
+        """How much of the time before each of these moments they cover."""
+        if not len(self.start_ns):
+            return np.zeros_like(at_ns)
+        lasted_ns = self.end_ns - self.start_ns
+        sums_ns = np.concatenate(([0], np.cumsum(lasted_ns)))
+        begun = np.searchsorted(self.start_ns, at_ns, side="right")
+        # Of the one that has begun last some may be still to come.
+        ends_ns = self.end_ns[np.maximum(begun - 1, 0)]
+        left_ns = np.maximum(ends_ns - at_ns, 0)
+        found: Int64s = sums_ns[begun] - np.where(begun > 0, left_ns, 0)
+        return found
 
 
 def merged(start_ns: Int64s, end_ns: Int64s) -> Intervals:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from layerscope.analyse.gpu.breakdown import breakdown
+from layerscope.analyse.gpu.breakdown import Breakdown, breakdown
 from layerscope.analyse.gpu.collectives import read_job
 from layerscope.analyse.gpu.idle import idle_times
 from layerscope.analyse.gpu.stragglers import Straggler, stragglers
-from layerscope.analyse.gpu.work import GpuWork, devices_of, parts_of, read_work
+from layerscope.analyse.gpu.work import devices_of, parts_of, read_work
+from layerscope.recording.apart import ranks_apart
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
@@ -39,8 +40,16 @@ def gpu_summary(reader: Reader) -> GpuSummary | None:
     """What to say; None where no GPU was recorded."""
     if "stream" not in reader.arrays("tracks", ["kind"])["kind.names"].tolist():
         return None
-    work = read_work(reader)
-    parts = [breakdown(of_device) for _, _, of_device in devices_of(work)]
+    parts: list[Breakdown] = []
+    idle_ns = 0
+    host_ns = 0
+    for its in ranks_apart(reader):
+        work = read_work(its)
+        parts += [breakdown(of_device) for _, _, of_device in devices_of(work)]
+        for part in parts_of(work.track):
+            of_stream = idle_times(work.chosen(part))
+            idle_ns += of_stream.idle_ns
+            host_ns += of_stream.host_wait_ns
     span_ns = sum(part.span_ns for part in parts)
     if not span_ns:
         return None
@@ -50,24 +59,17 @@ def gpu_summary(reader: Reader) -> GpuSummary | None:
         compute_share=sum(part.compute_ns for part in parts) / span_ns,
         communication_share=sum(part.exposed_communication_ns for part in parts) / span_ns,
         copy_share=sum(part.exposed_copy_ns for part in parts) / span_ns,
-        host_share=_host_share(work),
-        late=_late_rank(reader, work, span_ns / len(parts)),
+        host_share=host_ns / idle_ns if idle_ns else None,
+        late=_late_rank(reader, span_ns / len(parts)),
     )
 
 
-def _host_share(work: GpuWork) -> float | None:
-    idle_ns = 0
-    host_ns = 0
-    for part in parts_of(work.track):
-        of_stream = idle_times(work.chosen(part))
-        idle_ns += of_stream.idle_ns
-        host_ns += of_stream.host_wait_ns
-    return host_ns / idle_ns if idle_ns else None
-
-
-def _late_rank(reader: Reader, work: GpuWork, span_ns: float) -> Straggler | None:
+def _late_rank(reader: Reader, span_ns: float) -> Straggler | None:
     """The rank that others waited for most, if that was no chance."""
-    for worst in stragglers(reader, work, read_job(reader))[:1]:
-        if worst.late >= _LEAST_TIMES and worst.total_ns >= _LEAST_SHARE * span_ns:
-            return worst
+    with read_job(reader) as job:
+        if job is None:
+            return None
+        worst = next(stragglers(job))
+    if worst.late >= _LEAST_TIMES and worst.total_ns >= _LEAST_SHARE * span_ns:
+        return worst
     return None

@@ -22,15 +22,24 @@ Clocks of the ranks are fitted to the ends of collectives, where there are at le
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from layerscope.analyse.result import BYTES, COUNT, GBYTE_PER_S, NS, Result, ResultColumn, of_rows
+from layerscope.analyse.result import (
+    BYTES,
+    COUNT,
+    GBYTE_PER_S,
+    NS,
+    Result,
+    ResultColumn,
+    of_arrow,
+    of_rows,
+)
 
 if TYPE_CHECKING:
-    from layerscope.analyse.gpu.collectives import Collective
     from layerscope.recording.reader import Reader
 
 BY = ("call",)
+OPTIONS = ("engine",)
 REFUSED: dict[str, str] = {}
 _START = ResultColumn("start_ns", "int64", NS, "start of the first rank", instant=True)
 COLUMNS = (
@@ -56,61 +65,16 @@ EMPTY = (
 NEXT = "layerscope table stragglers"
 
 
-def build(reader: Reader, by: str | None = None) -> Result:
+def build(reader: Reader, by: str | None = None, engine: str = "duckdb") -> Result:
     """One row for each kind and size of collective in each group, or for each of them."""
+    from layerscope.analyse.gpu import collective_questions
     from layerscope.analyse.gpu.collectives import read_job
 
-    job = read_job(reader)
-    if by == "call":
-        rows = [(one.start_ns, *_row([one])) for one in job.collectives]
-        return of_rows("collectives", (_START, *COLUMNS), rows, notes=job.notes)
-    kinds: dict[tuple[Any, ...], list[Collective]] = {}
-    for one in job.collectives:
-        kinds.setdefault(_kind(one), []).append(one)
-    rows = [_row(same) for same in kinds.values()]
-    waits_at = [column.name for column in COLUMNS].index("wait_ns")
-    rows.sort(key=lambda row: -row[waits_at])
-    return of_rows("collectives", COLUMNS, rows, notes=job.notes)
-
-
-def _kind(one: Collective) -> tuple[Any, ...]:
-    call = one.calls[0]
-    ranks = len(one.calls)
-    size_bytes = call.size_bytes
-    return call.name, one.group, ranks, size_bytes, call.dtype
-
-
-def _row(same: list[Collective]) -> tuple[Any, ...]:
-    """The figures of collectives of one kind."""
-    from collections import Counter
-
-    from layerscope.analyse.gpu.collectives import bus_factor
-
-    name, group, ranks, size_bytes, dtype = _kind(same[0])
-    count = len(same)
-    transfer_ns = sum(one.transfer_ns for one in same) / count
-    algorithm_rate = None
-    bus_rate = None
-    if size_bytes is not None and transfer_ns:
-        algorithm_rate = size_bytes / transfer_ns
-        factor = bus_factor(name, ranks)
-        bus_rate = algorithm_rate * factor if factor is not None else None
-    skews_ns = [one.skew_ns for one in same]
-    last = Counter(one.last.rank for one in same)
-    last_rank, last_count = last.most_common(1)[0]
-    return (
-        name,
-        group,
-        ranks,
-        size_bytes,
-        dtype,
-        count,
-        transfer_ns,
-        algorithm_rate,
-        bus_rate,
-        sum(skews_ns) / count,
-        max(skews_ns),
-        sum(one.wait_ns for one in same),
-        last_rank,
-        last_count,
-    )
+    columns = (_START, *COLUMNS) if by else COLUMNS
+    ask = collective_questions.each if by else collective_questions.by_kind
+    with read_job(reader, engine) as job:
+        if job is None:
+            return of_rows("collectives", columns, [])
+        found = job.answer(ask(job.calls))
+        notes = job.notes
+    return of_arrow("collectives", columns, found, notes=notes)

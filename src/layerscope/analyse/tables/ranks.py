@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 BY = ()
+OPTIONS = ("engine",)
 REFUSED: dict[str, str] = {}
 COLUMNS = (
     ResultColumn("rank", "int32", "", "number in the job"),
@@ -38,14 +39,14 @@ EMPTY = "No process was a rank of a distributed job."
 NEXT = "layerscope table processes"
 
 
-def build(reader: Reader, by: str | None = None) -> Result:
+def build(reader: Reader, by: str | None = None, engine: str = "duckdb") -> Result:
     """One row for each rank."""
     import pyarrow as pa
 
     from layerscope.analyse.ranks import rank_times
 
     rows = []
-    for times in rank_times(reader):
+    for times in rank_times(reader, engine):
         row = asdict(times)
         row["work_ns"] = times.work_ns
         rows.append(row)

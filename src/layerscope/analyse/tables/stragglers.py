@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 BY = ()
+OPTIONS = ("engine",)
 REFUSED: dict[str, str] = {}
 COLUMNS = (
     RANK,
@@ -51,23 +52,22 @@ EMPTY = (
 NEXT = "layerscope table collectives"
 
 
-def build(reader: Reader, by: str | None = None) -> Result:
+def build(reader: Reader, by: str | None = None, engine: str = "duckdb") -> Result:
     """One row for each rank; the one that cost most first."""
     from layerscope.analyse.gpu.collectives import read_job
     from layerscope.analyse.gpu.stragglers import stragglers
-    from layerscope.analyse.gpu.work import read_work
 
-    job = read_job(reader)
-    rows = [_row(one) for one in stragglers(reader, read_work(reader), job)]
-    return of_rows("stragglers", COLUMNS, rows, notes=job.notes)
+    with read_job(reader, engine) as job:
+        if job is None:
+            return of_rows("stragglers", COLUMNS, [])
+        rows = [_row(one) for one in stragglers(job)]
+        notes = job.notes
+    return of_rows("stragglers", COLUMNS, rows, notes=notes)
 
 
 def _row(of: Straggler) -> tuple[Any, ...]:
-    from layerscope.analyse.gpu.stragglers import PARTS
-
     counts = (of.rank, of.collectives, of.last, of.late)
     if not of.late:
-        return *counts, None, None, 0, None, *(None for _ in PARTS)
-    most_ns = max(one.late_ns for one in of.arrivals)
-    means = of.more_ns / of.late
-    return *counts, of.total_ns / of.late, most_ns, of.total_ns, of.reason, *means
+        return *counts, None, None, 0, None, *(None for _ in of.more_ns)
+    means = [more_ns / of.late for more_ns in of.more_ns]
+    return *counts, of.total_ns / of.late, of.max_late_ns, of.total_ns, of.reason, *means

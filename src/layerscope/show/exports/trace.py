@@ -4,12 +4,13 @@ the window.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from layerscope.model.schema import TABLES
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 
@@ -50,10 +51,10 @@ class Windowed(Reader):
             if len(kept[columns[0]]):
                 yield kept
 
-    def connection(self) -> Any:
-        """As `Reader.connection`."""
+    def _with_views(self, tables: Collection[str]) -> Any:
+        """All of them at once."""
         fresh = self._connection is None
-        connection = super().connection()
+        connection = super()._with_views(TABLES.keys())
         for table, moment in _MOMENTS.items() if fresh else ():
             connection.execute(f"ALTER VIEW {table} RENAME TO all_{table}")
             connection.execute(

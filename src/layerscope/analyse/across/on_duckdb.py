@@ -1,0 +1,51 @@
+"""Answers questions across ranks by DuckDB, in this process."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+from layerscope.analyse.across.answers import arrow_schema
+
+if TYPE_CHECKING:
+    import duckdb
+    import ibis
+    import pyarrow as pa
+
+
+class DuckdbEngine:
+    """A database in memory, which spills into the folder of temporary files."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def give(self, name: str, table: pa.Table) -> None:
+        """Let `name` be this table."""
+        self._connection.register(name, table)
+
+    def answer(self, question: ibis.Table) -> pa.Table:
+        """The rows of an expression."""
+        import ibis
+
+        sql = ibis.to_sql(question, dialect="duckdb", pretty=False)
+        found = self._connection.sql(str(sql)).to_arrow_table()
+        # DuckDB's sums have 128 bits.
+        return found.cast(arrow_schema(question))
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+
+def start() -> DuckdbEngine:
+    """An empty one."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"threads": 2})
+    connection.execute(f"SET temp_directory = '{_quoted(tempfile.gettempdir())}'")
+    connection.execute("SET enable_progress_bar = false")
+    return DuckdbEngine(connection)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
