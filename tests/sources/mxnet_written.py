@@ -150,11 +150,17 @@ def write(folder: Path, text: str | bytes, name: str = "trace.json") -> Path:
     return path
 
 
+def _tid(track: str) -> int:
+    """The thread that a track is called after; -1 for one whose number a byte has damaged."""
+    number = track.removeprefix("thread ")
+    return int(number) if number.isdecimal() else -1
+
+
 def spans_of(content: Imported) -> Spans:
     """The spans in whole microseconds since 1970, as `counted` has them."""
     first_us = (content.realtime_ns or 0) // 1000
     names = [name.partition("\n")[0] for name in content.names]
-    tids = [int(track.name.removeprefix("thread ")) for track in content.tracks]
+    tids = [_tid(track.name) for track in content.tracks]
     columns = (content.kind, content.name, content.track, content.start_ns, content.dur_ns)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return Counter(

@@ -465,7 +465,8 @@ class RunConversion:
 
 
 def _sum_of(rows: Sequence[Mapping[str, Any]], name: str) -> int:
-    return sum(row.get(name) or 0 for row in rows)
+    values = [row.get(name) for row in rows]
+    return sum(value or 0 for value in values)
 
 
 def _correlations(kind: np.ndarray, origin: np.ndarray) -> np.ndarray:
