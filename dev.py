@@ -15,7 +15,7 @@
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself
 needs 3.11. Environments live in .envs/: `tool` is ours, `program` stands for the user's,
 `old-numpy` for an old one of theirs, `trainers` for one with the libraries that write the training
-loop themselves, `jax` for JAX, `mxnet1` and `mxnet2` for MXNet, `numpy-tests` for one that can run
+loop themselves, `jax` for JAX and ONNX Runtime, `mxnet1` and `mxnet2` for MXNet, `numpy-tests` for one that can run
 NumPy's own tests, `torch-VERSION` for another PyTorch.
 """
 
@@ -54,7 +54,7 @@ NUMPY_TESTS = ("numpy==2.4.6", "pytest>=9.2", "hypothesis>=6.170")
 
 TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 
-JAX = "jax==0.10.2"
+JAX = ("jax==0.10.2", "onnxruntime==1.31.1", "onnx==1.23.2")
 
 # The oldest NumPy with a wheel for each Python; 1.23.5 is the one that old frameworks need.
 OLD_NUMPY = {
@@ -334,7 +334,7 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
         options = index_options(index_url)
         numpy_tests = Environment("numpy-tests", NUMPY_TESTS, options)
         wanted["LAYERSCOPE_TEST_NUMPY_PYTHON"] = (numpy_tests, None)
-        wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (Environment("jax", (JAX,), options), None)
+        wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (Environment("jax", JAX, options), None)
     tool, *pythons = make_all([(tool_environment(development=True), None), *wanted.values()])
     variables = dict(zip(wanted, pythons))
     # As pip does for whoever installs it; where PYTHONDONTWRITEBYTECODE is set nobody else would.

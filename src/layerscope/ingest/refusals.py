@@ -49,6 +49,10 @@ REFUSALS = {
         "record again: the next time it is known how to record this build",
         "the numbers of the steps",
     ),
+    "session_profiled": (
+        "ask layerscope about that file, or leave enable_profiling to us",
+        "the operators of that session",
+    ),
     "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
     "no_mkl": (
         "record with a build of the framework that has MKL, as those on PyPI for x86-64 have",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class LateSpans:
     `args` too, -1: none.
 
     `track`: the process's own number; one that it does not know becomes a track of its own, without
-    a thread id.
+    a thread id. `module`: by the numbers of the raw file's names; 0: none.
     """
 
     track: np.ndarray
@@ -47,6 +47,7 @@ class LateSpans:
     name: np.ndarray
     args: np.ndarray
     texts: list[str]
+    module: np.ndarray = field(default_factory=lambda: np.zeros(1, np.uint32))
 
     def __len__(self) -> int:
         return len(self.track)
@@ -165,6 +166,7 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     spans["name"] = late.name[order] + known
     spans["seq"] = -1
     spans["depth"] = late.depth[order]
+    spans["module"] = np.broadcast_to(late.module, order.shape)[order]
     spans["kind"] = late.kind[order]
     spans["flags"] = np.where(has_args, layout.FLAG_EXTRA, 0)
     extras["kind"] = np.where(has_args, layout.EXTRA, _NONE)
@@ -217,11 +219,11 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
         }
         for name in _COLUMNS:
             values = changed[name] if name in changed else getattr(part, name)
-            columns[name].append(values)
+            columns[name].append(np.broadcast_to(values, part.track.shape))
         new_track += len(others)
         texts += part.texts
     joined = {name: np.concatenate(values) for name, values in columns.items()}
     return LateSpans(**joined, texts=texts)
 
 
-_COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args")
+_COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args", "module")

@@ -20,16 +20,17 @@ import layerscope.sources
 from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct
 from layerscope.model.errors import ReadError
-from layerscope.model.events import Problem
-from layerscope.model.layers import OPERATORS
+from layerscope.model import units
+from layerscope.model.events import FIRST_RUNS, Problem
+from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
 from layerscope.rawfile.log_files import PROFILES
 from layerscope.sources.imported import Imported
+from layerscope.sources.raw.first_runs import extrapolated
 from layerscope.sources.raw.late_spans import LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
 
-# The clock of a profile is known by this much: it counts microseconds from a moment that it tells.
-_ERROR_NS = 50_000
+_FUNCTION, _MODULE = KINDS.index("function"), KINDS.index("module")
 # Numbers that no thread has.
 _OTHERS = 1 << 20
 
@@ -82,6 +83,7 @@ def place(
             spans = _placed(profile, content, processes[number])
             if spans is not None:
                 found.setdefault(number, []).append(spans)
+                problems += _first_runs(profile, spans, processes[number])
     if lost:
         problems.append(_lost(lost))
     return {number: _together(parts) for number, parts in found.items()}, problems
@@ -134,6 +136,7 @@ def _placed(profile: _Profile, content: Imported, process: RecordedProcess) -> L
     start_ns = clock.to_run(content.start_ns + first_ns)
     end_ns = start_ns + content.dur_ns
     track = np.zeros(len(start_ns), np.int32)
+    module = np.zeros(len(start_ns), np.uint32)
     depth = content.depth.astype(np.int32)
     threads = _threads(process)
     for number in distinct(content.track).tolist():
@@ -141,7 +144,9 @@ def _placed(profile: _Profile, content: Imported, process: RecordedProcess) -> L
         thread = threads.get(content.tracks[number].tid or -1)
         track[rows] = thread.track if thread else -1 - number
         if thread is not None:
-            around = thread.around(start_ns[rows], end_ns[rows], _ERROR_NS)
+            middle_ns = _middles(start_ns[rows], end_ns[rows], depth[rows])
+            module[rows] = _modules(process, thread.track, middle_ns)
+            around = thread.around(middle_ns, middle_ns, 0)
             depth[rows] += around.depth
             start_ns[rows] = np.clip(start_ns[rows], around.from_ns, around.until_ns)
             end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
@@ -155,7 +160,64 @@ def _placed(profile: _Profile, content: Imported, process: RecordedProcess) -> L
         name=content.name,
         args=np.where(args >= 0, args + len(content.names), -1),
         texts=[*content.names, *content.args_texts],
+        module=module,
     )
+
+
+def _middles(start_ns: np.ndarray, end_ns: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """Of each span of a thread the middle of the outermost one around it, which the clock of the
+    profile, of microseconds, puts into the right call.
+    """
+    order = np.lexsort((depth, start_ns))
+    is_outermost = depth[order] == 0
+    place = np.maximum.accumulate(np.where(is_outermost, np.arange(len(order)), 0))
+    outermost = order[place]
+    middles = np.empty_like(start_ns)
+    middles[order] = (start_ns[outermost] + end_ns[outermost]) // 2
+    return middles
+
+
+def _modules(process: RecordedProcess, track: int, at_ns: np.ndarray) -> np.ndarray:
+    """The numbers of the names of the modules that a thread is in; 0: there is none."""
+    spans = process.spans
+    rows = np.flatnonzero((spans["track"] == track) & (spans["kind"] == _MODULE))
+    if not len(rows):
+        return np.zeros(len(at_ns), np.uint32)
+    rows = rows[np.argsort(spans["start"][rows], kind="stable")]
+    at = np.searchsorted(spans["start"][rows], at_ns, side="right") - 1
+    around = rows[np.maximum(at, 0)]
+    holds = (at >= 0) & (spans["end"][around] >= at_ns)
+    return np.where(holds, spans["name"][around], 0)
+
+
+def _first_runs(profile: _Profile, late: LateSpans, process: RecordedProcess) -> Iterator[Problem]:
+    """That only the first runs were profiled, and what all take by these."""
+    spans = process.spans
+    if "full" not in profile.about or not len(late):
+        return
+    names = np.array(process.decoder.names, object)
+    sessions = distinct(late.module[late.module > 0])
+    is_run = (spans["kind"] == _MODULE) & np.isin(spans["name"], sessions)
+    rows = np.flatnonzero(is_run)
+    rows = rows[np.argsort(spans["start"][rows], kind="stable")]
+    start, end = spans["start"][rows], spans["end"][rows]
+    inner = late.kind == _FUNCTION
+    profiled = int(np.searchsorted(start, late.end_ns.max()))
+    first = np.searchsorted(start, late.start_ns[inner], side="right") - 1
+    is_in = first >= 0
+    inside_ns = (late.end_ns - late.start_ns)[inner][is_in]
+    operators_ns = np.bincount(first[is_in], weights=inside_ns, minlength=profiled)[:profiled]
+    told = extrapolated((end - start).astype(np.float64), operators_ns)
+    if profiled >= len(rows):
+        return
+    name = str(names[sessions[0]]).partition("\n")[0] if len(sessions) else "a session"
+    what = f"the profiler of {name} keeps all events in memory, and ended after {profiled:,} runs"
+    lost = f"the operators of {len(rows) - profiled:,} of {len(rows):,} runs"
+    if told is not None:
+        figures = (told.total_ns, told.low_ns, told.high_ns)
+        total, low, high = (units.duration(figure) for figure in figures)
+        lost += f" (those of all take {total}, {low} to {high}, by the first ones)"
+    yield Problem(OPERATORS, FIRST_RUNS, what, "nothing to do: every run is recorded", lost)
 
 
 def _clock(process: RecordedProcess) -> Conversion | None:
