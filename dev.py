@@ -15,8 +15,8 @@
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself
 needs 3.11. Environments live in .envs/: `tool` is ours, `program` stands for the user's,
 `old-numpy` for an old one of theirs, `trainers` for one with the libraries that write the training
-loop themselves, `jax` for JAX and ONNX Runtime, `mxnet1` and `mxnet2` for MXNet, `numpy-tests` for one that can run
-NumPy's own tests, `torch-VERSION` for another PyTorch.
+loop themselves, `jax` for JAX and ONNX Runtime, `mxnet1` and `mxnet2` for MXNet, `numpy-tests`
+for one that can run NumPy's own tests, `torch-VERSION` for another PyTorch.
 """
 
 from __future__ import annotations

@@ -79,6 +79,7 @@ try:
     ort.InferenceSession("absent.onnx")
 except Exception as error:
     traceback.print_exception(error, file=sys.stdout)
+Path(profile).unlink()
 """
 )
 

@@ -1,5 +1,5 @@
-"""The logs of oneDNN and MKL, and the profiles of frameworks, that lie beside the raw files of a recording: their calls become spans
-of the processes.
+"""The logs of oneDNN and MKL, and the profiles of frameworks, that lie beside the raw files of a
+recording: their calls become spans of the processes.
 
 Each log says how long its calls took; `onednn_log`, `mkl_log` and `profiles` find the threads that
 they belong to.

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import layerscope.sources
+from layerscope.model import units
 from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct
 from layerscope.model.errors import ReadError
-from layerscope.model import units
 from layerscope.model.events import FIRST_RUNS, Problem
 from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
@@ -206,7 +206,8 @@ def _first_runs(profile: _Profile, late: LateSpans, process: RecordedProcess) ->
     first = np.searchsorted(start, late.start_ns[inner], side="right") - 1
     is_in = first >= 0
     inside_ns = (late.end_ns - late.start_ns)[inner][is_in]
-    operators_ns = np.bincount(first[is_in], weights=inside_ns, minlength=profiled)[:profiled]
+    inside = np.bincount(first[is_in], weights=inside_ns, minlength=profiled)
+    operators_ns = inside[:profiled].astype(np.float64)
     told = extrapolated((end - start).astype(np.float64), operators_ns)
     if profiled >= len(rows):
         return

@@ -1,10 +1,10 @@
 """Inside the program, run by path beside hook.py: the sessions of this process, and the profiler of
 each.
 
-The agent calls `begin` before a session is created, `begun` behind it, `resolve` at the first run of
-one, and `look` behind some runs; no frame of ours is in a traceback of the program. A profiler keeps
-its events in memory and cannot begin a second time: it ends when there are many of them. Standard
-library only.
+The agent calls `begin` before a session is created, `begun` behind it, `resolve` at the first run
+of one, and `look` behind some runs; no frame of ours is in a traceback of the program. A profiler
+keeps its events in memory and cannot begin a second time: it ends when there are many of them.
+Standard library only.
 """
 
 import atexit
