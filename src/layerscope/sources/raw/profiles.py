@@ -36,7 +36,7 @@ _OTHERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Profile:
+class _ProfileFile:
     """One `.profile` file; `about`: what it says."""
 
     path: Path
@@ -89,16 +89,16 @@ def place(
     return {number: _together(parts) for number, parts in found.items()}, problems
 
 
-def _profiles(raw: Path) -> Iterator[_Profile]:
+def _profiles(raw: Path) -> Iterator[_ProfileFile]:
     for path in sorted(raw.glob(PROFILES)):
         try:
             about = decoded(path.read_bytes(), dict[str, Any])
         except (OSError, ValueError):
             continue
-        yield _Profile(path, about)
+        yield _ProfileFile(path, about)
 
 
-def _read(profile: _Profile) -> tuple[list[Imported], list[Problem]]:
+def _read(profile: _ProfileFile) -> tuple[list[Imported], list[Problem]]:
     """What is in the files of a profile, and which of them cannot be read."""
     contents, problems = [], []
     known = {module.name for module in pkgutil.iter_modules(layerscope.sources.__path__)}
@@ -127,7 +127,7 @@ def _lost(count: int) -> Problem:
     return Problem(OPERATORS, "profile_lost", what, remedy, "the operators in them")
 
 
-def _placed(profile: _Profile, content: Imported, process: RecordedProcess) -> LateSpans | None:
+def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:
     """The spans of one file on the tracks and the clock of its process."""
     first_ns = profile.first_ns(content)
     clock = _clock(process)
@@ -183,42 +183,57 @@ def _modules(process: RecordedProcess, track: int, at_ns: np.ndarray) -> np.ndar
     rows = np.flatnonzero((spans["track"] == track) & (spans["kind"] == _MODULE))
     if not len(rows):
         return np.zeros(len(at_ns), np.uint32)
-    rows = rows[np.argsort(spans["start"][rows], kind="stable")]
-    at = np.searchsorted(spans["start"][rows], at_ns, side="right") - 1
+    starts = spans["start"][rows]
+    order = np.argsort(starts, kind="stable")
+    rows, starts = rows[order], starts[order]
+    at = np.searchsorted(starts, at_ns, side="right") - 1
     around = rows[np.maximum(at, 0)]
-    holds = (at >= 0) & (spans["end"][around] >= at_ns)
-    return np.where(holds, spans["name"][around], 0)
+    is_open = spans["end"][around] >= at_ns
+    is_open &= at >= 0
+    return np.where(is_open, spans["name"][around], 0)
 
 
-def _first_runs(profile: _Profile, late: LateSpans, process: RecordedProcess) -> Iterator[Problem]:
+def _first_runs(
+    profile: _ProfileFile, late: LateSpans, process: RecordedProcess
+) -> Iterator[Problem]:
     """That only the first runs were profiled, and what all take by these."""
-    spans = process.spans
-    if "full" not in profile.about or not len(late):
-        return
-    names = np.array(process.decoder.names, object)
     sessions = distinct(late.module[late.module > 0])
-    is_run = (spans["kind"] == _MODULE) & np.isin(spans["name"], sessions)
-    rows = np.flatnonzero(is_run)
-    rows = rows[np.argsort(spans["start"][rows], kind="stable")]
-    start, end = spans["start"][rows], spans["end"][rows]
-    inner = late.kind == _FUNCTION
-    profiled = int(np.searchsorted(start, late.end_ns.max()))
-    first = np.searchsorted(start, late.start_ns[inner], side="right") - 1
-    is_in = first >= 0
-    inside_ns = (late.end_ns - late.start_ns)[inner][is_in]
-    inside = np.bincount(first[is_in], weights=inside_ns, minlength=profiled)
-    operators_ns = inside[:profiled].astype(np.float64)
-    told = extrapolated((end - start).astype(np.float64), operators_ns)
-    if profiled >= len(rows):
+    if "full" not in profile.about or not len(sessions):
         return
-    name = str(names[sessions[0]]).partition("\n")[0] if len(sessions) else "a session"
+    runs = _runs(process, sessions)
+    inner = np.flatnonzero(late.kind == _FUNCTION)
+    profiled = int(np.searchsorted(runs["start"], late.end_ns.max()))
+    rest = len(runs) - profiled
+    if not rest:
+        return
+    of_run = np.searchsorted(runs["start"], late.start_ns[inner], side="right") - 1
+    is_known = of_run >= 0
+    dur_ns = (late.end_ns - late.start_ns)[inner]
+    sums_ns = np.zeros(len(runs))
+    np.add.at(sums_ns, of_run[is_known], dur_ns[is_known])
+    run_ns = (runs["end"] - runs["start"]).astype(np.float64)
+    told = extrapolated(run_ns, sums_ns[:profiled])
+    called = process.decoder.names[int(sessions[0])]
+    name, _, _ = called.partition("\n")
     what = f"the profiler of {name} keeps all events in memory, and ended after {profiled:,} runs"
-    lost = f"the operators of {len(rows) - profiled:,} of {len(rows):,} runs"
+    lost = f"the operators of {rest:,} of {len(runs):,} runs"
     if told is not None:
-        figures = (told.total_ns, told.low_ns, told.high_ns)
-        total, low, high = (units.duration(figure) for figure in figures)
+        total = units.duration(told.total_ns)
+        low = units.duration(told.low_ns)
+        high = units.duration(told.high_ns)
         lost += f" (those of all take {total}, {low} to {high}, by the first ones)"
     yield Problem(OPERATORS, FIRST_RUNS, what, "nothing to do: every run is recorded", lost)
+
+
+def _runs(process: RecordedProcess, sessions: np.ndarray) -> np.ndarray:
+    """The runs of these sessions in the order of their starts."""
+    spans = process.spans
+    is_run = spans["kind"] == _MODULE
+    is_run &= np.isin(spans["name"], sessions)
+    runs = spans[is_run]
+    order = np.argsort(runs["start"], kind="stable")
+    ordered: np.ndarray = runs[order]
+    return ordered
 
 
 def _clock(process: RecordedProcess) -> Conversion | None:
