@@ -49,6 +49,11 @@ REFUSALS = {
         "record again: the next time it is known how to record this build",
         "the numbers of the steps",
     ),
+    "segments_over": (
+        "open the profile that the program writes by layerscope, or let it be profiled by us",
+        "operators of XLA from then on",
+    ),
+    "no_segments": ("use JAX 0.10", "operators of XLA, and steps"),
     "session_profiled": (
         "ask layerscope about that file, or leave enable_profiling to us",
         "the operators of that session",

@@ -384,7 +384,7 @@ class Decoder(ProcessEvents):
             self._lost(track, start, int(record["end"]), full, deep)
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
-        name = self._thread_names.get(str(tid), "")
+        name = self._thread_names.get(f"track {number}", self._thread_names.get(str(tid), ""))
         track = SourceTrack(number, tid, framework_thread, start, name=name)
         self.tracks[number] = track
 

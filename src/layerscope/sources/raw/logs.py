@@ -47,6 +47,7 @@ def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None)
     for number, parts in of_processes.items():
         before = recorded[number]
         spans = joined_spans(parts, before.new_track)
+        processes[number].step_mark = spans.step_mark
         is_read = bool(processes[number].decoder.about)
         processes[number].late = LateChunks(before.decoder, spans, is_read)
     return problems

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,15 @@ from layerscope.sources.imported import Imported
 from layerscope.sources.raw.first_runs import extrapolated
 from layerscope.sources.raw.late_spans import LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
+from layerscope.sources.span_depths import depths
 
-_FUNCTION, _MODULE = KINDS.index("function"), KINDS.index("module")
-# Numbers that no thread has.
-_OTHERS = 1 << 20
+_FUNCTION, _MODULE, _TASK = (KINDS.index(kind) for kind in ("function", "module", "task"))
+# The thread of a profile that is the one that the process began with.
+_MAIN = -1
+# Numbers of tracks are made of the numbers of their names.
+_NAMES, _TRACKS_OF_A_NAME = 1 << 13, 1 << 7
+# Makes the numbers of all tracks positive.
+_OTHERS = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,10 @@ def place(
         if profile.pid not in pids:
             continue
         number = pids.index(profile.pid)
+        if "tasks" in profile.about:
+            tasks = _tasks(profile, processes[number])
+            found.setdefault(number, []).extend([tasks] if tasks else [])
+            continue
         contents, damaged = _read(profile)
         problems += damaged
         lost += not contents
@@ -86,7 +96,8 @@ def place(
                 problems += _first_runs(profile, spans, processes[number])
     if lost:
         problems.append(_lost(lost))
-    return {number: _together(parts) for number, parts in found.items()}, problems
+    together = {number: _together(parts) for number, parts in found.items() if parts}
+    return together, problems
 
 
 def _profiles(raw: Path) -> Iterator[_ProfileFile]:
@@ -139,10 +150,12 @@ def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) 
     module = np.zeros(len(start_ns), np.uint32)
     depth = content.depth.astype(np.int32)
     threads = _threads(process)
+    others = _numbers_of_others(content)
     for number in distinct(content.track).tolist():
         rows = np.flatnonzero(content.track == number)
-        thread = threads.get(content.tracks[number].tid or -1)
-        track[rows] = thread.track if thread else -1 - number
+        tid = content.tracks[number].tid
+        thread = threads.get(profile.pid if tid == _MAIN else tid or 0)
+        track[rows] = thread.track if thread else others[number]
         if thread is not None:
             middle_ns = _middles(start_ns[rows], end_ns[rows], depth[rows])
             module[rows] = _modules(process, thread.track, middle_ns)
@@ -151,6 +164,8 @@ def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) 
             start_ns[rows] = np.clip(start_ns[rows], around.from_ns, around.until_ns)
             end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
     args = content.args
+    line = np.broadcast_to(content.more.get("line", 0), start_ns.shape)
+    names = {others[at]: one.name for at, one in enumerate(content.tracks)}
     return LateSpans(
         track=track,
         start_ns=start_ns,
@@ -161,6 +176,49 @@ def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) 
         args=np.where(args >= 0, args + len(content.names), -1),
         texts=[*content.names, *content.args_texts],
         module=module,
+        line=line.astype(np.int64) - 1,
+        track_names=names,
+        step_mark=content.step_mark,
+    )
+
+
+def _numbers_of_others(content: Imported) -> list[int]:
+    """A number for each track that is no thread of the agent's: below 0, and the same for the
+    n-th track of a name in all profiles of a process.
+    """
+    met: dict[str, int] = {}
+    numbers = []
+    for track in content.tracks:
+        nth = met[track.name] = met.get(track.name, -1) + 1
+        name = zlib.crc32(track.name.encode()) % _NAMES
+        numbers.append(-1 - (name * _TRACKS_OF_A_NAME + nth % _TRACKS_OF_A_NAME))
+    return numbers
+
+
+def _tasks(profile: _ProfileFile, process: RecordedProcess) -> LateSpans | None:
+    """What the framework did besides, such as compilations, by thread."""
+    clock, threads = _clock(process), _threads(process)
+    told = [one for one in profile.about.get("tasks", []) if one[1] in threads]
+    if clock is None or not told:
+        return None
+    names = [f"{one[0]}" for one in told]
+    texts = list(dict.fromkeys(names))
+    moments = np.array([one[2:4] for one in told], np.int64)
+    start_ns, end_ns = clock.to_run(moments[:, 0]), clock.to_run(moments[:, 1])
+    track = np.array([threads[one[1]].track for one in told], np.int32)
+    depth = np.zeros(len(told), np.int32)
+    for number in distinct(track).tolist():
+        rows = np.flatnonzero(track == number)
+        depth[rows] = depths(track[rows], start_ns[rows], end_ns[rows])
+    return LateSpans(
+        track=track,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        depth=depth,
+        kind=np.full(len(told), _TASK, np.uint8),
+        name=np.array([texts.index(name) for name in names], np.int32),
+        args=np.full(len(told), -1, np.int32),
+        texts=texts,
     )
 
 
@@ -263,8 +321,9 @@ def _threads(process: RecordedProcess) -> dict[int, ThreadSpans]:
 
 
 def _together(parts: list[LateSpans]) -> LateSpans:
-    """The spans of several profiles of one process."""
-    joined = joined_spans(parts, _OTHERS)
-    is_other = joined.track >= _OTHERS
-    joined.track = np.where(is_other, _OTHERS - 1 - joined.track, joined.track)
+    """The spans of several profiles of one process; tracks have the same numbers in all of them."""
+    joined = joined_spans([replace(part, track=part.track + _OTHERS) for part in parts], 0)
+    joined.track -= _OTHERS
+    names = [part.track_names for part in parts]
+    joined.track_names = dict(item for one in names for item in one.items())
     return joined
