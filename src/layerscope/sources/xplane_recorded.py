@@ -1,6 +1,6 @@
 """XSpaces that were recorded for us, a segment of a program each: what XLA executed, without what
 profilers tell each other; the threads of the program by the numbers that our hook marked them with;
-and what a step is. Used by `sources.raw.profiles`.
+and the calls of jitted functions. Used by `sources.raw.profiles`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,13 @@ _OF_PROGRAM = "python"
 MAIN = -1
 _CALL = "PjitFunction("
 _FUNCTION = KINDS.index("function")
-# Fewer calls of a function than these are no loop.
-_FEWEST_CALLS = 5
 
 
 def read(path: Path) -> Imported:
     """What is in the file `path`."""
     content = xplane.read(path)
     _number_threads(content)
-    if not content.step_mark:
-        _find_steps(content)
+    _find_calls(content)
     return _without(content, _THREAD)
 
 
@@ -58,22 +55,22 @@ def _numbered(track: ImportedTrack, tid: int | None) -> ImportedTrack:
     return track if tid is None else replace(track, tid=tid)
 
 
-def _find_steps(content: Imported) -> None:
-    """A step begins with each call of the jitted function with the most time, as far as there are
-    some; in place. Its call is then an operator: what the program takes to launch it.
+def _find_calls(content: Imported) -> None:
+    """The calls of jitted functions are operators: what the program takes to launch them; in place.
+    XLA tells each of them twice, one in the other.
     """
-    best, most_ns = -1, -1
-    for number, name in enumerate(content.names):
-        if not name.startswith(_CALL):
-            continue
-        dur_ns = content.dur_ns[content.name == number]
-        spent_ns = int(dur_ns.sum() - dur_ns.max(initial=0))  # one of them may have compiled it
-        if len(dur_ns) >= _FEWEST_CALLS and spent_ns > most_ns:
-            best, most_ns = number, spent_ns
-    if best < 0:
-        return
-    content.step_mark = content.names[best]
-    content.kind = np.where(content.name == best, _FUNCTION, content.kind)
+    names = [name for name in content.names if name.startswith(_CALL)]
+    kind = content.kind.copy()
+    for name in names:
+        rows = np.flatnonzero(content.name == content.names.index(name))
+        order = np.lexsort((content.depth[rows], content.start_ns[rows], content.track[rows]))
+        rows = rows[order]
+        end_ns = content.start_ns[rows] + content.dur_ns[rows]
+        is_inner = content.track[rows][1:] == content.track[rows][:-1]
+        is_inner &= end_ns[1:] <= end_ns[:-1]
+        kind[rows[np.append(True, ~is_inner)[: len(rows)]]] = _FUNCTION
+    content.kind = kind
+    content.calls = frozenset(names)
 
 
 def _without(content: Imported, name: str) -> Imported:

@@ -37,7 +37,8 @@ class LateSpans:
 
     `track`: the process's own number; one that it does not know becomes a track of its own, without
     a thread id. `module`: by the numbers of the raw file's names; 0: none. `line`: as `args`.
-    `track_names`: of tracks that the process does not know. `step_mark`: how steps are called.
+    `track_names`: of tracks that the process does not know. `step_mark`: how steps are called;
+    `calls`: operators each call of which may be one.
     """
 
     track: np.ndarray
@@ -52,6 +53,7 @@ class LateSpans:
     line: np.ndarray = field(default_factory=lambda: np.full(1, -1))
     track_names: dict[int, str] = field(default_factory=dict)
     step_mark: str = ""
+    calls: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.track)

@@ -33,6 +33,8 @@ from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
 from layerscope.sources.span_depths import depths
 
 _FUNCTION, _MODULE, _TASK = (KINDS.index(kind) for kind in ("function", "module", "task"))
+# Fewer calls of a function than these are no loop.
+_FEWEST_CALLS = 5
 # The thread of a profile that is the one that the process began with.
 _MAIN = -1
 # Numbers of tracks are made of the numbers of their names.
@@ -179,6 +181,7 @@ def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) 
         line=line.astype(np.int64) - 1,
         track_names=names,
         step_mark=content.step_mark,
+        calls=content.calls,
     )
 
 
@@ -326,4 +329,21 @@ def _together(parts: list[LateSpans]) -> LateSpans:
     joined.track -= _OTHERS
     names = [part.track_names for part in parts]
     joined.track_names = dict(item for one in names for item in one.items())
+    calls = frozenset(name for part in parts for name in part.calls)
+    joined.step_mark = joined.step_mark or _loop(joined, calls)
     return joined
+
+
+def _loop(spans: LateSpans, calls: frozenset[str]) -> str:
+    """Of these operators the one with the most time, without the longest call, which may have
+    compiled it; empty: none was called often.
+    """
+    best, most_ns = "", -1
+    dur_ns = spans.end_ns - spans.start_ns
+    for call in sorted(calls):
+        codes = [code for code, text in enumerate(spans.texts) if text == call]
+        of_call = dur_ns[np.isin(spans.name, codes) & (spans.kind == _FUNCTION)]
+        spent_ns = int(of_call.sum() - of_call.max(initial=0))
+        if len(of_call) >= _FEWEST_CALLS and spent_ns > most_ns:
+            best, most_ns = call, spent_ns
+    return best

@@ -17,7 +17,7 @@ import time
 
 MARK_PROBLEM = 4  # native/layout.h
 SEGMENT_S = 60.0
-MOST_BYTES = 128 << 20  # that the memory of the process grows in a segment
+MOST_BYTES = 256 << 20  # that the memory of the process grows in a segment
 POLL_S = 0.5
 MOST_TASKS = 2_000  # compilations that are told
 FAULTS = (
