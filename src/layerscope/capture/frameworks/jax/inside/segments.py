@@ -170,7 +170,9 @@ class Segments:
         try:
             tid = _thread.get_native_id()
             if stage == "compile":
-                self.agent.ls_counter(b"compilations\nJAX", self.note_task(about, start_s, end_s, tid))
+                self.agent.ls_counter(
+                    b"compilations\nJAX", self.note_task(about, start_s, end_s, tid)
+                )
             if self.session is None:
                 self.guarded(self.begin)
             if tid not in self.threads:
