@@ -58,9 +58,12 @@ def written():
     return len(list(raw.glob("*_segment.pb")))
 def begun():
     return len(list(raw.glob("*.profile"))) - 1  # the other one tells of compilations
-while written() < 3 or begun() == written():
+def is_open():
+    found = written(), begun()
+    time.sleep(0.02)
+    return 3 <= found[0] < found[1] and found == (written(), begun())
+while not is_open():
     double(jnp.ones(300)).block_until_ready()
-    time.sleep(0.001)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -35,10 +35,9 @@ def read(path: Path) -> Imported:
 
 def _number_threads(content: Imported) -> None:
     """Give the threads of the program their numbers, in place."""
-    names = np.array(content.names, object)
-    rows = np.flatnonzero(names[content.name] == _THREAD) if len(names) else []
+    is_ours = np.array([name == _THREAD for name in content.names], np.bool_)
     tids: dict[int, int] = {}
-    for row in rows:
+    for row in np.flatnonzero(is_ours[content.name]).tolist():
         text = content.args_texts[int(content.args[row])] if content.args[row] >= 0 else "{}"
         tid = decoded(text.encode(), dict[str, Any]).get("tid")
         if isinstance(tid, str) and tid.isdecimal():

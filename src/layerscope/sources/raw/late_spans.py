@@ -243,7 +243,20 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
         new_track += len(others)
         texts += part.texts
     joined = {name: np.concatenate(values) for name, values in columns.items()}
-    return LateSpans(**joined, texts=texts, track_names=track_names, step_mark=step_mark)
+    return LateSpans(
+        track=joined["track"],
+        start_ns=joined["start_ns"],
+        end_ns=joined["end_ns"],
+        depth=joined["depth"],
+        kind=joined["kind"],
+        name=joined["name"],
+        args=joined["args"],
+        texts=texts,
+        module=joined["module"],
+        line=joined["line"],
+        track_names=track_names,
+        step_mark=step_mark,
+    )
 
 
 _COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args", "module", "line")

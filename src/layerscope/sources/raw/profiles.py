@@ -52,8 +52,8 @@ class _ProfileFile:
 
     @property
     def pid(self) -> int:
-        pid = self.about.get("pid")
-        return pid if isinstance(pid, int) else -1
+        number = self.path.stem.rsplit("-", 2)[-2:][0]
+        return int(number) if number.isdecimal() else -1
 
     def files(self) -> list[Path]:
         """What the profiler wrote."""
@@ -107,7 +107,7 @@ def _profiles(raw: Path) -> Iterator[_ProfileFile]:
         try:
             about = decoded(path.read_bytes(), dict[str, Any])
         except (OSError, ValueError):
-            continue
+            about = {}  # the program was killed while it wrote
         yield _ProfileFile(path, about)
 
 
