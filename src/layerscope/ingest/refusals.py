@@ -49,6 +49,10 @@ REFUSALS = {
         "record again: the next time it is known how to record this build",
         "the numbers of the steps",
     ),
+    "tensorflow_partly": (
+        "profile it by tf.profiler too: layerscope opens the file",
+        "its operators, steps and modules",
+    ),
     "segments_over": (
         "open the profile that the program writes by layerscope, or let it be profiled by us",
         "operators of XLA from then on",
