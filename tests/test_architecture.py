@@ -283,6 +283,8 @@ NAMES_A_FRAMEWORK = {
     "src/layerscope/sources/raw/stock_windows.py": "reads such traces beside our raw files",
     "src/layerscope/rawfile/log_files.py": "names such files",
     "src/layerscope/analyse/diff/conditions.py": "an example of what a user types",
+    "src/layerscope/tune/choices/inter_op.py": "which variable a framework reads",
+    "src/layerscope/tune/choices/threads.py": "which variable a framework reads",
     "src/layerscope/tune/libraries.py": "libraries that read variables of OpenMP",
     "native/interface/facts.c": "which variables a recording of a program in C keeps",
     "src/layerscope/tune/what_if.py": "changes of the program's text that it asks for",

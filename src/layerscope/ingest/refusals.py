@@ -57,7 +57,7 @@ REFUSALS = {
         "open the profile that the program writes by layerscope, or let it be profiled by us",
         "operators of XLA from then on",
     ),
-    "no_segments": ("use JAX 0.10", "operators of XLA, and steps"),
+    "no_segments": ("use another version of it", "operators of XLA, and steps"),
     "session_profiled": (
         "ask layerscope about that file, or leave enable_profiling to us",
         "the operators of that session",

@@ -14,7 +14,7 @@ import numpy as np
 from layerscope.model.layers import KINDS
 from layerscope.model.stored_json import decoded
 from layerscope.sources import xplane
-from layerscope.sources.imported import Imported, ImportedTrack
+from layerscope.sources.imported import Imported
 
 # What our hook calls the span that tells the number of a thread.
 _THREAD = "layerscope thread"
@@ -38,20 +38,26 @@ def _number_threads(content: Imported) -> None:
     is_ours = np.array([name == _THREAD for name in content.names], np.bool_)
     tids: dict[int, int] = {}
     for row in np.flatnonzero(is_ours[content.name]).tolist():
-        text = content.args_texts[int(content.args[row])] if content.args[row] >= 0 else "{}"
-        tid = decoded(text.encode(), dict[str, Any]).get("tid")
-        if isinstance(tid, str) and tid.isdecimal():
-            tid = int(tid)
-        if isinstance(tid, int):
+        tid = _told_number(content, row)
+        if tid is not None:
             tids[int(content.track[row])] = tid
     of_program = [at for at, track in enumerate(content.tracks) if track.name == _OF_PROGRAM]
     if len(of_program) == 1:
         tids.setdefault(of_program[0], MAIN)
-    content.tracks = [_numbered(track, tids.get(at)) for at, track in enumerate(content.tracks)]
+    for at, tid in tids.items():
+        track = content.tracks[at]
+        content.tracks[at] = replace(track, tid=tid)
 
 
-def _numbered(track: ImportedTrack, tid: int | None) -> ImportedTrack:
-    return track if tid is None else replace(track, tid=tid)
+def _told_number(content: Imported, row: int) -> int | None:
+    """The number that a span of our hook tells."""
+    place = int(content.args[row])
+    if place < 0:
+        return None
+    text = content.args_texts[place]
+    told = decoded(text.encode(), dict[str, Any])
+    tid = str(told.get("tid"))
+    return int(tid) if tid.isdecimal() else None
 
 
 def _find_calls(content: Imported) -> None:

@@ -384,7 +384,8 @@ class Decoder(ProcessEvents):
             self._lost(track, start, int(record["end"]), full, deep)
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
-        name = self._thread_names.get(f"track {number}", self._thread_names.get(str(tid), ""))
+        of_thread = self._thread_names.get(str(tid), "")
+        name = self._thread_names.get(f"track {number}", of_thread)
         track = SourceTrack(number, tid, framework_thread, start, name=name)
         self.tracks[number] = track
 

@@ -52,7 +52,8 @@ class _ProfileFile:
 
     @property
     def pid(self) -> int:
-        number = self.path.stem.rsplit("-", 2)[-2:][0]
+        """The number of the process, by the name of the file."""
+        *_, number, _ = ("", *self.path.stem.rsplit("-", 2))
         return int(number) if number.isdecimal() else -1
 
     def files(self) -> list[Path]:
