@@ -110,10 +110,6 @@ class LateChunks:
         The names of the raw file come along: a number below that of a known name is not waited for.
         """
         yield from name_chunks([*self._before.names, *self._texts], _SEGMENT)
-        if set(self._rings) - set(self._before.tracks):
-            names = {"0": OF_NO_THREAD}
-            names |= {f"track {number}": name for number, name in self._track_names.items()}
-            yield raw_file.Chunk(raw_file.THREADS, 0, 0, 0, json.dumps(names).encode())
         for number, ring in self._rings.items():
             begin = np.zeros(1, dtypes.RECORD)
             track = self._before.tracks.get(number)
@@ -126,6 +122,10 @@ class LateChunks:
                     track.framework_thread,
                 )
             yield self._chunk(number, ring, begin)
+        if set(self._rings) - set(self._before.tracks):
+            names = {"0": OF_NO_THREAD}
+            names |= {f"track {number}": name for number, name in self._track_names.items()}
+            yield raw_file.Chunk(raw_file.THREADS, 0, 0, 0, json.dumps(names).encode())
 
     def _until(self, run_ns: int | None) -> Iterator[raw_file.Chunk]:
         """Those that ended by then; None: all that are left."""
