@@ -51,7 +51,7 @@ NUMPY_TESTS = ("numpy==2.4.6", "pytest>=9.2", "hypothesis>=6.170")
 
 TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 
-JAX = "jax==0.10.2"
+JAX = ("jax==0.10.2", "onnxruntime==1.31.1", "onnx==1.23.2")
 
 # The oldest NumPy with a wheel for each Python; 1.23.5 is the one that old frameworks need.
 OLD_NUMPY = {
@@ -331,7 +331,7 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
         options = index_options(index_url)
         numpy_tests = Environment("numpy-tests", NUMPY_TESTS, options)
         wanted["LAYERSCOPE_TEST_NUMPY_PYTHON"] = (numpy_tests, None)
-        wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (Environment("jax", (JAX,), options), None)
+        wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (Environment("jax", JAX, options), None)
     tool, *pythons = make_all([(tool_environment(development=True), None), *wanted.values()])
     variables = dict(zip(wanted, pythons))
     # As pip does for whoever installs it; where PYTHONDONTWRITEBYTECODE is set nobody else would.

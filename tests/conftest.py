@@ -79,7 +79,7 @@ def trainers_python() -> str:
 
 @pytest.fixture(scope="session")
 def jax_python() -> str:
-    """The Python of an environment with JAX for the CPU."""
+    """The Python of an environment with JAX and ONNX Runtime for the CPU."""
     return _python_from("LAYERSCOPE_TEST_JAX_PYTHON")
 
 

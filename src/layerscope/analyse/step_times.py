@@ -21,6 +21,7 @@ from layerscope.analyse.columns import has_name
 from layerscope.analyse.failures import Failure, raised_marks
 from layerscope.analyse.thinned import is_thinned
 from layerscope.model.distinct import distinct
+from layerscope.model.events import FIRST_RUNS
 from layerscope.model.frameworks import request_classes
 from layerscope.model.layers import PHASES
 from layerscope.recording.reader import Reader
@@ -51,7 +52,8 @@ class StepTimes:
     `per_second` counts the measured steps between the first one's start and the last one's end,
     `at_once` those that run at the same time, at most. `failed`: how many requests, beside the
     warm-up, an exception ended; `left_out`: whether they are not measured. `noun`: what one is
-    called, a step, a call or a request.
+    called, a step, a call or a request. `detailed`: in how many of the measured ones operators were
+    recorded, and `detailed_ns`: how long these take.
     """
 
     rule: str
@@ -71,6 +73,8 @@ class StepTimes:
     failed: int = 0
     left_out: bool = False
     noun: str = "step"
+    detailed: int = 0
+    detailed_ns: float = 0.0
 
     @property
     def measured(self) -> int:
@@ -97,6 +101,7 @@ class MeasuredSteps:
         self.slot_count = self.step_slots * (max(self._all_processes, default=0) + 1)
         self.rule, chosen = _strongest(columns)
         self._serves = self.rule == "request" and _only_serves(reader)
+        self._detailed_until_ns = _detailed_until_ns(reader)
         self._marked = reader.run.info.step_mark
         self.columns = {
             name: values if name.endswith(".names") else values[chosen]
@@ -129,6 +134,7 @@ class MeasuredSteps:
         if not len(dur_ns):
             return None
         median = float(np.median(dur_ns))
+        detailed = int(np.searchsorted(start_ns, self._detailed_until_ns))
         phases_ns = {
             p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()
         }
@@ -150,6 +156,8 @@ class MeasuredSteps:
             per_second=1e9 * len(dur_ns) / max(self.end_ns - self.begin_ns, 1),
             at_once=_at_once(start_ns, start_ns + dur_ns),
             noun=self._noun(phases_ns),
+            detailed=detailed,
+            detailed_ns=float(dur_ns[: detailed or None].mean()),
         )
 
     def _noun(self, phases_ns: dict[str, float]) -> str:
@@ -196,6 +204,19 @@ def process_of_tracks(tracks: Arrays) -> Int64s:
     processes = np.zeros(int(tracks["track"].max(initial=-1)) + 1, np.int64)
     processes[tracks["track"]] = tracks["process"]
     return processes
+
+
+def _detailed_until_ns(reader: Reader) -> int:
+    """When the last operator began, where only those of the first steps were recorded."""
+    always_ns = int(np.iinfo(np.int64).max)
+    codes = reader.arrays("problems", ["code"])["code"]
+    if FIRST_RUNS not in codes.tolist():
+        return always_ns
+    last_ns = 0
+    for spans in reader.pieces("spans", ["start_ns", "kind"]):
+        is_operator = has_name(spans, "kind", "function")
+        last_ns = max(last_ns, int(spans["start_ns"][is_operator].max(initial=0)))
+    return last_ns
 
 
 def _only_serves(reader: Reader) -> bool:

@@ -239,8 +239,8 @@ class _Sums:
 
 
 def _divisor(times: StepTimes | None) -> int:
-    """What sums are divided by: the measured steps, or 1 for the whole run."""
-    return times.measured if times else 1
+    """What sums are divided by: the measured steps that have operators, or 1."""
+    return (times.detailed or times.measured) if times else 1
 
 
 def _operators(
@@ -262,11 +262,12 @@ def _operators(
     if sums.is_asynchronous:
         chosen = np.asarray(sums.busy_by_track > 0)
     busy_ns = float(sums.busy_by_track[chosen].sum())
-    idle_ns = max(0.0, times.mean_ns - busy_ns / count) if busy_ns else None
-    if sums.is_asynchronous and busy_ns > times.mean_ns * count:
+    whole_ns = times.detailed_ns
+    idle_ns = max(0.0, whole_ns - busy_ns / count) if busy_ns else None
+    if sums.is_asynchronous and busy_ns > whole_ns * count:
         idle_ns = None
-    found = _ranked(sums, count, times.mean_ns, idle_ns, sums.outside_ns / max(sums.whole_ns, 1))
-    return _with_primitives(found, sums, chosen, count, times.mean_ns, info)
+    found = _ranked(sums, count, whole_ns, idle_ns, sums.outside_ns / max(sums.whole_ns, 1))
+    return _with_primitives(found, sums, chosen, count, whole_ns, info)
 
 
 def _with_primitives(

@@ -20,7 +20,7 @@ from layerscope.model.layers import OPERATORS
 
 # By these a program loads a library of ours.
 LOADING = (agent.ITT, agent.NVTX, agent.JIT)
-_FRAMEWORKS = {framework.title for framework in frameworks()}
+_FRAMEWORKS = {framework.title for framework in frameworks() if framework.library}
 _LOADED_BY = {"oneDNN", "NVTX", "ITT", *_FRAMEWORKS}
 EVERYTHING = "operators, primitives, ranges, optimizer steps and loader waits"
 _OWN = os.uname().machine
@@ -77,8 +77,9 @@ def nobody_came(command: list[str], environment: Mapping[str, str]) -> Problem:
             f"{name} is no Python and has no oneDNN, NVTX or ITT of its own, and nothing that it "
             "started sent anything"
         )
+        used = titles(in_libraries=True)
         remedy = (
-            f"start a program in C++ that uses {titles()} directly: layerscope run -- ./program; "
+            f"start a program in C++ that uses {used} directly: layerscope run -- ./program; "
             "others can mark what they do with layerscope.h or NVTX: docs/native.md"
         )
     return Problem(OPERATORS, "no_framework", what, remedy, EVERYTHING)

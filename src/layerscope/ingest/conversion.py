@@ -170,6 +170,7 @@ class RunConversion:
     def finish(self, session: dict[str, Any], keeps_within_size: bool = False) -> None:
         """Write everything that is left, and the tables that only the end knows."""
         self._add_processes(self.source.finish(session))
+        self._epochs.step_mark = self.source.options.get("step_mark", "")
         self.advance()
         for process in self.processes:
             self._take(process, last=True)

@@ -49,6 +49,19 @@ REFUSALS = {
         "record again: the next time it is known how to record this build",
         "the numbers of the steps",
     ),
+    "tensorflow_partly": (
+        "profile it by tf.profiler too: layerscope opens the file",
+        "its operators, steps and modules",
+    ),
+    "segments_over": (
+        "open the profile that the program writes by layerscope, or let it be profiled by us",
+        "operators of XLA from then on",
+    ),
+    "no_segments": ("use another version of it", "operators of XLA, and steps"),
+    "session_profiled": (
+        "ask layerscope about that file, or leave enable_profiling to us",
+        "the operators of that session",
+    ),
     "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
     "no_mkl": (
         "record with a build of the framework that has MKL, as those on PyPI for x86-64 have",

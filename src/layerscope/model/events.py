@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The code of the problem that a profiler recorded the operators of the first runs alone.
+FIRST_RUNS = "first_runs"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -159,7 +159,7 @@ class RecordingControl:
         if not self._door.hooks:
             code = agent.ls_prepare(self.settings["socket"].encode(), b"", self.settings["tsc"])
         if not code and "window" in self.settings and not self._door.hooks:
-            first, last, every, by_time, mark = self.settings["window"]
+            first, last, every, by_time, mark = self.settings["window"][:5]
             agent.ls_window_set.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_int, ctypes.c_char_p]
             agent.ls_window_set(
                 first, last, every, by_time, mark.encode("utf-8", "surrogateescape")

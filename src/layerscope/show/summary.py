@@ -342,7 +342,7 @@ def idle_row(summary: Summary) -> OperatorRow | None:
     if times is None or steps is None or times.idle_ns is None:
         return None
     name = _IDLE if summary.info.has_python else _IDLE_WITHOUT_PYTHON
-    share = times.idle_ns / max(steps.mean_ns, 1)
+    share = times.idle_ns / max(steps.detailed_ns, 1)
     return OperatorRow(name, times.idle_ns, share, 0)
 
 

@@ -67,8 +67,11 @@ def what_a_step_is(
     if steps.rule not in _RULES:
         return
     what = _RULES[steps.rule]
+    passes = "one pass through"
+    if steps.rule == "request" and step_noun(steps) == "request":
+        what, passes = "one run of a session", "one run of"
     if steps.rule == "request" and modules and modules.root:
-        what = f"one pass through {shortened(printable(modules.root), MODULE)}"
+        what = f"{passes} {shortened(printable(modules.root), MODULE)}"
     if generation and generation.requests == steps.measured:
         what = f"one of {shortened(printable(generation.method), _METHOD)}"
     yield f"a {step_noun(steps)} is {what}"

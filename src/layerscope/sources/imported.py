@@ -140,7 +140,8 @@ class Imported:
     file's own clock that was `realtime_ns`. `lost`: (when, how many) samples nobody has. `host`:
     the machine it was recorded on. `command`: the command line of the recorder. `versions` and
     `environment`: what the file says about its libraries and the machine. `step_mark`: what spans
-    that are steps are called, as the option of that name has it; "": it does not tell.
+    that are steps are called, as the option of that name has it; "": it does not tell;
+    `calls`: then, the names of operators each call of which may begin one.
     """
 
     start_ns: np.ndarray = field(default_factory=_none)
@@ -168,3 +169,4 @@ class Imported:
     environment: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     step_mark: str = ""
+    calls: frozenset[str] = frozenset()

@@ -21,11 +21,14 @@ def load(settings):
 
 def ask_for_window(agent, window):
     """Record only `window`, as `RequestedWindow.for_agent` (rawfile/windows.py) gives it. Before
-    recording starts.
+    recording starts, and once: another framework may have asked for it.
     """
     import ctypes
 
-    first, last, every, by_time, mark = window
+    first, last, every, by_time, mark, *asked = window
+    if asked:
+        return
+    window.append("asked")
     agent.ls_window_set.argtypes = [
         ctypes.c_int64,
         ctypes.c_int64,

@@ -30,9 +30,10 @@ def called(name: str) -> Framework | None:
     return None
 
 
-def titles() -> str:
-    """How people write them: "PyTorch or MXNet"."""
-    *first, last = (framework.title for framework in frameworks())
+def titles(in_libraries: bool = False) -> str:
+    """How people write them: "PyTorch or MXNet"; `in_libraries`: those that programs in C++ use."""
+    chosen = [one for one in frameworks() if one.library or not in_libraries]
+    *first, last = (framework.title for framework in chosen)
     if not first:
         return last
     others = ", ".join(first)

@@ -9,6 +9,5 @@ FRAMEWORK = Framework(
     title="ONNX Runtime",
     request_classes=frozenset({"InferenceSession"}),
     environment=("ORT_",),
-    library=r"libonnxruntime\.so",
     public=PublicNames(libraries=("libonnxruntime",), packages=("onnxruntime",)),
 )

@@ -439,8 +439,8 @@ class Decoder(ProcessEvents):
     def _name_threads(self, names: dict[str, str]) -> None:
         self._thread_names |= names
         for track in self.tracks.values():
-            tid = str(track.tid)
-            track.name = names.get(tid, track.name)
+            name = names.get(str(track.tid), track.name)
+            track.name = names.get(f"track {track.number}", name)
 
     def _account(self, final: dict[str, Any]) -> None:
         """The drainer's last word: what was lost and never got into a record. A full disk makes it

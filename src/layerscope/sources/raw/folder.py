@@ -27,6 +27,7 @@ class RawFolder:
         self.problems: list[Problem] = []
         self._processes: dict[Path, RawProcess] = {}
         self._is_over = False
+        self.step_mark = ""
 
     def new_processes(self) -> list[RawProcess]:
         """Those that were not there at the last call."""
@@ -54,6 +55,8 @@ class RawFolder:
 
             self.problems += merge_logs(self.raw, list(self._processes.values()), main_pid)
         self._is_over = True
+        marks = [process.step_mark for process in self._processes.values()]
+        self.step_mark = next(filter(None, marks), "")
         for process in self._processes.values():
             process.is_held = False
         return new
@@ -119,7 +122,10 @@ class RawRecording:
 
     def finish(self, session: dict[str, Any]) -> list[RawProcess]:
         """The recording is over: from now on the logs of its libraries are read too."""
-        return self._folder.finish(session.get("pid"), "window" in self.options)
+        new = self._folder.finish(session.get("pid"), "window" in self.options)
+        if self._folder.step_mark and not self.options.get("step_mark"):
+            self.options["step_mark"] = self._folder.step_mark
+        return new
 
     def problems(self) -> dict[str, list[Problem]]:
         """What has to be said about its logs by rank, and about damaged files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,7 +36,9 @@ class LateSpans:
     `args` too, -1: none.
 
     `track`: the process's own number; one that it does not know becomes a track of its own, without
-    a thread id.
+    a thread id. `module`: by the numbers of the raw file's names; 0: none. `line`: as `args`.
+    `track_names`: of tracks that the process does not know. `step_mark`: how steps are called;
+    `calls`: operators each call of which may be one.
     """
 
     track: np.ndarray
@@ -47,6 +49,11 @@ class LateSpans:
     name: np.ndarray
     args: np.ndarray
     texts: list[str]
+    module: np.ndarray = field(default_factory=lambda: np.zeros(1, np.uint32))
+    line: np.ndarray = field(default_factory=lambda: np.full(1, -1))
+    track_names: dict[int, str] = field(default_factory=dict)
+    step_mark: str = ""
+    calls: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.track)
@@ -60,6 +67,7 @@ class LateChunks:
     def __init__(self, before: Decoder, late: LateSpans, is_read: bool = False) -> None:
         self._before = before
         self._texts = late.texts
+        self._track_names = late.track_names
         order = np.argsort(late.end_ns, kind="stable")
         self._end_ns = late.end_ns[order]
         self._track = late.track[order]
@@ -102,10 +110,6 @@ class LateChunks:
         The names of the raw file come along: a number below that of a known name is not waited for.
         """
         yield from name_chunks([*self._before.names, *self._texts], _SEGMENT)
-        if set(self._rings) - set(self._before.tracks):
-            yield raw_file.Chunk(
-                raw_file.THREADS, 0, 0, 0, json.dumps({"0": OF_NO_THREAD}).encode()
-            )
         for number, ring in self._rings.items():
             begin = np.zeros(1, dtypes.RECORD)
             track = self._before.tracks.get(number)
@@ -118,6 +122,10 @@ class LateChunks:
                     track.framework_thread,
                 )
             yield self._chunk(number, ring, begin)
+        if set(self._rings) - set(self._before.tracks):
+            names = {"0": OF_NO_THREAD}
+            names |= {f"track {number}": name for number, name in self._track_names.items()}
+            yield raw_file.Chunk(raw_file.THREADS, 0, 0, 0, json.dumps(names).encode())
 
     def _until(self, run_ns: int | None) -> Iterator[raw_file.Chunk]:
         """Those that ended by then; None: all that are left."""
@@ -155,9 +163,15 @@ class LateChunks:
 
 
 def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversion) -> np.ndarray:
-    """A row for each span, in this order: its record, and the extra one with its arguments."""
-    records = np.zeros((len(order), 2), dtypes.RECORD)
-    spans, extras = records[:, 0], records[:, 1]
+    """A row for each span, in this order: its record, and the extra ones with its arguments and its
+    line.
+    """
+    records = np.zeros((len(order), 3), dtypes.RECORD)
+    spans, extras, lines = records[:, 0], records[:, 1], records[:, 2]
+    line = np.broadcast_to(late.line, order.shape)[order]
+    lines["kind"] = np.where(line >= 0, layout.EXTRA, _NONE)
+    lines["name"] = layout.EXTRA_LINE
+    lines["start"] = np.where(line >= 0, line + known, 0)
     args = late.args[order]
     has_args = args >= 0
     spans["start"] = to_ticks.to_run(late.start_ns[order])
@@ -165,8 +179,9 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     spans["name"] = late.name[order] + known
     spans["seq"] = -1
     spans["depth"] = late.depth[order]
+    spans["module"] = np.broadcast_to(late.module, order.shape)[order]
     spans["kind"] = late.kind[order]
-    spans["flags"] = np.where(has_args, layout.FLAG_EXTRA, 0)
+    spans["flags"] = np.where(has_args | (line >= 0), layout.FLAG_EXTRA, 0)
     extras["kind"] = np.where(has_args, layout.EXTRA, _NONE)
     extras["name"] = layout.EXTRA_ARGS
     extras["start"] = np.where(has_args, args + known, 0)
@@ -204,6 +219,8 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
     `new_track` on.
     """
     texts: list[str] = []
+    track_names: dict[int, str] = {}
+    step_mark = ""
     columns: dict[str, list[np.ndarray]] = {name: [] for name in _COLUMNS}
     for part in parts:
         first_text = len(texts)
@@ -214,14 +231,32 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
             "track": np.where(is_other, numbers, part.track),
             "name": part.name + first_text,
             "args": np.where(part.args >= 0, part.args + first_text, -1),
+            "line": np.where(part.line >= 0, part.line + first_text, -1),
         }
+        for number, name in part.track_names.items():
+            place = new_track + int(np.searchsorted(others, number))
+            track_names[place if number < 0 else number] = name
+        step_mark = step_mark or part.step_mark
         for name in _COLUMNS:
             values = changed[name] if name in changed else getattr(part, name)
-            columns[name].append(values)
+            columns[name].append(np.broadcast_to(values, part.track.shape))
         new_track += len(others)
         texts += part.texts
     joined = {name: np.concatenate(values) for name, values in columns.items()}
-    return LateSpans(**joined, texts=texts)
+    return LateSpans(
+        track=joined["track"],
+        start_ns=joined["start_ns"],
+        end_ns=joined["end_ns"],
+        depth=joined["depth"],
+        kind=joined["kind"],
+        name=joined["name"],
+        args=joined["args"],
+        texts=texts,
+        module=joined["module"],
+        line=joined["line"],
+        track_names=track_names,
+        step_mark=step_mark,
+    )
 
 
-_COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args")
+_COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args", "module", "line")

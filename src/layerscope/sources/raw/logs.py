@@ -1,5 +1,5 @@
-"""The logs of oneDNN and MKL, and the profiles of frameworks, that lie beside the raw files of a recording: their calls become spans
-of the processes.
+"""The logs of oneDNN and MKL, and the profiles of frameworks, that lie beside the raw files of a
+recording: their calls become spans of the processes.
 
 Each log says how long its calls took; `onednn_log`, `mkl_log` and `profiles` find the threads that
 they belong to.
@@ -47,6 +47,7 @@ def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None)
     for number, parts in of_processes.items():
         before = recorded[number]
         spans = joined_spans(parts, before.new_track)
+        processes[number].step_mark = spans.step_mark
         is_read = bool(processes[number].decoder.about)
         processes[number].late = LateChunks(before.decoder, spans, is_read)
     return problems

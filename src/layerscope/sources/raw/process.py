@@ -24,7 +24,16 @@ class RawProcess(SourceProcess):
     after the first of them. `is_held`: nothing more is read for now, because there will be some.
     """
 
-    __slots__ = ("_appended", "decoder", "is_held", "late", "path", "reader", "windows")
+    __slots__ = (
+        "_appended",
+        "decoder",
+        "is_held",
+        "late",
+        "path",
+        "reader",
+        "step_mark",
+        "windows",
+    )
 
     def __init__(self, path: Path, rank: str = "", shift_ns: int = 0) -> None:
         clock = Elsewhere(shift_ns) if shift_ns else Identity()
@@ -35,6 +44,7 @@ class RawProcess(SourceProcess):
         self.reader = raw_file.SpoolReader(path)
         self.late: LateChunks | None = None
         self.is_held = False
+        self.step_mark = ""
         self.windows: StockWindows | None = None
         self._appended: Iterator[raw_file.Chunk] = iter(())
 

@@ -9,33 +9,42 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import layerscope.sources
+from layerscope.model import units
 from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct
 from layerscope.model.errors import ReadError
-from layerscope.model.events import Problem
-from layerscope.model.layers import OPERATORS
+from layerscope.model.events import FIRST_RUNS, Problem
+from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
 from layerscope.rawfile.log_files import PROFILES
 from layerscope.sources.imported import Imported
+from layerscope.sources.raw.first_runs import extrapolated
 from layerscope.sources.raw.late_spans import LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
+from layerscope.sources.span_depths import depths
 
-# The clock of a profile is known by this much: it counts microseconds from a moment that it tells.
-_ERROR_NS = 50_000
-# Numbers that no thread has.
-_OTHERS = 1 << 20
+_FUNCTION, _MODULE, _TASK = (KINDS.index(kind) for kind in ("function", "module", "task"))
+# Fewer calls of a function than these are no loop.
+_FEWEST_CALLS = 5
+# The thread of a profile that is the one that the process began with.
+_MAIN = -1
+# Numbers of tracks are made of the numbers of their names.
+_NAMES, _TRACKS_OF_A_NAME = 1 << 13, 1 << 7
+# Makes the numbers of all tracks positive.
+_OTHERS = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
-class _Profile:
+class _ProfileFile:
     """One `.profile` file; `about`: what it says."""
 
     path: Path
@@ -43,8 +52,9 @@ class _Profile:
 
     @property
     def pid(self) -> int:
-        pid = self.about.get("pid")
-        return pid if isinstance(pid, int) else -1
+        """The number of the process, by the name of the file."""
+        *_, number, _ = ("", *self.path.stem.rsplit("-", 2))
+        return int(number) if number.isdecimal() else -1
 
     def files(self) -> list[Path]:
         """What the profiler wrote."""
@@ -75,6 +85,10 @@ def place(
         if profile.pid not in pids:
             continue
         number = pids.index(profile.pid)
+        if "tasks" in profile.about:
+            tasks = _tasks(profile, processes[number])
+            found.setdefault(number, []).extend([tasks] if tasks else [])
+            continue
         contents, damaged = _read(profile)
         problems += damaged
         lost += not contents
@@ -82,21 +96,23 @@ def place(
             spans = _placed(profile, content, processes[number])
             if spans is not None:
                 found.setdefault(number, []).append(spans)
+                problems += _first_runs(profile, spans, processes[number])
     if lost:
         problems.append(_lost(lost))
-    return {number: _together(parts) for number, parts in found.items()}, problems
+    together = {number: _together(parts) for number, parts in found.items() if parts}
+    return together, problems
 
 
-def _profiles(raw: Path) -> Iterator[_Profile]:
+def _profiles(raw: Path) -> Iterator[_ProfileFile]:
     for path in sorted(raw.glob(PROFILES)):
         try:
             about = decoded(path.read_bytes(), dict[str, Any])
         except (OSError, ValueError):
-            continue
-        yield _Profile(path, about)
+            about = {}  # the program was killed while it wrote
+        yield _ProfileFile(path, about)
 
 
-def _read(profile: _Profile) -> tuple[list[Imported], list[Problem]]:
+def _read(profile: _ProfileFile) -> tuple[list[Imported], list[Problem]]:
     """What is in the files of a profile, and which of them cannot be read."""
     contents, problems = [], []
     known = {module.name for module in pkgutil.iter_modules(layerscope.sources.__path__)}
@@ -125,7 +141,7 @@ def _lost(count: int) -> Problem:
     return Problem(OPERATORS, "profile_lost", what, remedy, "the operators in them")
 
 
-def _placed(profile: _Profile, content: Imported, process: RecordedProcess) -> LateSpans | None:
+def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:
     """The spans of one file on the tracks and the clock of its process."""
     first_ns = profile.first_ns(content)
     clock = _clock(process)
@@ -134,18 +150,25 @@ def _placed(profile: _Profile, content: Imported, process: RecordedProcess) -> L
     start_ns = clock.to_run(content.start_ns + first_ns)
     end_ns = start_ns + content.dur_ns
     track = np.zeros(len(start_ns), np.int32)
+    module = np.zeros(len(start_ns), np.uint32)
     depth = content.depth.astype(np.int32)
     threads = _threads(process)
+    others = _numbers_of_others(content)
     for number in distinct(content.track).tolist():
         rows = np.flatnonzero(content.track == number)
-        thread = threads.get(content.tracks[number].tid or -1)
-        track[rows] = thread.track if thread else -1 - number
+        tid = content.tracks[number].tid
+        thread = threads.get(profile.pid if tid == _MAIN else tid or 0)
+        track[rows] = thread.track if thread else others[number]
         if thread is not None:
-            around = thread.around(start_ns[rows], end_ns[rows], _ERROR_NS)
+            middle_ns = _middles(start_ns[rows], end_ns[rows], depth[rows])
+            module[rows] = _modules(process, thread.track, middle_ns)
+            around = thread.around(middle_ns, middle_ns, 0)
             depth[rows] += around.depth
             start_ns[rows] = np.clip(start_ns[rows], around.from_ns, around.until_ns)
             end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
     args = content.args
+    line = np.broadcast_to(content.more.get("line", 0), start_ns.shape)
+    names = {others[at]: one.name for at, one in enumerate(content.tracks)}
     return LateSpans(
         track=track,
         start_ns=start_ns,
@@ -155,7 +178,124 @@ def _placed(profile: _Profile, content: Imported, process: RecordedProcess) -> L
         name=content.name,
         args=np.where(args >= 0, args + len(content.names), -1),
         texts=[*content.names, *content.args_texts],
+        module=module,
+        line=line.astype(np.int64) - 1,
+        track_names=names,
+        step_mark=content.step_mark,
+        calls=content.calls,
     )
+
+
+def _numbers_of_others(content: Imported) -> list[int]:
+    """A number for each track that is no thread of the agent's: below 0, and the same for the
+    n-th track of a name in all profiles of a process.
+    """
+    met: dict[str, int] = {}
+    numbers = []
+    for track in content.tracks:
+        nth = met[track.name] = met.get(track.name, -1) + 1
+        name = zlib.crc32(track.name.encode()) % _NAMES
+        numbers.append(-1 - (name * _TRACKS_OF_A_NAME + nth % _TRACKS_OF_A_NAME))
+    return numbers
+
+
+def _tasks(profile: _ProfileFile, process: RecordedProcess) -> LateSpans | None:
+    """What the framework did besides, such as compilations, by thread."""
+    clock, threads = _clock(process), _threads(process)
+    told = [one for one in profile.about.get("tasks", []) if one[1] in threads]
+    if clock is None or not told:
+        return None
+    names = [f"{one[0]}" for one in told]
+    texts = list(dict.fromkeys(names))
+    moments = np.array([one[2:4] for one in told], np.int64)
+    start_ns, end_ns = clock.to_run(moments[:, 0]), clock.to_run(moments[:, 1])
+    track = np.array([threads[one[1]].track for one in told], np.int32)
+    depth = np.zeros(len(told), np.int32)
+    for number in distinct(track).tolist():
+        rows = np.flatnonzero(track == number)
+        depth[rows] = depths(track[rows], start_ns[rows], end_ns[rows])
+    return LateSpans(
+        track=track,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        depth=depth,
+        kind=np.full(len(told), _TASK, np.uint8),
+        name=np.array([texts.index(name) for name in names], np.int32),
+        args=np.full(len(told), -1, np.int32),
+        texts=texts,
+    )
+
+
+def _middles(start_ns: np.ndarray, end_ns: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """Of each span of a thread the middle of the outermost one around it, which the clock of the
+    profile, of microseconds, puts into the right call.
+    """
+    order = np.lexsort((depth, start_ns))
+    is_outermost = depth[order] == 0
+    place = np.maximum.accumulate(np.where(is_outermost, np.arange(len(order)), 0))
+    outermost = order[place]
+    middles = np.empty_like(start_ns)
+    middles[order] = (start_ns[outermost] + end_ns[outermost]) // 2
+    return middles
+
+
+def _modules(process: RecordedProcess, track: int, at_ns: np.ndarray) -> np.ndarray:
+    """The numbers of the names of the modules that a thread is in; 0: there is none."""
+    spans = process.spans
+    rows = np.flatnonzero((spans["track"] == track) & (spans["kind"] == _MODULE))
+    if not len(rows):
+        return np.zeros(len(at_ns), np.uint32)
+    starts = spans["start"][rows]
+    order = np.argsort(starts, kind="stable")
+    rows, starts = rows[order], starts[order]
+    at = np.searchsorted(starts, at_ns, side="right") - 1
+    around = rows[np.maximum(at, 0)]
+    is_open = spans["end"][around] >= at_ns
+    is_open &= at >= 0
+    return np.where(is_open, spans["name"][around], 0)
+
+
+def _first_runs(
+    profile: _ProfileFile, late: LateSpans, process: RecordedProcess
+) -> Iterator[Problem]:
+    """That only the first runs were profiled, and what all take by these."""
+    sessions = distinct(late.module[late.module > 0])
+    if "full" not in profile.about or not len(sessions):
+        return
+    runs = _runs(process, sessions)
+    inner = np.flatnonzero(late.kind == _FUNCTION)
+    profiled = int(np.searchsorted(runs["start"], late.end_ns.max()))
+    rest = len(runs) - profiled
+    if not rest:
+        return
+    of_run = np.searchsorted(runs["start"], late.start_ns[inner], side="right") - 1
+    is_known = of_run >= 0
+    dur_ns = (late.end_ns - late.start_ns)[inner]
+    sums_ns = np.zeros(len(runs))
+    np.add.at(sums_ns, of_run[is_known], dur_ns[is_known])
+    run_ns = (runs["end"] - runs["start"]).astype(np.float64)
+    told = extrapolated(run_ns, sums_ns[:profiled])
+    called = process.decoder.names[int(sessions[0])]
+    name, _, _ = called.partition("\n")
+    what = f"the profiler of {name} keeps all events in memory, and ended after {profiled:,} runs"
+    lost = f"the operators of {rest:,} of {len(runs):,} runs"
+    if told is not None:
+        total = units.duration(told.total_ns)
+        low = units.duration(told.low_ns)
+        high = units.duration(told.high_ns)
+        lost += f" (those of all take {total}, {low} to {high}, by the first ones)"
+    yield Problem(OPERATORS, FIRST_RUNS, what, "nothing to do: every run is recorded", lost)
+
+
+def _runs(process: RecordedProcess, sessions: np.ndarray) -> np.ndarray:
+    """The runs of these sessions in the order of their starts."""
+    spans = process.spans
+    is_run = spans["kind"] == _MODULE
+    is_run &= np.isin(spans["name"], sessions)
+    runs = spans[is_run]
+    order = np.argsort(runs["start"], kind="stable")
+    ordered: np.ndarray = runs[order]
+    return ordered
 
 
 def _clock(process: RecordedProcess) -> Conversion | None:
@@ -185,8 +325,26 @@ def _threads(process: RecordedProcess) -> dict[int, ThreadSpans]:
 
 
 def _together(parts: list[LateSpans]) -> LateSpans:
-    """The spans of several profiles of one process."""
-    joined = joined_spans(parts, _OTHERS)
-    is_other = joined.track >= _OTHERS
-    joined.track = np.where(is_other, _OTHERS - 1 - joined.track, joined.track)
+    """The spans of several profiles of one process; tracks have the same numbers in all of them."""
+    joined = joined_spans([replace(part, track=part.track + _OTHERS) for part in parts], 0)
+    joined.track -= _OTHERS
+    names = [part.track_names for part in parts]
+    joined.track_names = dict(item for one in names for item in one.items())
+    calls = frozenset(name for part in parts for name in part.calls)
+    joined.step_mark = joined.step_mark or _loop(joined, calls)
     return joined
+
+
+def _loop(spans: LateSpans, calls: frozenset[str]) -> str:
+    """Of these operators the one with the most time, without the longest call, which may have
+    compiled it; empty: none was called often.
+    """
+    best, most_ns = "", -1
+    dur_ns = spans.end_ns - spans.start_ns
+    for call in sorted(calls):
+        codes = [code for code, text in enumerate(spans.texts) if text == call]
+        of_call = dur_ns[np.isin(spans.name, codes) & (spans.kind == _FUNCTION)]
+        spent_ns = int(of_call.sum() - of_call.max(initial=0))
+        if len(of_call) >= _FEWEST_CALLS and spent_ns > most_ns:
+            best, most_ns = call, spent_ns
+    return best

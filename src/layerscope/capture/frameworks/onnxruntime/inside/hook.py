@@ -1,5 +1,5 @@
-"""Inside the program, run by path when it imports onnxruntime: records the runs of sessions, and has
-each session profile its first ones. Standard library only.
+"""Inside the program, run by path when it imports onnxruntime: records the runs of sessions, and
+has each session profile its first ones. Standard library only.
 """
 
 import sys

@@ -1,10 +1,10 @@
 """Inside the program, run by path beside hook.py: the sessions of this process, and the profiler of
 each.
 
-The agent calls `begin` before a session is created, `begun` behind it, `resolve` at the first run of
-one, and `look` behind some runs; no frame of ours is in a traceback of the program. A profiler keeps
-its events in memory and cannot begin a second time: it ends when there are many of them. Standard
-library only.
+The agent calls `begin` before a session is created, `begun` behind it, `resolve` at the first run
+of one, and `look` behind some runs; no frame of ours is in a traceback of the program. A profiler
+keeps its events in memory and cannot begin a second time: it ends when there are many of them.
+Standard library only.
 """
 
 import atexit
@@ -17,7 +17,15 @@ MARK_PROBLEM = 4  # native/layout.h
 MOST_RUNS = 4_000  # of a session that are profiled: 0.1 % of a sum is known by then
 MOST_BYTES = 48 << 20  # that the memory of the process grows meanwhile: of some 100,000 events
 MOST_S = 60.0
-FAULTS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 FORMAT = "onnxruntime"
 OWN = (
     b"session_profiled\nthe program profiles a session of ONNX Runtime itself: its nodes are in "
@@ -37,6 +45,14 @@ def resident_bytes():
     """Memory of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def has_model(session):
+    """Whether there is a model to be read."""
+    path = getattr(session, "_model_path", None)
+    if path:
+        return os.path.isfile(path) and os.path.getsize(path) > 0
+    return bool(getattr(session, "_model_bytes", None))
 
 
 class Profiled:
@@ -123,7 +139,11 @@ class Sessions:
             pass
 
     def begin_profile(self, session):
-        """Ask for a profile of `session` by its options."""
+        """Ask for a profile of `session` by its options. One without a model says that there is no
+        profile.
+        """
+        if not has_model(session):
+            return
         options = session._sess_options
         if options is None:
             options = session._sess_options = self.onnxruntime.SessionOptions()
@@ -164,19 +184,19 @@ class Sessions:
             one.looks += 1
             is_long = one.looks * 16 >= MOST_RUNS or time.monotonic() > one.began_s + MOST_S
             if is_long or resident_bytes() > one.limit_bytes:
-                self.end(id(session), one)
+                self.end(id(session), one, "full")
         except FAULTS:
             pass
 
-    def end(self, key, one):
-        """Have the profile of one session written."""
+    def end(self, key, one, why):
+        """Have the profile of one session written; `why`: it is full, or is closed."""
         self.open.pop(key, None)
         session = one.session()
         handle = getattr(session, "_sess", None)
         if handle is None:
             return  # it is gone, and has written it
         begin = time.process_time_ns()
-        one.about["ended"] = reading()
+        one.about[why] = reading()
         handle.end_profiling()
         self.note(one)
         self.agent.ls_note_cost(time.process_time_ns() - begin)
@@ -187,7 +207,7 @@ class Sessions:
             return
         for key, one in list(self.open.items()):
             try:
-                self.end(key, one)
+                self.end(key, one, "closed")
             except FAULTS:
                 continue
 

@@ -1,0 +1,225 @@
+"""Inside the program, run by path beside hook.py: segments of XLA's own profiler, and what JAX
+compiles.
+
+The profiler keeps its events in memory until it is stopped, so a segment ends when it is long or
+when the process has grown; its file is written and the next one begins. The first one begins with
+the first compilation behind the start of a backend: before, the program may still choose one. A
+profiler of the program's own comes first: at its start the segments are over. Children that the
+program forks are left alone. Standard library only.
+"""
+
+import _thread
+import atexit
+import json
+import os
+import sys
+import time
+
+MARK_PROBLEM = 4  # native/layout.h
+SEGMENT_S = 60.0
+MOST_BYTES = 256 << 20  # that the memory of the process grows in a segment
+POLL_S = 0.5
+MOST_TASKS = 2_000  # compilations that are told
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+FORMAT = "xplane_recorded"
+STAGES = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "compile",
+}
+OWN = (
+    b"segments_over\nthe program uses the profiler of JAX itself, from when on nothing of XLA is "
+    b"recorded here"
+)
+
+
+def resident_bytes():
+    """Memory of this process."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+class Segments:
+    """The segments of this process, below `raw`; `profiler`: XLA's module of that name."""
+
+    def __init__(self, raw, agent, profiler, bridge):
+        self.raw, self.agent, self.profiler, self.bridge = raw, agent, profiler, bridge
+        self.begin_session = profiler.ProfilerSession
+        self.pid = os.getpid()
+        self.lock = _thread.allocate_lock()
+        self.wakes = _thread.allocate_lock()
+        self.wakes.acquire()
+        self.session = None
+        self.count = 0
+        self.over = self.resting = False
+        self.begun_s = self.limit_bytes = 0
+        self.threads = set()  # that XLA's profiler knows by their numbers, in this segment
+        self.tasks = []
+
+    # -- one segment -------------------------------------------------------------------------------
+
+    def begin(self):
+        """Begin a segment, if there may be one."""
+        if self.session is not None or self.over or self.resting or os.getpid() != self.pid:
+            return
+        if os.path.exists(self.raw + "/session.json") or not self.bridge.backends_are_initialized():
+            return
+        options = self.profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        options.host_tracer_level = 2
+        self.count += 1
+        self.note(self.count, {})
+        self.session = self.begin_session(options)
+        self.begun_s = time.monotonic()
+        self.limit_bytes = resident_bytes() + MOST_BYTES
+        self.threads = set()
+
+    def end(self):
+        """End the segment that is open, and write it."""
+        session, self.session = self.session, None
+        if session is None or os.getpid() != self.pid:
+            return
+        begin = time.process_time_ns()
+        content = session.stop()
+        path = f"{self.stem(self.count)}_segment.pb"
+        with open(path + ".part", "wb") as file:
+            file.write(content)
+        os.rename(path + ".part", path)
+        self.agent.ls_note_cost(time.process_time_ns() - begin)
+
+    def stem(self, number):
+        """How the names of the files of a segment begin."""
+        return f"{self.raw}/{FORMAT}-{self.pid}-{number}"
+
+    def note(self, number, about):
+        """Write what is known of a segment, of number 0 of the process."""
+        told = {"format": FORMAT, "pid": self.pid, **about}
+        with open(self.stem(number) + ".profile", "w", encoding="utf-8") as file:
+            json.dump(told, file)
+
+    # -- when --------------------------------------------------------------------------------------
+
+    def guarded(self, *works):
+        """Run `works` alone. A fault of ours ends the segments and nothing else."""
+        with self.lock:
+            try:
+                for work in works:
+                    work()
+            except FAULTS:
+                self.over, self.session = True, None
+
+    def watch(self):
+        """The thread that looks at the time."""
+        while not self.over:
+            self.wakes.acquire(True, POLL_S)
+            if self.session is not None and self.is_long():
+                self.guarded(self.end, self.begin)
+
+    def is_long(self):
+        """Whether the segment should end."""
+        try:
+            is_late = time.monotonic() > self.begun_s + SEGMENT_S
+            return is_late or resident_bytes() > self.limit_bytes
+        except FAULTS:
+            return True
+
+    def leave(self):
+        """The program ends."""
+        if os.getpid() == self.pid:
+            self.guarded(self.end)
+            self.over = True
+
+    def rest(self):
+        """The program has stopped the profiler of layerscope."""
+        self.resting = True
+        self.guarded(self.end)
+
+    def go_on(self):
+        """It goes on."""
+        self.resting = False
+        self.guarded(self.begin)
+
+    def give_way(self):
+        """The program starts a profiler of its own."""
+        if not self.over and os.getpid() == self.pid:
+            self.agent.ls_mark(OWN, MARK_PROBLEM, 0)
+            self.guarded(self.end)
+        self.over = True
+
+    def forget(self):
+        """In a child: the segments are those of its parent."""
+        self.lock = _thread.allocate_lock()
+        self.over, self.session = True, None
+
+    # -- what tells us -----------------------------------------------------------------------------
+
+    def compiled(self, event, start_s, end_s, **about):
+        """JAX tells that a stage of a compilation is over, in the thread that did it."""
+        stage = STAGES.get(event)
+        if stage is None or self.over or os.getpid() != self.pid:
+            return
+        try:
+            tid = _thread.get_native_id()
+            if stage == "compile":
+                self.agent.ls_counter(
+                    b"compilations\nJAX", self.note_task(about, start_s, end_s, tid)
+                )
+            if self.session is None:
+                self.guarded(self.begin)
+            if tid not in self.threads:
+                self.threads.add(tid)
+                with self.profiler.TraceMe("layerscope thread", tid=tid):
+                    pass
+        except FAULTS:
+            pass
+
+    def note_task(self, about, start_s, end_s, tid):
+        """Keep a compilation; how many there are."""
+        if len(self.tasks) < MOST_TASKS:
+            name = "compile " + str(about.get("fun_name", ""))[:200]
+            self.tasks.append([name, tid, round(start_s * 1e9), round(end_s * 1e9)])
+            self.note(0, {"tasks": self.tasks})
+        return len(self.tasks)
+
+    def mind_profilers(self):
+        """Have a profiler of the program's own come through us."""
+
+        def through_us(original):
+            def begin(*arguments, **more):
+                self.give_way()
+                return original(*arguments, **more)
+
+            return begin
+
+        for name in ("ProfilerSession", "start_server"):
+            original = getattr(self.profiler, name, None)
+            if original is not None:
+                setattr(self.profiler, name, through_us(original))
+
+
+def watch(raw, agent):
+    """Record segments of this process into files in `raw`; what has to be kept."""
+    profiler = getattr(sys.modules.get("jax._src.profiler"), "_profiler", None)
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    monitoring = sys.modules.get("jax._src.monitoring")
+    listen = getattr(monitoring, "register_event_time_span_listener", None)
+    is_known = hasattr(profiler, "ProfilerSession") and hasattr(bridge, "backends_are_initialized")
+    if listen is None or not is_known:
+        agent.ls_mark(b"no_segments\nthis version of JAX is not understood", MARK_PROBLEM, 0)
+        return None
+    segments = Segments(raw, agent, profiler, bridge)
+    segments.mind_profilers()
+    listen(segments.compiled)
+    atexit.register(segments.leave)
+    os.register_at_fork(after_in_child=segments.forget)
+    _thread.start_new_thread(segments.watch, ())
+    return segments

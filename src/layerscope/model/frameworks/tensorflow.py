@@ -1,0 +1,12 @@
+"""TensorFlow, of which its libraries are recorded alone."""
+
+from __future__ import annotations
+
+from layerscope.model.framework import Framework, PublicNames
+
+FRAMEWORK = Framework(
+    name="tensorflow",
+    title="TensorFlow",
+    environment=("TF_",),
+    public=PublicNames(libraries=("libtensorflow_framework",), packages=("tensorflow",)),
+)

@@ -1,0 +1,89 @@
+"""XSpaces that were recorded for us, a segment of a program each: what XLA executed, without what
+profilers tell each other; the threads of the program by the numbers that our hook marked them with;
+and the calls of jitted functions. Used by `sources.raw.profiles`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerscope.model.layers import KINDS
+from layerscope.model.stored_json import decoded
+from layerscope.sources import xplane
+from layerscope.sources.imported import Imported
+
+# What our hook calls the span that tells the number of a thread.
+_THREAD = "layerscope thread"
+_OF_PROGRAM = "python"
+# The number of the thread that the process began with.
+MAIN = -1
+_CALL = "PjitFunction("
+_FUNCTION = KINDS.index("function")
+
+
+def read(path: Path) -> Imported:
+    """What is in the file `path`."""
+    content = xplane.read(path)
+    _number_threads(content)
+    _find_calls(content)
+    return _without(content, _THREAD)
+
+
+def _number_threads(content: Imported) -> None:
+    """Give the threads of the program their numbers, in place."""
+    is_ours = np.array([name == _THREAD for name in content.names], np.bool_)
+    tids: dict[int, int] = {}
+    for row in np.flatnonzero(is_ours[content.name]).tolist():
+        tid = _told_number(content, row)
+        if tid is not None:
+            tids[int(content.track[row])] = tid
+    of_program = [at for at, track in enumerate(content.tracks) if track.name == _OF_PROGRAM]
+    if len(of_program) == 1:
+        tids.setdefault(of_program[0], MAIN)
+    for at, tid in tids.items():
+        track = content.tracks[at]
+        content.tracks[at] = replace(track, tid=tid)
+
+
+def _told_number(content: Imported, row: int) -> int | None:
+    """The number that a span of our hook tells."""
+    place = int(content.args[row])
+    if place < 0:
+        return None
+    text = content.args_texts[place]
+    told = decoded(text.encode(), dict[str, Any])
+    tid = str(told.get("tid"))
+    return int(tid) if tid.isdecimal() else None
+
+
+def _find_calls(content: Imported) -> None:
+    """The calls of jitted functions are operators: what the program takes to launch them; in place.
+    XLA tells each of them twice, one in the other.
+    """
+    names = [name for name in content.names if name.startswith(_CALL)]
+    kind = content.kind.copy()
+    for name in names:
+        rows = np.flatnonzero(content.name == content.names.index(name))
+        order = np.lexsort((content.depth[rows], content.start_ns[rows], content.track[rows]))
+        rows = rows[order]
+        end_ns = content.start_ns[rows] + content.dur_ns[rows]
+        is_inner = content.track[rows][1:] == content.track[rows][:-1]
+        is_inner &= end_ns[1:] <= end_ns[:-1]
+        kind[rows[np.append(True, ~is_inner)[: len(rows)]]] = _FUNCTION
+    content.kind = kind
+    content.calls = frozenset(names)
+
+
+def _without(content: Imported, name: str) -> Imported:
+    """The same without spans of this name."""
+    if name not in content.names:
+        return content
+    kept = content.name != content.names.index(name)
+    columns = ("start_ns", "dur_ns", "track", "depth", "kind", "name", "args")
+    changed: dict[str, Any] = {column: getattr(content, column)[kept] for column in columns}
+    more = {key: np.broadcast_to(values, kept.shape)[kept] for key, values in content.more.items()}
+    return replace(content, **changed, more=more)

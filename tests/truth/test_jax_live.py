@@ -1,0 +1,149 @@
+"""Programs of JAX, recorded while they run: operators are what XLA's own profiler says, and a
+profiler of the program's own comes first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from layerscope.ingest.open import open_run
+from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, record
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
+
+EXAMPLE = ROOT / "examples" / "jax_mlp.py"
+# Reads a segment by what JAX itself has for it.
+INDEPENDENT = """
+import collections, json, sys
+from jax.profiler import ProfileData
+counts, spent = collections.Counter(), collections.Counter()
+for path in sys.argv[1:]:
+    for plane in ProfileData.from_file(path).planes:
+        for line in plane.lines:
+            for event in line.events:
+                if any(name == "hlo_op" for name, _ in event.stats):
+                    counts[event.name] += 1
+                    spent[event.name] += event.duration_ns
+print(json.dumps([counts, spent]))
+"""
+SHAPES = """
+import jax, jax.numpy as jnp
+@jax.jit
+def double(x):
+    return x * 2
+for size in (3, 3, 4, 5):
+    double(jnp.zeros(size)).block_until_ready()
+"""
+OWN = """
+import jax, jax.numpy as jnp, pathlib
+double = jax.jit(lambda x: x * 2)
+double(jnp.ones(3)).block_until_ready()
+with jax.profiler.trace("mine"):
+    with jax.profiler.StepTraceAnnotation("train", step_num=1):
+        double(jnp.ones(3)).block_until_ready()
+print(len(list(pathlib.Path("mine").rglob("*.xplane.pb"))))
+"""
+KILLED = """
+import jax, jax.numpy as jnp, os, pathlib, signal, time
+double = jax.jit(lambda x: x * 2)
+raw = pathlib.Path("recording.layerscope/raw")
+def written():
+    return len(list(raw.glob("*_segment.pb")))
+def begun():
+    return len(list(raw.glob("*.profile"))) - 1  # the other one tells of compilations
+def is_open():
+    found = written(), begun()
+    time.sleep(0.02)
+    return 3 <= found[0] < found[1] and found == (written(), begun())
+while not is_open():
+    double(jnp.ones(300)).block_until_ready()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(jax_python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The example, which trains for 60 steps."""
+    return record(jax_python, str(EXAMPLE), tmp_path_factory.mktemp("trained"), "60")
+
+
+def test_operators_are_those_of_an_independent_reading_of_the_profile(
+    trained: Recorded, jax_python: str
+) -> None:
+    assert trained.status == 0, trained.stderr
+    segments = [str(path) for path in sorted(trained.run.raw.glob("*_segment.pb"))]
+    done = subprocess.run(
+        [jax_python, "-c", INDEPENDENT, *segments],
+        capture_output=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    counts, spent_ns = json.loads(done.stdout)
+    rows = trained.rows(
+        """SELECT name, count(*) AS n, sum(dur_ns) AS dur_ns FROM spans
+           WHERE kind = 'function' AND name NOT LIKE 'PjitFunction%' GROUP BY name"""
+    )
+    assert {row["name"]: row["n"] for row in rows} == counts
+    for row in rows:
+        assert row["dur_ns"] == pytest.approx(spent_ns[row["name"]], rel=0.01, abs=2_000)
+
+
+def test_each_call_of_the_jitted_function_is_a_step(trained: Recorded) -> None:
+    assert trained.value("SELECT count(*) FROM steps") == 60
+    assert trained.value("SELECT DISTINCT rule FROM steps") == "mark"
+    assert "60 steps" in trained.stderr
+
+
+def test_operators_have_the_line_of_python_that_asked_for_them(trained: Recorded) -> None:
+    lines = EXAMPLE.read_text().splitlines()
+    hidden = next(at for at, line in enumerate(lines, 1) if 'images @ parameters["hidden"]' in line)
+    found = trained.rows("SELECT DISTINCT line FROM spans WHERE kind = 'function' AND line <> ''")
+    assert f"{EXAMPLE}:{hidden}" in {row["line"] for row in found}
+    scope = "transpose(jvp(classes))/dot_general"
+    backward = f"SELECT count(*) FROM args WHERE json LIKE '%{scope}%'"
+    assert trained.value(backward) == 1
+
+
+def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> None:
+    recorded = record(jax_python, SHAPES, tmp_path)
+    assert recorded.status == 0, recorded.stderr
+    compiled = "SELECT count(*) FROM spans WHERE name = 'compile jit(double)'"
+    assert recorded.value(compiled) == 3
+
+
+def test_a_trace_of_the_program_s_own_comes_first(jax_python: str, tmp_path: Path) -> None:
+    recorded = record(jax_python, OWN, tmp_path)
+    assert (recorded.status, recorded.stdout) == (0, "1\n"), recorded.stderr
+    assert recorded.value("SELECT count(*) FROM problems WHERE code = 'segments_over'") == 1
+
+
+def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_agent: Path) -> None:
+    package = tmp_path / "layerscope"
+    shutil.copytree(
+        ROOT / "src" / "layerscope", package, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    segments = package / "capture" / "frameworks" / "jax" / "inside" / "segments.py"
+    text = re.sub(r"SEGMENT_S = \S+", "SEGMENT_S = 0.2", segments.read_text())
+    segments.write_text(text.replace("POLL_S = 0.5", "POLL_S = 0.05"))
+    (tmp_path / "killed.py").write_text(KILLED)
+    words = ("run", "--without", "stacks", "-o", "recording", "--", jax_python, "killed.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "layerscope", *words],
+        cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == -9, done.stderr
+    run = open_run(tmp_path / "recording.layerscope")
+    kept = len(list(run.raw.glob("*_segment.pb")))
+    assert kept >= 3
+    (lost,) = ask(run, "SELECT count(*) AS n FROM problems WHERE code = 'profile_lost'")
+    assert lost["n"] == 1
+    (found,) = ask(run, "SELECT count(*) AS n FROM spans WHERE kind = 'function'")
+    assert found["n"] > 10

@@ -1,0 +1,162 @@
+"""Sessions of ONNX Runtime, recorded while they run: what is recorded is what their own profiler
+says, and the program notices nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.differential import Differential
+from tests.recorded import ROOT, Recorded, record
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
+
+SERVER = ROOT / "examples" / "onnx_server.py"
+MODEL = f"""
+import os, pickle, runpy, signal, sys, threading
+import multiprocessing as mp
+from pathlib import Path
+import numpy as np
+import onnxruntime as ort
+def make():
+    runpy.run_path({str(SERVER)!r})["make_model"](Path("net.onnx"))
+def use(count, options=None):
+    session = ort.InferenceSession("net.onnx", options)
+    image = np.zeros((1, 3, 32, 32), np.float32)
+    for _ in range(count):
+        session.run(None, {{"image": image}})
+    return session
+"""
+EVERYWHERE = (
+    MODEL
+    + """
+if __name__ == "__main__":
+    make()
+    worker = mp.get_context("spawn").Process(target=use, args=(4,))
+    worker.start()
+    worker.join()
+    thread = threading.Thread(target=use, args=(5,))
+    thread.start()
+    thread.join()
+    use(6)
+    kept = use(7)
+"""
+)
+KILLED = MODEL + "make()\nuse(8)\nsession = use(9)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+PARTICULAR = (
+    MODEL
+    + """
+from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession
+import inspect
+make()
+class Mine(ort.InferenceSession):
+    def __init__(self, path):
+        super().__init__(path)
+        self.path = path
+    def __reduce__(self):
+        return Mine, (self.path,)
+mine = pickle.loads(pickle.dumps(Mine("net.onnx")))
+print(type(mine) is Mine, isinstance(mine, InferenceSession), InferenceSession is ort.InferenceSession)
+print(type(mine).__mro__, inspect.signature(ort.InferenceSession.run))
+options = ort.SessionOptions()
+options.profile_file_prefix = "mine"
+session = use(2, options)
+print(options.enable_profiling, options.profile_file_prefix, session.get_session_options().enable_profiling)
+options.enable_profiling = True
+session = use(3, options)
+profile = session.end_profiling()
+print(profile.startswith("mine"), Path(profile).exists(), sorted(p.suffix for p in Path().glob("mine*")))
+try:
+    session.run(None, {"nothing": 1})
+except ValueError:
+    import traceback
+    print(traceback.format_exc())
+try:
+    ort.InferenceSession("absent.onnx")
+except Exception as error:
+    traceback.print_exception(error, file=sys.stdout)
+Path(profile).unlink()
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def served(jax_python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The example, which answers 60 requests."""
+    folder = tmp_path_factory.mktemp("served")
+    program = SERVER.read_text().replace("else 200", "else 60")
+    return record(jax_python, program, folder)
+
+
+def test_operators_are_those_of_the_session_s_own_profile(served: Recorded) -> None:
+    assert (served.status, served.stdout) == (0, "60 requests, class 0 in 0 images\n"), (
+        served.stderr
+    )
+    (file,) = served.run.raw.glob("onnxruntime-*.json")
+    nodes = [event for event in json.loads(file.read_text()) if event["cat"] == "Node"]
+    expected = Counter(event["args"]["op_name"] for event in nodes)
+    of_names = served.rows(
+        "SELECT name, count(*) AS n FROM spans WHERE kind = 'function' GROUP BY name"
+    )
+    assert {row["name"]: row["n"] for row in of_names} == expected
+    lasted_ns = sum(event["dur"] for event in nodes) * 1000
+    known_ns = served.value("SELECT sum(dur_ns) FROM spans WHERE kind = 'function'")
+    assert known_ns == pytest.approx(lasted_ns, rel=0.02)
+
+
+def test_a_run_is_a_request_and_holds_its_operators(served: Recorded) -> None:
+    assert served.value("SELECT count(*) FROM steps") == 60
+    assert served.value("SELECT DISTINCT path FROM modules") == "server"
+    per_run = """
+    SELECT DISTINCT count(*) FROM spans WHERE kind = 'function' AND name = 'Conv' AND step IS NOT NULL
+    GROUP BY step
+    """
+    assert served.value(per_run) == 4
+    assert served.value("SELECT count(*) FROM spans WHERE name = 'Conv' AND module IS NULL") == 0
+    assert "60 requests" in served.stderr
+    assert "a request is one run of server" in served.stderr
+
+
+def test_requests_of_each_shape_have_percentiles_of_their_own(served: Recorded) -> None:
+    assert "45 requests" in served.stderr or "44 requests" in served.stderr  # the first is warm-up
+    of_conv = "SELECT json FROM args JOIN spans USING (args) WHERE name = 'Conv' LIMIT 1"
+    about = json.loads(served.value(of_conv))
+    assert about["provider"] == "CPUExecutionProvider"
+    assert about["dtypes"][0] == "float32"
+
+
+def test_sessions_in_a_worker_in_a_thread_and_freed_early_are_recorded(
+    jax_python: str, tmp_path: Path
+) -> None:
+    recorded = record(jax_python, EVERYWHERE, tmp_path)
+    assert recorded.status == 0, recorded.stderr
+    found = recorded.rows(
+        """SELECT m.name AS name, count(*) AS n FROM spans m WHERE layer = 'modules' GROUP BY ALL"""
+    )
+    assert sum(row["n"] for row in found) == 4 + 5 + 6 + 7
+    assert recorded.value("SELECT count(*) FROM spans WHERE name = 'Conv'") == 4 * (4 + 5 + 6 + 7)
+
+
+def test_runs_survive_a_kill_and_what_was_lost_is_said(jax_python: str, tmp_path: Path) -> None:
+    recorded = record(jax_python, KILLED, tmp_path)
+    assert recorded.value("SELECT count(*) FROM spans WHERE layer = 'modules'") == 17
+    # The session that was freed had written its profile.
+    assert recorded.value("SELECT count(*) FROM spans WHERE name = 'Conv'") == 4 * 8
+    assert recorded.value("SELECT count(*) FROM problems WHERE code = 'profile_lost'") == 1
+
+
+def test_the_program_finds_what_it_would_find_without_us(tmp_path: Path, jax_python: str) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+    program = tmp_path / "particular.py"
+    program.write_text(PARTICULAR)
+
+    differential.same([jax_python, str(program)])
+
+    recorded = differential.recorded()
+    assert "session_profiled" in recorded.problems()
+    (runs,) = recorded.rows("SELECT count(*) AS n FROM spans WHERE layer = 'modules'")
+    assert runs["n"] == 6
