@@ -58,7 +58,7 @@ def gpu_times(reader: Reader) -> pa.Table | None:
     return _by_name(spans, gpu_ns.take(rows), rows)
 
 
-def _spans(reader: Reader) -> Columns:
+def _spans(reader: Reader) -> dict[str, np.ndarray]:
     """All spans, read piece by piece."""
     parts: dict[str, list[np.ndarray]] = {name: [] for name in _TYPES}
     names = {}
