@@ -121,9 +121,10 @@ LC_API void lc_join(lc_span *spans, int64_t count, const int64_t *start, const i
                     const uint8_t *kind, const int64_t *origin, const int32_t *seq, const int32_t *submitter,
                     const uint8_t *unfinished) {
     for (int64_t i = 0; i < count; i++) {
-        lc_span span = {.start = start[i], .end = start[i] + dur[i], .origin = origin[i], .seq = seq[i]};
+        lc_span span = {.start = start[i], .origin = origin[i], .seq = seq[i]};
+        span.end = (int64_t)((uint64_t)start[i] + (uint64_t)dur[i]);
         span.name = (uint32_t)name[i] + 1;
-        span.args = args[i] < 0 ? 0 : (uint32_t)(args[i] + first_args);
+        span.args = args[i] < 0 ? 0 : (uint32_t)args[i] + (uint32_t)first_args;
         span.track = track[i];
         span.depth = depth[i];
         span.submitter = submitter[i];
