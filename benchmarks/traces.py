@@ -26,8 +26,8 @@ HTA_S = 21.7
 EVENTS, MANY_EVENTS = 1_000_000, 5_000_000
 QUICK_SHARE = 20
 RUNS, BUDGET_S = 5, 240
-# Of the large file and of the ranks.
-LARGE_RUNS = 3
+# Of the large file.
+LARGE_RUNS = 2
 _LOAD = """
 import gc, json, sys
 gc.disable()
@@ -157,7 +157,7 @@ def _ranks(report: Report, setting: Setting, events: int) -> dict[str, object]:
     for rank in range(1, RANKS):
         shutil.copyfile(first, folder / f"rank-{rank}.json")
     ways = Ways(setting, folder)
-    times = interleave({_FIRST: ways.first}, min(setting.pairs, LARGE_RUNS), BUDGET_S)
+    times = interleave({_FIRST: ways.first}, min(setting.pairs, RUNS), BUDGET_S)
     found = median(times[_FIRST])
     title = f"{RANKS} ranks of {written:,} events, all processes"
     shown = report.table(title, "way", "CPU s", "of HTA 0.5.0", "target")

@@ -201,11 +201,12 @@ class ForeignEvents(ProcessEvents):
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
         """By track, the spans that are ready."""
-        spans = self._spans.take(self._order[self._given : self.records])
+        ready = self._order[self._given : self.records]
         self._given = self.records
         self.waiting = 0
-        order = np.argsort(spans["track"], kind="stable")
-        spans = spans.take(order)
+        track = self._spans["track"].take(ready)
+        order = np.argsort(track, kind="stable")
+        spans = self._spans.take(ready.take(order))
         is_border = np.diff(spans["track"]) != 0
         borders = np.flatnonzero(is_border) + 1
         for rows in np.split(spans, borders):
