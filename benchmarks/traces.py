@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -169,44 +170,47 @@ def _ranks(report: Report, setting: Setting, events: int) -> dict[str, object]:
 def write(path: Path, count: int) -> int:
     """A trace of operators that launch kernels, with arrows; how many events it has."""
     chance = random.Random(1)
+    texts = [json.dumps(event, indent=1) for event in _events()]
+    # Words in brackets are places for what differs: made once, which is ten times as quick.
+    template = ",\n".join(texts).replace("%", "%%")
+    template = re.sub(r'"<([A-Z]+)>"|<([A-Z]+)>', r"%(\1\2)s", template)
     at_us, written = 1000.0, 0
     with path.open("w") as file:
         file.write('{"schemaVersion": 1, "baseTimeNanoseconds": 1730000000000000000,\n')
         file.write('"deviceProperties": [{"id": 0, "numSms": 132}], "traceEvents": [\n')
-        separator = ""
         while written < count:
-            for one in operator(written, at_us, chance):
-                file.write(separator + json.dumps(one, indent=1))
-                separator = ",\n"
-                written += 1
+            values = {"NUMBER": written, "NEXT": written + 1, "OP": chance.randrange(200)}
+            values |= {"DUR": round(chance.uniform(10, 25), 3), "BEGIN": round(at_us, 3)}
+            inner, call, later = (round(at_us + more, 3) for more in (1, 2, 40))
+            values |= {"INNER": inner, "CALL": call, "LATER": later}
+            file.write((",\n" if written else "") + template % values)
+            written += len(texts)
             at_us += 30
         file.write('\n], "traceName": "trace.json"}\n')
     return written
 
 
-def operator(number: int, at_us: float, chance: random.Random) -> list[dict[str, object]]:
+def _events() -> list[dict[str, object]]:
     """An operator in another one that launches a kernel."""
-    name = f"aten::operator_{chance.randrange(200)}"
-    dur_us = round(chance.uniform(10, 25), 3)
-    ids = {"External id": number + 1, "Ev Idx": number}
+    name = "aten::operator_<OP>"
+    ids = {"External id": "<NEXT>", "Ev Idx": "<NUMBER>"}
     inputs = {"Input Dims": _SHAPES, "Input type": ["float", "float", ""]}
     thread = {"ph": "X", "pid": 4242, "tid": 4242}
-    launch = {"External id": number + 1, "cbid": 211, "correlation": number + 1}
+    launch = {"External id": "<NEXT>", "cbid": 211, "correlation": "<NEXT>"}
     grid = {"grid": [1024, 1, 1], "block": [128, 1, 1], "registers per thread": 32}
     on_gpu = {"device": 0, "stream": 7, **launch, **grid, "est. achieved occupancy %": 48}
-    arrow = {"cat": "ac2g", "name": "ac2g", "id": number + 1}
-    begin, later = round(at_us, 3), round(at_us + 40, 3)
-    inner, call = round(at_us + 1, 3), round(at_us + 2, 3)
-    outer = {"cat": "cpu_op", "name": name, "ts": begin, "dur": dur_us, "args": ids | inputs}
-    within = {"cat": "cpu_op", "name": f"{name}_out", "ts": inner, "dur": 7.125, "args": ids}
-    runtime = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": call, "dur": 5}
-    kernel = {"cat": "kernel", "name": f"void {name}<float>(int, float)", "ts": later, "dur": 20.5}
+    arrow = {"cat": "ac2g", "name": "ac2g", "id": "<NEXT>"}
+    outer = {"cat": "cpu_op", "name": name, "ts": "<BEGIN>", "dur": "<DUR>", "args": ids | inputs}
+    within = {"cat": "cpu_op", "name": f"{name}_out", "ts": "<INNER>", "dur": 7.125, "args": ids}
+    runtime = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": "<CALL>", "dur": 5}
+    called = f"void {name}<float>(int, float)"
+    kernel = {"cat": "kernel", "name": called, "ts": "<LATER>", "dur": 20.5}
     gpu = {"ph": "X", "pid": 0, "tid": 7}
     return [
         {**thread, **outer},
         {**thread, **within},
         {**thread, **runtime, "args": launch},
-        {**arrow, "ph": "s", "pid": 4242, "tid": 4242, "ts": call},
+        {**arrow, "ph": "s", "pid": 4242, "tid": 4242, "ts": "<CALL>"},
         {**gpu, **kernel, "args": on_gpu},
-        {**arrow, "ph": "f", "bp": "e", "pid": 0, "tid": 7, "ts": later},
+        {**arrow, "ph": "f", "bp": "e", "pid": 0, "tid": 7, "ts": "<LATER>"},
     ]
