@@ -120,3 +120,21 @@ LC_API void lc_nearest(const int64_t *rows, int64_t count, const int32_t *around
             nearest[i * layers + of] = (int32_t)rows[i];
     }
 }
+
+/* How deep spans lie in each other, which come by track, then start, of two that start together the outer one first;
+ * -1: two of them cross. `open` has room for all. */
+LC_API int64_t lc_depths(const int32_t *track, const int64_t *start, const int64_t *end, int64_t count,
+                         int64_t *open, int32_t *depth) {
+    int64_t deep = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i && track[i] != track[i - 1])
+            deep = 0;
+        while (deep && open[deep - 1] <= start[i])
+            deep--;
+        if (deep && open[deep - 1] < end[i])
+            return -1;
+        depth[i] = (int32_t)deep;
+        open[deep++] = end[i];
+    }
+    return 0;
+}

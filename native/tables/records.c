@@ -114,6 +114,26 @@ LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int
            (arguments ? LC_HAS_ARGS : 0) | (open ? LC_HAS_UNFINISHED : 0);
 }
 
+/* Spans of columns, in one pass. Names come behind the one of names that are left out, texts of arguments behind the
+ * names. */
+LC_API void lc_join(lc_span *spans, int64_t count, const int64_t *start, const int64_t *dur, const int32_t *name,
+                    const int32_t *args, int64_t first_args, const int32_t *track, const int32_t *depth,
+                    const uint8_t *kind, const int64_t *origin, const int32_t *seq, const int32_t *submitter,
+                    const uint8_t *unfinished) {
+    for (int64_t i = 0; i < count; i++) {
+        lc_span span = {.start = start[i], .origin = origin[i], .seq = seq[i]};
+        span.end = (int64_t)((uint64_t)start[i] + (uint64_t)dur[i]);
+        span.name = (uint32_t)name[i] + 1;
+        span.args = args[i] < 0 ? 0 : (uint32_t)args[i] + (uint32_t)first_args;
+        span.track = track[i];
+        span.depth = depth[i];
+        span.submitter = submitter[i];
+        span.kind = kind[i];
+        span.unfinished = unfinished[i];
+        memcpy(spans + i, &span, sizeof span);
+    }
+}
+
 /* Adds spans to the sums by name and kind, `code`: name * limit + kind. `rows`: by code, 1 + the place of its sums, 0:
  * none yet. Returns how many records were looked at: less than all, where a code or a place lies beyond the arrays. */
 LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, int32_t *rows, int64_t codes_known,

@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 10
+#define LC_VERSION 11
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -51,6 +51,10 @@ enum {
 LC_API int64_t lc_split(const lc_span *spans, int64_t count, int64_t *start, int64_t *end, int64_t *origin,
                         uint32_t *name, uint32_t *module, int32_t *seq, int32_t *depth, int32_t *optimizer,
                         uint32_t *line, uint32_t *args, uint8_t *kind, uint8_t *unfinished);
+LC_API void lc_join(lc_span *spans, int64_t count, const int64_t *start, const int64_t *dur, const int32_t *name,
+                    const int32_t *args, int64_t first_args, const int32_t *track, const int32_t *depth,
+                    const uint8_t *kind, const int64_t *origin, const int32_t *seq, const int32_t *submitter,
+                    const uint8_t *unfinished);
 LC_API int64_t lc_sums(const lf_record *records, int64_t count, int64_t limit, int32_t *rows, int64_t codes_known,
                        int64_t *codes, int64_t *sums, int64_t room, int64_t *used);
 
@@ -100,6 +104,8 @@ LC_API int64_t lc_nest(const int64_t *start, const int64_t *end, const int32_t *
                        int64_t *parent, int64_t *self_ns);
 
 /* nesting.c */
+LC_API int64_t lc_depths(const int32_t *track, const int64_t *start, const int64_t *end, int64_t count,
+                         int64_t *open, int32_t *depth);
 LC_API int64_t lc_sort(const int32_t *depth, const int64_t *start, int64_t count, int64_t levels, int64_t *rows,
                        int64_t *bounds);
 LC_API int64_t lc_adopt(const int64_t *parent_start, const int64_t *parent_end, const int64_t *parent_key,

@@ -128,6 +128,24 @@ static void nesting(int64_t count) {
     free(self_ns), free(around), free(nearest);
 }
 
+static void foreign(int64_t count) {
+    lc_span *spans = array(count, sizeof *spans);
+    int32_t *narrow[6];
+    for (int i = 0; i < 6; i++)
+        narrow[i] = array(count, sizeof *narrow[i]);
+    int64_t *start = numbers(count), *end = numbers(count), *open = numbers(count);
+    uint8_t *kind = array(count, 1), *unfinished = array(count, 1);
+    lc_join(spans, count, start, end, narrow[0], narrow[1], (int64_t)number(), narrow[2], narrow[3], kind, open,
+            narrow[4], narrow[5], unfinished);
+    for (int64_t i = 0; i < count; i++)
+        narrow[0][i] = (int32_t)(i / 7);
+    if (lc_depths(narrow[0], start, end, count, open, narrow[1]) > 0)
+        abort();
+    for (int i = 0; i < 6; i++)
+        free(narrow[i]);
+    free(spans), free(start), free(end), free(open), free(kind), free(unfinished);
+}
+
 static void totals(int64_t count) {
     int64_t bits = 1 + (int64_t)(number() % 8), room = (int64_t)1 << bits >> 1;
     int64_t *key = numbers(count), *dur_ns = numbers(count), *self_ns = numbers(count), *keys = numbers(room);
@@ -145,6 +163,7 @@ int main(int argc, char **argv) {
         records(count);
         clock_of(count);
         nesting(count);
+        foreign(count);
         totals(count);
     }
     puts("done");

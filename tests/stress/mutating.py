@@ -110,7 +110,7 @@ def run(words: Sequence[str]) -> str:
     """Run one command in this process; what is wrong with how it ended, empty if nothing is."""
     out, err = io.StringIO(), io.StringIO()
     try:
-        with _bounded(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with bounded(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = cli.main(list(words))
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else 1
@@ -125,7 +125,7 @@ def run(words: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def _bounded() -> Iterator[None]:
+def bounded() -> Iterator[None]:
     def late(*_: object) -> None:
         raise TimeoutError(f"no end after {PATIENCE_S} s")
 

@@ -1,7 +1,7 @@
 """`python3 dev.py stress`: hard programs again and again, NumPy's tests and torch's C++ tests, bare
 and recorded.
 
-Then the tests that `dev.py test` leaves out: repetitions, and those of chance. Prints a line for
+Then damaged files of other programs (`--only foreign`), and the tests that `dev.py test` leaves out: repetitions, and those of chance. Prints a line for
 each, and where it ended in another way than bare, or failed; the status is 1 if anything did.
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from tests.stress import foreign_files  # noqa: E402
 from tests.stress.stressing import CASES, Compared, NotHere, Stress  # noqa: E402
 from tests.stress.suites import Ended, NumPyTests, TorchTests, differences, torch_programs  # noqa: E402
 
@@ -40,7 +41,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         metavar="NAME",
-        help="those with NAME in their name; also: numpy, torch, repetitions",
+        help="those with NAME in their name; also: numpy, torch, foreign, repetitions",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="foreign: how many damaged files of others are opened (default: 10,000)",
     )
     parser.add_argument(
         "--seed", type=int, default=random.randrange(10**6), help="the first seed (default: random)"
@@ -144,6 +152,20 @@ def run_repetitions() -> list[bool]:
     return same
 
 
+def run_foreign(first: int, rounds: int) -> bool:
+    """Damaged files of others; whether each opened or was refused in a sentence."""
+    begin = time.monotonic()
+    found = foreign_files.run(first, rounds)
+    print(
+        f"{'foreign':26} {rounds} damaged files, {len(found)} faults, "
+        f"{time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    for fault in found:
+        print(f"    seed {fault.seed}: {fault.what}", flush=True)
+    return not found
+
+
 def main() -> int:
     """Run what is asked for."""
     options = arguments()
@@ -156,6 +178,8 @@ def main() -> int:
             same.append(run_numpy(Path(folder)))
         if not options.only or options.only in "torch":
             same += run_torch(Path(folder))
+    if not options.only or options.only in "foreign":
+        same.append(run_foreign(options.seed, options.rounds))
     if not options.only or options.only in "repetitions":
         same += run_repetitions()
     print(f"{same.count(True)} of {len(same)} end as they do without us")

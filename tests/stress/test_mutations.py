@@ -14,6 +14,7 @@ import pytest
 from tests.recorded import ROOT
 from tests.repeated import times
 from tests.replayed import RECORDINGS, replay
+from tests.stress import foreign_files
 from tests.stress.mutating import (
     ON_FILES,
     ON_RECORDINGS,
@@ -114,3 +115,8 @@ def test_damaged_files_of_other_programs(seed: int, tmp_path: Path) -> None:
     ]
 
     assert not faults, f"{source} {done}: {faults[0]}"
+
+
+def test_damaged_traces_open_or_are_refused_in_a_sentence() -> None:
+    first = random.randrange(1 << 30)
+    assert not foreign_files.run(first, times(400, 40))

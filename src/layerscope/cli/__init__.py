@@ -22,6 +22,7 @@ from layerscope import __version__
 from layerscope.model.cache import settle_temporary
 from layerscope.model.errors import LayerscopeError, UsageError, did_you_mean
 from layerscope.show import screen
+from layerscope.show.progress import on_terminal
 
 INTERRUPTED = 130
 # What a shell reports for a program that SIGPIPE ended, as it does for `cat big | head`.
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _never_fail_to_print()
     if argv is None:
         _leave_the_programs_folders()
-    with screen.guarded():
+    with screen.guarded(), on_terminal():
         return _status(argv)
 
 

@@ -108,9 +108,10 @@ def explain(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table that `arguments` ask for."""
-    from layerscope.ingest.heap import let_arrow_give_back
+    from layerscope.ingest.heap import collect_rarely, let_arrow_give_back
 
     let_arrow_give_back()
+    collect_rarely()
     from layerscope.analyse import tables
     from layerscope.analyse.result import select
     from layerscope.ingest.open import open_run

@@ -22,6 +22,7 @@ from layerscope.ingest.spans import (
     Columns,
     rows_of,
 )
+from layerscope.model.distinct import first_rows
 from layerscope.model.layers import LINKS
 
 LAUNCH_GPU, OPERATOR_GPU = LINKS.index("launch_gpu"), LINKS.index("operator_gpu")
@@ -61,8 +62,7 @@ class _Known(Struct):
         before = [self._rows] if len(self._rows) else []
         rows = np.concatenate([*before, *self._fresh])
         self._fresh.clear()
-        _, first = np.unique(rows[:, 0], return_index=True)
-        self._rows = rows[first]
+        self._rows = rows[first_rows(rows[:, 0])]
 
 
 def _calls() -> _Known:

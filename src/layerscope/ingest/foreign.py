@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerscope import __version__, sources
+from layerscope.ingest import reading_progress
 from layerscope.ingest.heap import give_back
 from layerscope.model import cache
 from layerscope.model.errors import ReadError
@@ -115,8 +116,8 @@ def _make(path: Path, format_: sources.SourceFormat, base: Path, folder: Path, n
     from layerscope.ingest.conversion import RunConversion
     from layerscope.sources.foreign import ForeignFile
 
-    content = format_.read(path)
-    with complete_by_rename(base, folder) as draft:
+    with reading_progress.told(path), complete_by_rename(base, folder) as draft:
+        content = format_.read(path)
         run = Run.create(draft / name, _info(path, content, folder.name))
         conversion = RunConversion(ForeignFile(content), run.path, _MEMORY_BYTES)
         conversion.finish({})

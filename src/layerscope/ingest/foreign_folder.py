@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from layerscope import __version__
-from layerscope.ingest import foreign, rank_pool
+from layerscope.ingest import foreign, rank_pool, reading_progress
 from layerscope.model import cache
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
@@ -74,7 +74,8 @@ def _make(
     path: Path, files: list[Path], traces: list[Path], base: Path, folder: Path, name: str
 ) -> None:
     """Make the recording of `traces` as `folder`/`name`, complete by rename."""
-    answers = rank_pool.converted(dict(enumerate(traces)))
+    with reading_progress.told(path, f"reading {len(traces):,} traces of {path.name}"):
+        answers = rank_pool.converted(dict(enumerate(traces)))
     whole: dict[Path, Path] = {}
     problems = [_unknown(file) for file in files if file not in traces and _is_meant(file)]
     for number, answer in answers.items():

@@ -128,6 +128,8 @@ def _opened_ranks(path: Path, is_copy: bool) -> Run:
     """The recording of several ranks at `path`: those that have no tables get them, each by a
     process of its own. `is_copy`: one with damaged tables can be copied again.
     """
+    from layerscope.ingest import rank_pool
+
     run = open_folder(path)
     run.info = joined_info(run, session_lives)
     everyone, unread = _ranks_of(run)
@@ -143,7 +145,7 @@ def _opened_ranks(path: Path, is_copy: bool) -> Run:
             unread[rank] = damage[0]
     if unread and is_copy:
         raise _Damaged(next(iter(unread.values())))
-    for rank, answer in _converted(left).items():
+    for rank, answer in rank_pool.converted(left).items():
         if isinstance(answer, str):
             unread[rank] = answer
         else:
@@ -157,14 +159,6 @@ def _opened_ranks(path: Path, is_copy: bool) -> Run:
     known = problems_of_recording(run, everyone, whole, unread, session_lives)
     _join(run, whole, known, run.info.run_id + "-running" if live else run.info.run_id)
     return run
-
-
-def _converted(ranks: Mapping[int, Path]) -> dict[int, Path | str]:
-    if not ranks:
-        return {}
-    from layerscope.ingest import rank_pool
-
-    return rank_pool.converted(ranks)
 
 
 def _ranks_of(run: Run) -> tuple[dict[int, Run], dict[int, str]]:

@@ -22,12 +22,12 @@ from layerscope.ingest.spans import (
     nullable,
     rows_of,
 )
-from layerscope.model.distinct import distinct
+from layerscope.model.distinct import distinct, with_places
 from layerscope.model.layers import LINKS, OPERATORS, PRIMITIVES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.model.stored_json import decoded
 from layerscope.rawfile import layout
-from layerscope.recording.arrow_columns import coded_texts, numbers_of, texts_of
+from layerscope.recording.arrow_columns import arrow_array, coded_texts, numbers_of, texts_of
 from layerscope.recording.writer import to_arrow
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class PrimitiveRows(Struct):
             "span": span,
             "operator": nullable(operator),
             "share_of": nullable(primary),
-            "threads": pa.array(threads, mask=~is_execution),
+            "threads": arrow_array(threads, is_execution),
             **self._described(args, spans["name"], mine),
         }
         return to_arrow(TABLES["primitives"], columns)
@@ -181,7 +181,7 @@ class PrimitiveRows(Struct):
         """The columns that follow from the arguments, or else from the name; `names`: of all spans,
         of which these are at `rows`.
         """
-        keys, row = np.unique(args, return_inverse=True)
+        keys, row = with_places(args)
         known = [self._problem(key) for key in keys.tolist()]
         texts = {column: [_text(problem, column) for problem, _ in known] for column in _TEXTS}
         texts["library"] = [text or "oneDNN" for text in texts["library"]]
@@ -229,7 +229,7 @@ def _fill_with_names(
     if not len(missing):
         return
     name, texts = texts_of(names)
-    used, of = np.unique(name[rows[missing]], return_inverse=True)
+    used, of = with_places(name[rows[missing]])
     own = [place_of.setdefault(texts[one], len(place_of)) for one in used.tolist()]
     place[missing] = np.array(own, np.int32)[of]
 

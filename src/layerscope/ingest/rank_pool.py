@@ -25,7 +25,7 @@ CONVERTER_BYTES = 400_000_000
 # As many may run at once as there are CPUs, so each looks at half of what a single conversion does
 # in one go: that of a process with so much memory (`limits.limits_of`).
 _MOST_BYTES = 1_200_000_000
-_SMALL_BYTES = 32_000_000
+_SMALL_BYTES = 256_000_000
 _SOURCE = str(Path(__file__).resolve().parents[2])
 # Whatever the user's PYTHONPATH and working directory hold.
 _START = (

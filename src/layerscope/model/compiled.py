@@ -15,7 +15,7 @@ import numpy as np
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-tables.so"
 # LC_VERSION of native/tables/tables.h. A library of other sources is not called.
-VERSION = 10
+VERSION = 11
 # By name without `lc_`, the arguments: a number (n), rows with fields (V), or an array in one piece
 # of this type, as NumPy's letters have it.
 ARGUMENTS = {
@@ -23,6 +23,7 @@ ARGUMENTS = {
     "spans_among": "Vnq",
     "spans": "VnBnVniiq",
     "split": "VnqqqIIiiiIIBB",
+    "join": "VnqqiiniiBqiiB",
     "sums": "Vnninqqnq",
     "totals": "qqqninqq",
     "groups": "iiiiBqininqq",
@@ -34,6 +35,7 @@ ARGUMENTS = {
     "last_starts": "qnqni",
     "nest": "qqibnnqnnqqq",
     "sort": "iqnnqq",
+    "depths": "iqqnqi",
     "adopt": "qqqinqqnnqiqB",
     "charge": "qqqninbqnqq",
     "nearest": "qninbi",

@@ -17,3 +17,23 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     differs = ordered[1:] != ordered[:-1]
     is_new[1:] = differs
     return ordered[is_new]
+
+
+def with_places(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The different values, ascending, and the place of each value among them."""
+    order = np.argsort(values, kind="stable")
+    ordered = values.take(order)
+    is_new = np.ones(len(ordered), np.bool_)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    place = np.empty(len(ordered), np.intp)
+    place[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], place
+
+
+def first_rows(values: NDArray[Any]) -> NDArray[np.intp]:
+    """The first row of each different value, in the order of values."""
+    order = np.argsort(values, kind="stable")
+    ordered = values.take(order)
+    is_new = np.ones(len(ordered), np.bool_)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    return order[is_new]

@@ -42,9 +42,18 @@ def notify(text: str) -> None:
     """Print on stderr if anybody takes it: a full disk or a reader that left is no reason to
     fail.
     """
+    _give(sys.stderr, text)
+
+
+def notify_styled(text: str) -> None:
+    """The same of text that is printable already, with movements of the cursor around it."""
+    _give(styled(sys.stderr), text)
+
+
+def _give(stream: TextIO, text: str) -> None:
     try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        stream.write(text)
+        stream.flush()
     except OSError:
         # What stays in the buffer would make the interpreter exit with a status of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

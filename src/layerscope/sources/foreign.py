@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from layerscope.model.compiled import compiled
 from layerscope.model.events import Problem
 from layerscope.rawfile import dtypes, layout
 from layerscope.rawfile.raw_file import FULL
@@ -200,11 +201,12 @@ class ForeignEvents(ProcessEvents):
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
         """By track, the spans that are ready."""
-        spans = self._spans.take(self._order[self._given : self.records])
+        ready = self._order[self._given : self.records]
         self._given = self.records
         self.waiting = 0
-        order = np.argsort(spans["track"], kind="stable")
-        spans = spans.take(order)
+        track = self._spans["track"].take(ready)
+        order = np.argsort(track, kind="stable")
+        spans = self._spans.take(ready.take(order))
         is_border = np.diff(spans["track"]) != 0
         borders = np.flatnonzero(is_border) + 1
         for rows in np.split(spans, borders):
@@ -253,21 +255,37 @@ def _is_in_order(spans: np.ndarray) -> bool:
 
 
 def _spans(content: Imported) -> np.ndarray:
-    spans = np.zeros(len(content.start_ns), SPAN)
     # The name 0 is that of names which are left out; texts of arguments come behind the names.
     first_args = 1 + len(content.names)
-    has_args = content.args >= 0
-    spans["start"] = content.start_ns
-    spans["end"] = content.start_ns + content.dur_ns
-    spans["name"] = content.name + 1
-    spans["args"] = np.where(has_args, content.args + first_args, 0)
-    spans["track"] = content.track
-    spans["depth"] = content.depth
-    spans["kind"] = content.kind
-    spans["seq"] = -1
-    for name, values in content.more.items():
+    count = len(content.start_ns)
+    more = {"origin": 0, "seq": -1, "submitter": 0, "unfinished": 0} | content.more
+    library = compiled()
+    if library is None:
+        spans = np.zeros(count, SPAN)
+        spans["start"] = content.start_ns
+        spans["end"] = content.start_ns + content.dur_ns
+        spans["name"] = content.name + 1
+        spans["args"] = np.where(content.args >= 0, content.args + first_args, 0)
+        spans["track"] = content.track
+        spans["depth"] = content.depth
+        spans["kind"] = content.kind
+    else:
+        spans = np.empty(count, SPAN)
+        moments = (_as(np.int64, values) for values in (content.start_ns, content.dur_ns))
+        texts = (_as(np.int32, values) for values in (content.name, content.args))
+        places = (_as(np.int32, values) for values in (content.track, content.depth))
+        kind = _as(np.uint8, content.kind)
+        rare = {"origin": np.int64, "seq": np.int32, "submitter": np.int32, "unfinished": np.uint8}
+        others = (_as(kept, np.broadcast_to(more.pop(name), count)) for name, kept in rare.items())
+        library.call("join", spans, count, *moments, *texts, first_args, *places, kind, *others)
+    for name, values in more.items():
         spans[name] = values
     return spans
+
+
+def _as(kind: type[Any], values: np.ndarray) -> np.ndarray:
+    """A column of numbers of this type in one piece."""
+    return np.ascontiguousarray(values, kind)
 
 
 def _moments(content: Imported) -> Marks:

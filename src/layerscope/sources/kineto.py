@@ -151,9 +151,9 @@ def _process(path: Path, trace: ScannedTrace, pid: np.ndarray) -> ImportedProces
 
 def _pid(trace: ScannedTrace, pid: np.ndarray) -> int:
     """The number that most events have; those of GPUs have the number of the GPU."""
-    codes, counts = np.unique(pid[pid >= 0], return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    for code in codes[order].tolist():
+    counts = np.bincount(pid[pid >= 0])
+    codes = np.argsort(-counts, kind="stable")
+    for code in codes[counts[codes] > 0].tolist():
         number = trace.scalars[code]
         if not isinstance(number, int):
             continue

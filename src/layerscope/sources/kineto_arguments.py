@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.model.distinct import distinct
 from layerscope.sources.kineto_meaning import operator_arguments
 
 _UNFINISHED = '"finished"'
@@ -38,7 +39,7 @@ class Arguments:
         found = np.full(len(codes), -1, np.int32)
         for rows in (np.flatnonzero(is_operator), np.flatnonzero(~is_operator)):
             place = np.full(len(self._known) + 1, -1, np.int32)  # the last entry is for -1
-            used = np.unique(codes[rows])
+            used = distinct(codes[rows])
             for code in used[used >= 0].tolist():
                 text = self._known[code]
                 if len(rows) and is_operator[rows[0]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from layerscope.model.distinct import distinct, with_places
 from layerscope.model.events import Problem
 from layerscope.model.frameworks import allocators, step_prefixes
 from layerscope.model.layers import KINDS, MEMORY, PHASES
@@ -93,7 +94,7 @@ def memory_events(instants: Columns, names: list[str]) -> MemoryEvents:
     columns = {name: values.take(order) for name, values in columns.items()}
     device = columns.pop("device") + _NO_DEVICE
     packed = columns.pop("device_type") * _TYPE_UNIT + device
-    different, place = np.unique(packed, return_inverse=True)
+    different, place = with_places(packed)
     places = {name: instants[name].take(rows[order]) for name in ("pid", "tid")}
     return MemoryEvents(
         at_ns=instants["time_ns"].take(rows[order]),
@@ -183,6 +184,8 @@ def _open_at(
     trace: KinetoSpans, track: np.ndarray, at_ns: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """By moment of a thread, the name of the operator that was open (-1: none), and the phase."""
+    if not len(at_ns):
+        return np.zeros(0, np.int32), np.zeros(0, np.uint8)
     row = _last_started(trace, track, at_ns)
     parent = _parents(trace)
     is_operator = np.isin(trace.kind, _OPERATORS)
@@ -226,7 +229,7 @@ def _open_at(
 def _last_started(trace: KinetoSpans, track: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
     """The last span that had started on each thread at each moment, -1: none."""
     found = np.full(len(track), -1, np.int64)
-    for one in np.unique(track).tolist():
+    for one in distinct(track).tolist():
         bounds = (one, one + 1)
         first, last = np.searchsorted(trace.track, bounds)
         starts_ns = trace.start_ns[first:last]

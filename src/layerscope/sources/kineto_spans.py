@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from layerscope.model.distinct import distinct, with_places
 from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PYTHON_CALL, SPAN_LAYERS
 from layerscope.sources.kineto_arguments import Arguments
 from layerscope.sources.kineto_meaning import (
@@ -177,7 +178,7 @@ def _kinds(
     is_range = kind[rows] == RANGE
     found[rows] = kinds_of(of_operators, trace.names, is_range, forward[rows], track[rows])
     rows = np.flatnonzero(kind == RUNTIME)
-    codes, place = np.unique(columns["name"][rows], return_inverse=True)
+    codes, place = with_places(columns["name"][rows])
     names = [*trace.names, ""]
     kinds = [kind_of_call(names[code]) for code in codes.tolist()]
     found[rows] = np.array(kinds, np.uint8)[place]
@@ -228,7 +229,7 @@ def _numbers_of_operators(
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
     is_again = external == columns["correlation"]
     work = np.flatnonzero(is_work & has_one & ~is_again)
-    wanted = np.unique(external[work])
+    wanted = distinct(external[work])
     if not len(wanted):
         return found
     # Of a range and an operator with the same one, the operator.

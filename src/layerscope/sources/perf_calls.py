@@ -17,7 +17,7 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
 from layerscope.sources.call_stacks import CallStacks, OpenCalls
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedTrack
-from layerscope.sources.text_chunks import chunks
+from layerscope.sources.text_chunks import chunks, with_short_lines
 
 MEANING = "calls and returns that perf script prints"
 _FLAGS = (
@@ -44,7 +44,7 @@ _NO_MODULE = ("[unknown]", "[vdso]", "[vsyscall]")
 
 def recognises(head: bytes) -> bool:
     """Whether a file that begins so has calls and returns."""
-    return b"\0" not in head and _RECOGNISED.search(head) is not None
+    return b"\0" not in head and _RECOGNISED.search(with_short_lines(head)) is not None
 
 
 def read(path: Path) -> Imported:

@@ -28,7 +28,7 @@ from layerscope.sources.perf_script_lines import coded, cpu_event, head_fields, 
 from layerscope.sources.perf_threads import Threads
 from layerscope.sources.perf_weights import weights
 from layerscope.sources.stack_tree import JIT, UNKNOWN, FrameColumns, StackTree, unnamed
-from layerscope.sources.text_chunks import chunks, lines_of, taken
+from layerscope.sources.text_chunks import chunks, lines_of, taken, with_short_lines
 
 MEANING = "what perf script prints"
 _RECOGNISED = re.compile(
@@ -68,7 +68,7 @@ _NO_SECONDS = (1 << 63) // 1_000_000_000
 
 def recognises(head: bytes) -> bool:
     """Whether a file that begins so (packed or not) is what `perf script` prints."""
-    return b"\0" not in head and _RECOGNISED.search(head) is not None
+    return b"\0" not in head and _RECOGNISED.search(with_short_lines(head)) is not None
 
 
 def read(path: Path) -> Imported:

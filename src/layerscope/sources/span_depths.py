@@ -6,12 +6,21 @@ from itertools import pairwise
 
 import numpy as np
 
+from layerscope.model.compiled import compiled
+
 
 def depths(tid: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """How many spans of the thread come before each one and have not ended. Spans are in the order
     of threads, then starts; of two that start together the outer one comes first.
     """
     depth = np.zeros(len(tid), np.int32)
+    library = compiled()
+    if library is not None:
+        moments = (np.ascontiguousarray(values, np.int64) for values in (start, end))
+        threads = np.ascontiguousarray(tid, np.int32)
+        open_ = np.empty(len(tid), np.int64)
+        if library.call("depths", threads, *moments, len(tid), open_, depth) >= 0:
+            return depth
     is_border = tid[1:] != tid[:-1]
     borders = np.flatnonzero(is_border) + 1
     for first, last in pairwise([0, *borders.tolist(), len(tid)]):

@@ -20,6 +20,8 @@ from layerscope.model.errors import ReadError
 CHUNK_BYTES = 1 << 21
 # A line, or a sample, that does not end is cut here.
 _MOST_BYTES = 1 << 26
+# So much of a line is looked at for what a text is.
+_LOOKED_AT = 1 << 12
 _GZIP = b"\x1f\x8b"
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
@@ -64,6 +66,16 @@ def raw_parts(path: Path) -> Iterator[bytes]:
     if first[:2] in _MARKS:
         return _converted(whole)
     return whole
+
+
+def with_short_lines(head: bytes) -> bytes:
+    """The beginning of a text without the ends of very long lines, and with no two empty ones
+    behind each other: what looks for patterns in it would need hours.
+    """
+    lines = head.split(b"\n")
+    before = [b"", *lines]
+    pairs = zip(lines, before, strict=False)
+    return b"\n".join(line[:_LOOKED_AT] for line, above in pairs if line or above)
 
 
 def unpacked(head: bytes) -> bytes:

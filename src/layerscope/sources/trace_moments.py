@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from layerscope.model.distinct import with_places
 from layerscope.sources.imported import ImportedMoments
 from layerscope.sources.trace_scan import HAS_VALUE, Columns, ScannedTrace
 
@@ -91,7 +92,7 @@ def _by_distinct(
     codes: np.ndarray, text_of: Callable[[int], str], names: dict[str, int]
 ) -> np.ndarray:
     """The number of the text of each code, asked once for those that are alike."""
-    used, place = np.unique(codes, return_inverse=True)
+    used, place = with_places(codes)
     texts = map(text_of, used.tolist())
     numbers = [names.setdefault(text, len(names)) for text in texts]
     found: np.ndarray = np.array(numbers, np.int32)[place]

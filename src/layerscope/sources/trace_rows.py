@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from layerscope.model.distinct import distinct, with_places
 from layerscope.sources.trace_scan import (
     HAS_TIME,
     IMPOSSIBLE,
@@ -84,7 +85,7 @@ class TraceRows:
         is_odd = (flags & ODD_ARGUMENTS) != 0
         if is_odd.any():
             args = block["args"][is_odd]
-            self.odd.update(np.unique(args).tolist())
+            self.odd.update(distinct(args).tolist())
 
     def _add(self, group: str, block: Columns, rows: np.ndarray) -> None:
         """Copy these rows of a block."""
@@ -175,7 +176,7 @@ def _different(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     least, most = int(values.min()), int(values.max())
     if most - least > _MOST_COUNTED:
-        keys, place = np.unique(values, return_inverse=True)
+        keys, place = with_places(values)
         return keys, place
     is_there = np.zeros(most - least + 1, np.bool_)
     since_least = values - least

@@ -42,18 +42,21 @@ def gpu_times(reader: Reader) -> pa.Table | None:
     if not launches.any():
         return None
     spans = _spans(reader)
-    key = spans["span"]
+    key = spans.pop("span")
     asking = places_of(key, links["from_span"][launches])
     work = places_of(key, links["to_span"][launches])
-    del links
+    del links, launches
     is_known = (asking >= 0) & (work >= 0)
     own_ns = np.zeros((len(key), 1), np.int64)
     dur_ns = spans.pop("dur_ns").take(work[is_known])
     np.add.at(own_ns[:, 0], asking[is_known], dur_ns)
-    up = places_of(key, spans.pop("parent"))
+    up = places_of(key, spans.pop("parent")).astype(np.int32)
+    del key, asking, work, is_known, dur_ns
     # Where the one around it was lost, nothing is.
     depth = np.where(up >= 0, spans.pop("depth"), 0)
-    gpu_ns = added_up(up, own_ns, by_level(up, depth))[:, 0]
+    levels = by_level(up, depth)
+    del depth
+    gpu_ns = added_up(up, own_ns, levels)[:, 0]
     rows = np.flatnonzero(has_name(spans, "layer", OPERATORS) & (gpu_ns > 0))
     return _by_name(spans, gpu_ns.take(rows), rows)
 
