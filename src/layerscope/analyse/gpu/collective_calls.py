@@ -56,6 +56,9 @@ def _either(key: str) -> str:
     return f"coalesce({own}, {asked})"
 
 
+# The work of the GPUs of a rank, which is asked of twice.
+_SOURCE = "work_of_rank"
+_KEPT = f"CREATE OR REPLACE TEMP TABLE {_SOURCE} AS {WORK}"
 _CALLS = f"""
     WITH operators AS (
         SELECT to_span AS span, min(from_span) AS operator
@@ -68,7 +71,7 @@ _CALLS = f"""
                coalesce({_either("dtype")}, '') AS dtype,
                try_cast({_either("In msg nelems")} AS BIGINT) AS in_elements,
                try_cast({_either("Out msg nelems")} AS BIGINT) AS out_elements
-        FROM ({WORK}) AS work
+        FROM {_SOURCE} AS work
              LEFT JOIN operators USING (span)
              LEFT JOIN spans AS operator ON operator.span = operators.operator
              LEFT JOIN args AS own ON own.args = work.args
@@ -102,6 +105,7 @@ def read_calls(reader: Reader) -> pa.Table:
 def _of_rank(reader: Reader) -> pa.Table:
     import pyarrow as pa
 
+    reader.execute(_KEPT)
     found = reader.query(_CALLS)
     if not found.num_rows:
         return columns().empty_table()
@@ -147,7 +151,7 @@ def _bytes(names: pa.Array, found: pa.Table) -> pa.Array:
 
 def _parts(reader: Reader, found: pa.Table) -> list[np.ndarray]:
     """For each of PARTS, its time in the window of each call."""
-    work = read_work(reader)
+    work = read_work(reader, _SOURCE)
     loading = read_loading(reader)
     rank = found["rank"].to_numpy()
     starts_ns = found["start_ns"].to_numpy()
