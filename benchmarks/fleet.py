@@ -29,10 +29,13 @@ TIMEOUT_S = 1800
 OFFSET_US, DRIFT = 5_000.0, 20e-6
 # In this way every hundredth rank is late; of fewer ranks the last ones.
 REASONS = (("loader", 3_000.0), ("compute", 2_000.0), ("host", 1_500.0), ("copy", 1_000.0))
+# The Python with Spark has our libraries, not us.
+_SOURCE = str(Path(__file__).resolve().parents[1] / "src")
 _TABLE = """
 import json, resource, sys
+sys.path.insert(0, sys.argv[1])
 from layerscope import cli
-status = cli.main(["table", *sys.argv[1:], "--json"])
+status = cli.main(["table", *sys.argv[2:], "--json"])
 own = resource.getrusage(resource.RUSAGE_SELF)
 children = resource.getrusage(resource.RUSAGE_CHILDREN)
 print()
@@ -143,7 +146,8 @@ def named(rows: list[dict[str, Any]], late: list[Planted]) -> int:
 
 def asked(setting: Setting, folder: Path, *more: str, python: str = "") -> dict[str, Any]:
     """The rows of the table, and what they took."""
-    command = [python or setting.tool, "-c", _TABLE, str(folder), "stragglers", *more]
+    command = [python or setting.tool, "-c", _TABLE, _SOURCE]
+    command += [str(folder), "stragglers", *more]
     done, _ = execute(setting, command, timeout_s=TIMEOUT_S)
     found = done.json
     if found["status"]:
