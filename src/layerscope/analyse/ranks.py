@@ -110,24 +110,27 @@ def _count(
     found: dict[int, RankTimes], ranks: NDArray[Any], steps: MeasuredSteps, rank_of: NDArray[Any]
 ) -> None:
     """Add to each rank its processes and its steps."""
+    for rank, its in _by_rank(ranks):
+        found[rank].processes = len(its)
     of_step = rank_of[steps.columns["process"]]
+    for rank, its in _by_rank(of_step):
+        found[rank].steps = len(its)
     measured = of_step[steps.measured]
     dur_ns = steps.columns["dur_ns"][steps.measured]
-    for rank, processes in _numbers(ranks):
-        found[rank].processes = processes
-    for rank, its_steps in _numbers(of_step):
-        found[rank].steps = its_steps
-    by_rank = np.argsort(measured, kind="stable")
-    for part in np.split(by_rank, np.flatnonzero(np.diff(measured[by_rank])) + 1):
-        if len(part) and (rank := int(measured[part[0]])) >= 0:
-            found[rank].measured = len(part)
-            found[rank].mean_ns = float(np.mean(dur_ns[part]))
+    for rank, its in _by_rank(measured):
+        found[rank].measured = len(its)
+        found[rank].mean_ns = float(np.mean(dur_ns[its]))
 
 
-def _numbers(ranks: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Each rank with how often it is there."""
-    values, counts = np.unique(ranks[ranks >= 0], return_counts=True)
-    yield from zip(values.tolist(), counts.tolist(), strict=True)
+def _by_rank(ranks: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Each rank with the places where it is."""
+    order = np.argsort(ranks, kind="stable")
+    in_order = ranks[order]
+    changes = np.flatnonzero(np.diff(in_order)) + 1
+    for places in np.split(order, changes):
+        rank = int(ranks[places[0]]) if len(places) else -1
+        if rank >= 0:
+            yield rank, places
 
 
 def _compared(found: list[RankTimes], calls: pa.Table | None, engine: str) -> list[RankTimes]:
@@ -145,18 +148,6 @@ def _compared(found: list[RankTimes], calls: pa.Table | None, engine: str) -> li
         one.wait_ns = row["wait_ns"]
         one.of_median = row["of_median"]
     return found
-
-
-def _own_times(rank: int, host: str, of_process: dict[int, int], steps: MeasuredSteps) -> RankTimes:
-    """What a rank says of itself."""
-    own = [process for process, of in of_process.items() if of == rank]
-    mine = np.isin(steps.columns["process"], own)
-    times = RankTimes(rank, host, len(own), int(np.count_nonzero(mine)), None, None)
-    dur_ns = steps.columns["dur_ns"][mine & steps.measured]
-    times.measured = len(dur_ns)
-    if len(dur_ns):
-        times.mean_ns = float(np.mean(dur_ns))
-    return times
 
 
 def slowest_rank(times: list[RankTimes]) -> SlowestRank | None:
@@ -189,60 +180,56 @@ def _collectives(reader: Reader, rank_of: NDArray[Any], steps: MeasuredSteps) ->
     """All calls of collectives in processes that are ranks (`rank_questions`)."""
     import pyarrow as pa
 
-    schema = questions.call_columns()
-    tables = [schema.empty_table()]
+    tables = [questions.call_columns().empty_table()]
     for its in ranks_apart(reader):
-        called: dict[tuple[int, str], list[Columns]] = {}
-        for piece in _pieces(its, rank_of, steps):
-            for rank, name, columns in piece:
-                called.setdefault((rank, name), []).append(columns)
-        for (rank, name), pieces in called.items():
-            tables.append(_numbered(rank, name, pieces))
+        pieces = list(_pieces(its, rank_of, steps))
+        if pieces:
+            calls = pa.concat_tables(pieces)
+            tables.append(_numbered(calls))
     return pa.concat_tables(tables)
 
 
-def _numbered(rank: int, name: str, pieces: list[Columns]) -> pa.Table:
-    """The calls of a name on a rank in the order of time, with their numbers."""
+def _numbered(calls: pa.Table) -> pa.Table:
+    """The calls with their numbers: those of a name on a rank in the order of time."""
     import pyarrow as pa
 
-    columns = {key: np.concatenate([piece[key] for piece in pieces]) for key in pieces[0]}
-    order = np.argsort(columns["start_ns"], kind="stable")
-    size = len(order)
-    same = {"rank": pa.array([rank] * size), "name": pa.array([name] * size)}
-    own = {key: values[order] for key, values in columns.items()}
+    ordered = calls.sort_by([(name, "ascending") for name in ("rank", "name", "start_ns")])
+    names = ordered["name"].combine_chunks()
+    code = names.dictionary_encode().indices.to_numpy().astype(np.int64)
+    rank = ordered["rank"].to_numpy()
+    is_first = np.ones(len(code), np.bool_)
+    is_first[1:] = (np.diff(code) != 0) | (np.diff(rank) != 0)
+    first = np.flatnonzero(is_first)
+    place = np.arange(len(code))
+    number = place - first[np.cumsum(is_first) - 1]
     schema = questions.call_columns()
-    return pa.table({**same, **own, "number": np.arange(size)}).select(schema.names).cast(schema)
+    with_number = ordered.append_column("number", pa.array(number))
+    return with_number.select(schema.names).cast(schema)
 
 
-def _pieces(
-    reader: Reader, rank_of: NDArray[Any], steps: MeasuredSteps
-) -> Iterator[Iterator[tuple[int, str, Columns]]]:
-    """The same, as the spans are read: rank, name, and the calls."""
+def _pieces(reader: Reader, rank_of: NDArray[Any], steps: MeasuredSteps) -> Iterator[pa.Table]:
+    """The same without numbers, as the spans are read."""
+    import pyarrow as pa
+
     tracks = reader.arrays("tracks", ["track", "process"])
     process_of = process_of_tracks(tracks)
     wanted: NDArray[np.bool_] = np.zeros(0, np.bool_)
     for spans in reader.pieces("spans", ["track", "name", "start_ns", "dur_ns", "step"]):
-        fresh = [
-            bool(_COLLECTIVE.fullmatch(str(name))) for name in spans["name.names"][len(wanted) :]
-        ]
+        names = spans["name.names"]
+        fresh = [bool(_COLLECTIVE.fullmatch(str(name))) for name in names[len(wanted) :]]
         wanted = np.append(wanted, np.array(fresh, np.bool_))
-        rows = np.flatnonzero(wanted[spans["name"]])
-        measured, _ = steps.of_spans(
-            {name: spans[name][rows] for name in ("track", "step")}, process_of
-        )
-        found = {
+        is_call = wanted[spans["name"]]
+        process = process_of[spans["track"]]
+        rows = np.flatnonzero(is_call & (rank_of[process] >= 0))
+        if not len(rows):
+            continue
+        chosen = {name: spans[name][rows] for name in ("track", "step")}
+        measured, _ = steps.of_spans(chosen, process_of)
+        columns = {
+            "rank": rank_of[process[rows]].astype(np.int32),
+            "name": names[spans["name"][rows]].tolist(),
             "start_ns": spans["start_ns"][rows],
             "dur_ns": spans["dur_ns"][rows],
             "measured": measured.astype(np.int64),
         }
-        ranks = rank_of[process_of[spans["track"][rows]]]
-        yield _by_rank_and_name(ranks, spans["name"][rows], spans["name.names"], found)
-
-
-def _by_rank_and_name(
-    ranks: NDArray[Any], codes: NDArray[Any], names: NDArray[Any], found: Columns
-) -> Iterator[tuple[int, str, Columns]]:
-    for rank in distinct(ranks).tolist():
-        for code in distinct(codes[ranks == rank]).tolist() if rank >= 0 else ():
-            its = (ranks == rank) & (codes == code)
-            yield rank, str(names[code]), {key: values[its] for key, values in found.items()}
+        yield pa.table(columns)

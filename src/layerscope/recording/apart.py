@@ -5,7 +5,9 @@ time nor memory grows with how many there are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
+from layerscope.recording.database import connected
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 
@@ -18,8 +20,9 @@ def ranks_apart(reader: Reader) -> Iterator[Reader]:
     if not run.joined:
         yield reader
         return
-    for one in run.joined:
-        of_rank = Run(run.path, run.info, run.tables_path)
-        of_rank.joined = [one]
-        with Reader(of_rank) as its:
-            yield its
+    with closing(connected()) as shared:
+        for one in run.joined:
+            of_rank = Run(run.path, run.info, run.tables_path)
+            of_rank.joined = [one]
+            with Reader(of_rank, shared) as its:
+                yield its

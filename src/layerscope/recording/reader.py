@@ -8,10 +8,7 @@ answer. Of several ranks a view is made of the files of each, with keys that are
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import secrets
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +23,7 @@ from layerscope.model.schema import TABLES
 from layerscope.model.table import Table
 from layerscope.recording.arrow_columns import numbers_of, texts_of
 from layerscope.recording.complete import TablesState, check_files
+from layerscope.recording.database import connected
 from layerscope.recording.failures import first_line, unreadable
 from layerscope.recording.rank_histograms import histograms_of_spans
 from layerscope.recording.rank_keys import SHARED_TABLES, RankKeys
@@ -42,9 +40,11 @@ class Reader:
     since_ns = -(2**63)
     until_ns = 2**63 - 1
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, connection: Any = None) -> None:
+        """`connection`: one that others use before and after, from `connected`."""
         self.run = run
-        self._connection: Any = None
+        self._connection: Any = connection
+        self._is_shared = connection is not None
         self._views: set[str] = set()
         self._is_confined = False
 
@@ -56,10 +56,10 @@ class Reader:
 
     def close(self) -> None:
         """Close the database connection."""
-        if self._connection is not None:
+        if self._connection is not None and not self._is_shared:
             self._connection.close()
-            self._connection = None
-            self._views.clear()
+        self._connection = None
+        self._views.clear()
 
     def interrupt(self) -> None:
         """Have a question that another thread is waiting for end with a ReadError."""
@@ -89,6 +89,15 @@ class Reader:
         except duckdb.Error as error:
             raise unreadable(self.run.path, error) from error
         return table
+
+    def execute(self, sql: str) -> None:
+        """Have the database do something for later questions."""
+        import duckdb
+
+        try:
+            self._with_views(_tables_in(sql)).execute(sql)
+        except duckdb.Error as error:
+            raise unreadable(self.run.path, error) from error
 
     def arrays(self, table: str, columns: list[str]) -> dict[str, np.ndarray]:
         """Whole columns as NumPy arrays, read without the database. Nulls of an integer become -1.
@@ -177,7 +186,7 @@ class Reader:
         import duckdb
 
         if self._connection is None:
-            self._connection = _connected()
+            self._connection = connected()
         try:
             for name in tables:
                 if name not in self._views:
@@ -210,20 +219,6 @@ class Reader:
             "lock_configuration = true",
         ):
             self.connection().execute(f"SET {setting}")
-
-
-def _connected() -> Any:
-    """A database without tables."""
-    import duckdb
-
-    # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the working
-    # directory.
-    name = f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
-    spill = Path(tempfile.gettempdir()) / name
-    connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
-    # Where Python is used interactively, DuckDB would draw a bar into the standard output.
-    connection.execute("SET enable_progress_bar = false")
-    return connection
 
 
 def _tables_in(sql: str) -> list[str]:
@@ -351,7 +346,7 @@ def _view(run: Run, table: Table) -> str:
             f"NULL::{_SQL_TYPES[column.type]} AS {column.name}" for column in table.columns
         )
         selects = [f"SELECT {columns} WHERE false"]
-    return f'CREATE VIEW "{table.name}" AS {" UNION ALL ".join(selects)}'
+    return f'CREATE OR REPLACE VIEW "{table.name}" AS {" UNION ALL ".join(selects)}'
 
 
 def _not_thinned(run: Run, histograms: list[TablePart]) -> list[str]:

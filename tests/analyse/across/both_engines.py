@@ -12,11 +12,11 @@ from typing import Any
 
 from layerscope.analyse import tables
 from layerscope.analyse.across import engines
+from layerscope.analyse.gpu import collective_questions, stragglers
+from layerscope.analyse.gpu.collectives import read_job
 from layerscope.recording.reader import Reader
 from tests.analyse.gpu.made import GpuRecording
 from tests.analyse.test_ranks import Job as Ddp
-
-TABLES = (("collectives", None), ("collectives", "call"), ("stragglers", None), ("ranks", None))
 
 
 def uneven_job() -> GpuRecording:
@@ -43,24 +43,29 @@ def uneven_job() -> GpuRecording:
     return gpu
 
 
-def answers(reader: Reader, engine: str) -> dict[str, Any]:
-    """Rows and notes of all tables."""
-    found = {}
-    for name, by in TABLES:
-        result = tables.build(reader, name, by, options={"engine": engine})
-        found[f"{name} {by}"] = [result.data.to_pylist(), list(result.notes)]
+def of_gpus(reader: Reader, engine: str) -> dict[str, Any]:
+    """What the tables of collectives and stragglers ask."""
+    with read_job(reader, engine) as job:
+        assert job is not None
+        asked = {
+            "kinds": collective_questions.by_kind(job.calls),
+            "calls": collective_questions.each(job.calls),
+            "stragglers": stragglers.question(job.calls),
+        }
+        found: dict[str, Any] = {name: job.answer(one).to_pylist() for name, one in asked.items()}
+        found["notes"] = list(job.notes)
     return found
 
 
 def main() -> None:
     """Both jobs, on both engines."""
     folder = Path(sys.argv[1])
-    readers = {"gpu": uneven_job().reader(folder), "ddp": Ddp([20, 50, 30, 20]).reader(folder)}
-    said: dict[str, Any] = {}
-    with engines.opened("spark"):  # each question finds this session
-        for job, reader in readers.items():
-            with reader:
-                said[job] = {engine: answers(reader, engine) for engine in engines.ENGINES}
+    gpu, ddp = uneven_job().reader(folder), Ddp([20, 50, 30, 20]).reader(folder)
+    said = {}
+    with engines.opened("spark"), gpu, ddp:  # each question finds this session
+        for engine in engines.ENGINES:
+            ranks = tables.build(ddp, "ranks", options={"engine": engine})
+            said[engine] = {**of_gpus(gpu, engine), "ranks": ranks.data.to_pylist()}
     print(json.dumps(said))
 
 

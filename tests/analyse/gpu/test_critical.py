@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from layerscope.analyse import tables
+from layerscope.analyse.gpu.stream_waits import read_stream_waits
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
@@ -15,6 +16,7 @@ from tests.analyse.gpu.made import US, GpuRecording
 from tests.corpus import corpus
 
 HTA = "kineto/hta"
+STREAMS = "SELECT track, process, name FROM tracks WHERE kind = 'stream'"
 
 
 def rows(reader: Reader, by: str | None = None, step: int | None = None) -> list[dict[str, Any]]:
@@ -107,6 +109,65 @@ def test_work_that_waits_for_the_step_before_begins_the_path(tmp_path: Path) -> 
     with gpu.reader(tmp_path) as reader:
         assert pieces(reader) == [("compute", "gemm", 52, 28)]
         assert [piece[0] for piece in pieces(reader, 1)] == ["launch latency", "compute"]
+
+
+def stream_wait(gpu: GpuRecording, recorded_us: float, asked_us: float, stream: int) -> None:
+    """That `stream` waits for what stream 7 was given before `recorded_us`."""
+    record = gpu.call("cudaEventRecord", recorded_us, 1)
+    ask = gpu.call("cudaStreamWaitEvent", asked_us, 1)
+    told = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 500 + record}
+    spans = gpu.recording.rows["spans"]
+    for span in (record, ask):
+        spans[span] |= {"correlation": 500 + span, "kind": "runtime"}
+    # As torch.profiler has it: on the stream that waits, when the host asked for it.
+    event = gpu.work(asked_us, 1, "Stream Wait Event", stream=stream, arguments=told)
+    spans[event] |= {"layer": "runtime", "kind": "sync", "correlation": 500 + ask}
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_work_that_waits_for_another_stream_follows_its_work(tmp_path: Path, is_told: bool) -> None:
+    """A reduction on its own stream begins when the gradients on the other one are there, although
+    work was launched there afterwards.
+    """
+    gpu = GpuRecording()
+    add_step(gpu, 1, 0, 10)
+    launches = [gpu.call("cudaLaunchKernel", at_us, 1) for at_us in (1, 3, 7)]
+    if is_told:
+        stream_wait(gpu, recorded_us=4, asked_us=5, stream=9)
+    works = (("first", 6, 20, 7), ("gradients", 27, 50, 7), ("next", 52, 60, 7))
+    for (name, start, end, stream), call in zip(works, launches, strict=True):
+        span = gpu.work(start, end - start, name, stream=stream, launched_by=call)
+        gpu.recording.rows["spans"][span]["step"] = 1
+    call = gpu.call("cudaLaunchKernel", 8, 1)
+    span = gpu.work(51, 40, "ncclDevKernel_AllReduce", stream=9, launched_by=call)
+    gpu.recording.rows["spans"][span]["step"] = 1
+
+    with gpu.reader(tmp_path) as reader:
+        found = pieces(reader)
+
+    if not is_told:
+        assert [kind for kind, *_ in found][-2:] == ["launch latency", "communication"]
+        return
+    assert found == [
+        ("launch latency", "cudaLaunchKernel", 1, 5),
+        ("compute", "first", 6, 14),
+        ("kernel gap", "gradients", 20, 7),
+        ("compute", "gradients", 27, 23),
+        ("stream wait", "ncclDevKernel_AllReduce", 50, 1),
+        ("communication", "ncclDevKernel_AllReduce", 51, 40),
+    ]
+
+
+def test_a_real_wait_of_a_stream_is_read(tmp_path: Path) -> None:
+    folder = corpus(f"{HTA}/critical_path/cuda_event_sync_multi_stream")
+    (path,) = folder.iterdir()
+    with Reader(open_run(path)) as reader:
+        (process,) = {row["process"] for row in reader.query(STREAMS).to_pylist()}
+        (wait,) = read_stream_waits(reader, process)
+        names = {row["track"]: row["name"] for row in reader.query(STREAMS).to_pylist()}
+
+    assert (names[wait.track], names[wait.awaited]) == ("stream 24", "stream 20")
+    assert wait.asked_ns - wait.recorded_ns == 16 * US
 
 
 def test_a_step_that_is_not_there_is_refused(tmp_path: Path) -> None:

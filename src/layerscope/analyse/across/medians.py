@@ -31,10 +31,12 @@ def with_middle(table: ibis.Table, columns: Sequence[str], keys: Sequence[str]) 
 
 
 def _twice(placed: ibis.Table, name: str) -> Any:
-    place = placed[f"{name}_place"]
-    size = placed.group_size
-    # Of an even number of rows both are true once, of an odd number for the same row.
-    lower = (2 * place == size - 1) | (2 * place == size - 2)
-    upper = (2 * place == size - 1) | (2 * place == size)
+    import ibis
+
     value = placed[name]
-    return (lower.ifelse(value, 0) + upper.ifelse(value, 0)).sum()
+    behind_middle = 2 * placed[f"{name}_place"] - placed.group_size
+    # One row is -1 where their number is odd; where it is even one is -2 and one 0.
+    is_middle = behind_middle == -1
+    is_beside = behind_middle.isin((-2, 0))
+    counted = ibis.cases((is_middle, 2 * value), (is_beside, value))
+    return counted.sum()

@@ -27,6 +27,8 @@ _HERE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
+    # Not the 200 of a cluster: a call of a collective is some hundred bytes.
+    "spark.sql.shuffle.partitions": "4",
 }
 _MASTERS = ("MASTER", "SPARK_REMOTE", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS")
 
@@ -83,5 +85,8 @@ def start() -> SparkEngine:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    words = str(error).strip()
+    if not words:
+        return type(error).__name__
+    first, *_ = words.splitlines()
+    return first.rstrip(".")

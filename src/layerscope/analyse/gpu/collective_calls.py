@@ -18,12 +18,13 @@ import numpy as np
 
 from layerscope.analyse.gpu import arguments
 from layerscope.analyse.gpu.rank_timeline import PARTS, read_loading, timeline
-from layerscope.analyse.gpu.work import COMMUNICATION, WORK, parts_of, read_work
+from layerscope.analyse.gpu.work import COMMUNICATION, WORK, GpuWork, parts_of, read_work
 from layerscope.recording.apart import ranks_apart
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from layerscope.analyse.gpu.intervals import Intervals
     from layerscope.recording.reader import Reader
 
 # Bytes of an element, by the names of types in traces.
@@ -55,6 +56,9 @@ def _either(key: str) -> str:
     return f"coalesce({own}, {asked})"
 
 
+# The work of the GPUs of a rank, which is asked of twice.
+_SOURCE = "work_of_rank"
+_KEPT = f"CREATE OR REPLACE TEMP TABLE {_SOURCE} AS {WORK}"
 _CALLS = f"""
     WITH operators AS (
         SELECT to_span AS span, min(from_span) AS operator
@@ -67,7 +71,7 @@ _CALLS = f"""
                coalesce({_either("dtype")}, '') AS dtype,
                try_cast({_either("In msg nelems")} AS BIGINT) AS in_elements,
                try_cast({_either("Out msg nelems")} AS BIGINT) AS out_elements
-        FROM ({WORK}) AS work
+        FROM {_SOURCE} AS work
              LEFT JOIN operators USING (span)
              LEFT JOIN spans AS operator ON operator.span = operators.operator
              LEFT JOIN args AS own ON own.args = work.args
@@ -101,6 +105,7 @@ def read_calls(reader: Reader) -> pa.Table:
 def _of_rank(reader: Reader) -> pa.Table:
     import pyarrow as pa
 
+    reader.execute(_KEPT)
     found = reader.query(_CALLS)
     if not found.num_rows:
         return columns().empty_table()
@@ -110,12 +115,9 @@ def _of_rank(reader: Reader) -> pa.Table:
         "bytes": _bytes(names, found),
         **dict(zip(PARTS, _parts(reader, found), strict=True)),
     }
-    arrays = [about.get(field.name, found[_column(field.name, found)]) for field in columns()]
-    return pa.table(arrays, names=columns().names).cast(columns())
-
-
-def _column(name: str, found: pa.Table) -> str:
-    return name if name in found.column_names else "rank"
+    for name, values in about.items():
+        found = found.append_column(name, pa.array(values))
+    return found.select(columns().names).cast(columns())
 
 
 @cache
@@ -149,22 +151,26 @@ def _bytes(names: pa.Array, found: pa.Table) -> pa.Array:
 
 def _parts(reader: Reader, found: pa.Table) -> list[np.ndarray]:
     """For each of PARTS, its time in the window of each call."""
-    work = read_work(reader)
+    work = read_work(reader, _SOURCE)
     loading = read_loading(reader)
     rank = found["rank"].to_numpy()
-    start_ns = found["start_ns"].to_numpy()
-    end_ns = found["end_ns"].to_numpy()
-    by_part: list[list[np.ndarray]] = [[] for _ in PARTS]
+    starts_ns = found["start_ns"].to_numpy()
+    ends_ns = found["end_ns"].to_numpy()
+    of_ranks = []
     for part in parts_of(rank):
         its = int(rank[part.start])
         mine = work.chosen(work.rank == its)
-        latest_ns = np.maximum.accumulate(end_ns[part])
-        beginning_ns = min(mine.start_ns.min(), latest_ns[0])
         loads = loading.get(its)
-        if loads is not None:
-            beginning_ns = min(beginning_ns, loads.start_ns[0])
-        from_ns = np.concatenate(([beginning_ns], latest_ns[:-1]))
-        times_ns = timeline(mine, loads).in_windows(from_ns, start_ns[part])
-        for kept, values in zip(by_part, times_ns, strict=True):
-            kept.append(values)
-    return [np.concatenate(values) for values in by_part]
+        latest_ns = np.maximum.accumulate(ends_ns[part])
+        first_ns = _beginning_ns(mine, loads)
+        from_ns = np.concatenate(([first_ns], latest_ns[:-1]))
+        times_ns = timeline(mine, loads).in_windows(from_ns, starts_ns[part])
+        of_ranks.append(np.stack(times_ns))
+    return list(np.concatenate(of_ranks, axis=1))
+
+
+def _beginning_ns(work: GpuWork, loads: Intervals | None) -> int:
+    first_ns = int(work.start_ns.min())
+    if loads is None:
+        return first_ns
+    return min(first_ns, int(loads.start_ns[0]))

@@ -2,15 +2,15 @@
 could not begin before the one before it had ended.
 
 It is followed back from the last end in the step. What a GPU executed waited either for its call,
-if that began when the stream was empty (`launch latency`, from the start of the call), or for the
-work before it on the stream (`kernel gap`). A thread that waited for a GPU waited for the last work
+if that began when the stream was empty (`launch latency`, from the start of the call), for the work
+before it on the stream (`kernel gap`), or for work of another stream (`stream wait`), where the
+trace tells that (`stream_waits`). A thread that waited for a GPU waited for the last work
 that ended meanwhile (`synchronisation`: from there to the end of the call). What else a thread did
 has the time of its innermost span. Where it had none, another thread of the process was waited for,
 if one did something then: so the backward pass is reached from the thread that asked for it.
 
 The chain ends where the step begins, or at work that waited for work of the step before. As its
-pieces follow each other, it is never longer than the step. Waiting of one stream for another is not
-followed.
+pieces follow each other, it is never longer than the step.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from layerscope.analyse.gpu.stream_waits import StreamWait, read_stream_waits
 from layerscope.analyse.gpu.work import COMMUNICATION, COMPUTE, WORK
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-CPU, LOADING, LAUNCH, GAP, SYNC = (
+CPU, LOADING, LAUNCH, GAP, WAIT, SYNC = (
     "cpu",
     "data loading",
     "launch latency",
     "kernel gap",
+    "stream wait",
     "synchronisation",
 )
 _OF_WORK = {COMPUTE: "compute", COMMUNICATION: "communication"}
@@ -121,12 +123,13 @@ class _Work:
 
 @dataclass(slots=True)
 class _Chain:
-    """Follows the chain back."""
+    """Follows the chain back. `awaited`: by work, that of another stream which it waited for."""
 
     from_ns: int
     pieces: dict[int, list[_Piece]]
     works: list[_Work]
     names: dict[int, str]
+    awaited: dict[int, _Work] = field(default_factory=dict)
     edges: list[CriticalEdge] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
 
@@ -199,7 +202,8 @@ def _of_step(reader: Reader, about: dict[str, Any]) -> CriticalPath:
     pieces = _pieces(host.to_pylist(), from_ns, end_ns)
     tracks = reader.query(_TRACKS)
     names = {row["track"]: row["name"] for row in tracks.to_pylist()}
-    chain = _Chain(from_ns, pieces, inside, names)
+    awaited = _awaited(works, read_stream_waits(reader, process))
+    chain = _Chain(from_ns, pieces, inside, names, awaited)
     _follow(chain, end_ns)
     chain.edges.reverse()
     return CriticalPath(step, from_ns, until_ns, chain.edges)
@@ -227,6 +231,33 @@ def _works(reader: Reader, process: int, step: int | None) -> list[_Work]:
         )
         found.append(before)
     return found
+
+
+def _awaited(works: list[_Work], waits: list[StreamWait]) -> dict[int, _Work]:
+    """By work, the last of another stream that it had to wait for."""
+    launched: dict[int, list[_Work]] = {}
+    for work in works:
+        if work.launch_ns is not None:
+            of_track = launched.setdefault(work.track, [])
+            of_track.append(work)
+    found: dict[int, _Work] = {}
+    for wait in waits:
+        behind = launched.get(wait.track, [])
+        place = bisect_left(behind, wait.asked_ns, key=_launched_ns)
+        before = launched.get(wait.awaited, [])
+        last = bisect_left(before, wait.recorded_ns, key=_launched_ns) - 1
+        if place == len(behind) or last < 0:
+            continue
+        waiting, awaited = behind[place], before[last]
+        known = found.get(waiting.span)
+        if known is None or awaited.end_ns > known.end_ns:
+            found[waiting.span] = awaited
+    return found
+
+
+def _launched_ns(work: _Work) -> int:
+    assert work.launch_ns is not None  # others are left out
+    return work.launch_ns
 
 
 def _pieces(rows: list[dict[str, Any]], from_ns: int, until_ns: int) -> dict[int, list[_Piece]]:
@@ -297,21 +328,34 @@ def _follow(chain: _Chain, end_ns: int) -> None:
 
 
 def _before_work(chain: _Chain, work: _Work) -> tuple[int, int | None, _Work | None]:
-    """What work waited for: the call that launched it, or the work before it."""
+    """What work waited for: the call that launched it, the work before it, or that of another
+    stream.
+    """
     chain.seen.add(work.span)
     chain.add(work.start_ns, work.end_ns, work.kind, work.name, work.track)
     called_ns = work.launch_ns
-    before = work.before
+    before, why = _last_awaited(chain, work)
     if before is not None and (called_ns is None or before.end_ns > called_ns):
         if not before.is_inside or before.span in chain.seen:
             return chain.from_ns, None, None
-        chain.add(before.end_ns, work.start_ns, GAP, work.name, work.track)
+        chain.add(before.end_ns, work.start_ns, why, work.name, work.track)
         return before.end_ns, None, before
     if called_ns is None or work.thread not in chain.pieces:
         return chain.from_ns, None, None
     chain.add(called_ns, work.start_ns, LAUNCH, work.call, work.track)
     at_ns = min(called_ns, work.start_ns)
     return at_ns, work.thread, None
+
+
+def _last_awaited(chain: _Chain, work: _Work) -> tuple[_Work | None, str]:
+    """The work before it on its stream, or that of another one if it ended later."""
+    before = work.before
+    other = chain.awaited.get(work.span)
+    if other is None or other.end_ns > work.start_ns:
+        return before, GAP
+    if before is not None and before.end_ns >= other.end_ns:
+        return before, GAP
+    return other, WAIT
 
 
 def _before_host(

@@ -70,18 +70,19 @@ def timeline(work: GpuWork, loads: Intervals | None) -> RankTimeline:
 
 
 def _of_kind(work: GpuWork, kind: int) -> Intervals:
-    is_kind = work.kind == kind
-    return merged(work.start_ns[is_kind], work.end_ns[is_kind])
+    its = work.chosen(work.kind == kind)
+    return merged(its.start_ns, its.end_ns)
 
 
 def _idle(work: GpuWork) -> tuple[Intervals, np.ndarray]:
     """When nothing ran on any stream, and whether the host had launched nothing then."""
     order = np.argsort(work.start_ns, kind="stable")
-    start_ns = work.start_ns[order]
-    latest_ns = np.maximum.accumulate(work.end_ns[order])
-    is_gap = start_ns[1:] > latest_ns[:-1]
-    gaps = Intervals(latest_ns[:-1][is_gap], start_ns[1:][is_gap])
-    launch_ns = work.launch_ns[order][1:][is_gap]
-    is_launched = work.is_launched[order][1:][is_gap]
-    is_host: np.ndarray = is_launched & (launch_ns > gaps.start_ns)
+    in_order = work.chosen(order)
+    latest_ns = np.maximum.accumulate(in_order.end_ns)
+    later = in_order.chosen(slice(1, None))
+    before_ns = latest_ns[:-1]
+    is_gap = later.start_ns > before_ns
+    behind = later.chosen(is_gap)
+    gaps = Intervals(before_ns[is_gap], behind.start_ns)
+    is_host: np.ndarray = behind.is_launched & (behind.launch_ns > gaps.start_ns)
     return gaps, is_host

@@ -46,8 +46,10 @@ class Straggler:
 
 def stragglers(job: Job) -> Iterator[Straggler]:
     """Each rank that took part in a collective; the one that cost most first."""
-    for row in job.answer(question(job.calls)).to_pylist():
-        more_ns = tuple(row.pop(f"more_{part}_ns") for part in PARTS)
+    found = job.answer(question(job.calls))
+    names = [f"more_{part}_ns" for part in PARTS]
+    for row in found.to_pylist():
+        more_ns = tuple(row.pop(name) for name in names)
         yield Straggler(**row, more_ns=more_ns)
 
 

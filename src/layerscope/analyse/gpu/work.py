@@ -111,12 +111,12 @@ def parts_of(sorted_keys: Int64s) -> list[slice]:
     return [slice(*pair) for pair in pairwise(bounds)]
 
 
-def read_work(reader: Reader) -> GpuWork:
-    """All work of the GPUs of a recording."""
+def read_work(reader: Reader, source: str = f"({WORK})") -> GpuWork:
+    """All work of the GPUs of a recording; `source`: a table with the answer to WORK."""
     columns = ", ".join(
         f"coalesce({name}, {NO_LAUNCH})::BIGINT AS {name}" for name in GpuWork.__slots__
     )
-    found = reader.query(f"SELECT {columns} FROM ({WORK}) ORDER BY track, start_ns, end_ns, span")
+    found = reader.query(f"SELECT {columns} FROM {source} ORDER BY track, start_ns, end_ns, span")
     return GpuWork(**{name: found[name].to_numpy() for name in GpuWork.__slots__})
 
 

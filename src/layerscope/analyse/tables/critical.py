@@ -1,7 +1,8 @@
 """Critical path: what a step took so long for, over threads and streams: shorten these.
 
 class     cpu, data loading; compute, communication, copy: work of a GPU; launch latency: from the
-          call to the start of its work; kernel gap: between two pieces of work on a stream;
+          call to the start of its work; kernel gap: between two pieces of work on a stream; stream
+          wait: from the end of work to the start of what waited for it on another stream;
           synchronisation: from the end of work to that of the call that waited for it
 name      whose time it is: an operator, a call, a kernel; between operators: no thread had one
 track     thread or stream

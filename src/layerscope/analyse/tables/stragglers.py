@@ -68,6 +68,9 @@ def build(reader: Reader, by: str | None = None, engine: str = "duckdb") -> Resu
 def _row(of: Straggler) -> tuple[Any, ...]:
     counts = (of.rank, of.collectives, of.last, of.late)
     if not of.late:
-        return *counts, None, None, 0, None, *(None for _ in of.more_ns)
-    means = [more_ns / of.late for more_ns in of.more_ns]
-    return *counts, of.total_ns / of.late, of.max_late_ns, of.total_ns, of.reason, *means
+        nothing = [None] * len(of.more_ns)
+        return (*counts, None, None, 0, None, *nothing)
+    mean_ns = of.total_ns / of.late
+    more_ns = [total_ns / of.late for total_ns in of.more_ns]
+    lateness = (mean_ns, of.max_late_ns, of.total_ns)
+    return (*counts, *lateness, of.reason, *more_ns)

@@ -1,0 +1,126 @@
+"""What an operator computes and moves, worked out of the shapes of its inputs: floating-point
+operations, a multiplication and an addition being two, and the bytes of inputs and outputs, each
+counted once. Less cannot be moved; a kernel moves more where its cache is too small.
+
+For products of matrices, convolutions and their gradients; None for all else, and where a shape or
+the stride that it takes is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from layerscope.model.stored_json import decoded
+
+Shapes = Sequence[Sequence[int]]
+_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Of one call of an operator: its operations, and the elements that it reads and writes."""
+
+    flop: int
+    elements: int
+
+
+def arithmetic(name: str, arguments: str | None) -> tuple[int, int] | None:
+    """Operations and bytes of a call of this operator with these arguments."""
+    rule = _RULES.get(name)
+    if rule is None or arguments is None:
+        return None
+    try:
+        told = decoded(arguments.encode(), dict[str, Any])
+        shapes = [tuple(shape or ()) for shape in told["shapes"]]
+        types = [str(one) for one in told["dtypes"] if str(one) in _BYTES]
+        found = rule(shapes, told.get("Concrete Inputs") or [])
+        each = _BYTES[types[0]]
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None
+    if found is None:
+        return None
+    return found.flop, found.elements * each
+
+
+def _product(shapes: Shapes, left: int) -> Arithmetic | None:
+    """Of two matrices, or of two stacks of them: the inputs `left` and the one behind it."""
+    *stack, rows, inner = shapes[left]
+    *other, again, columns = shapes[left + 1]
+    if stack != other or inner != again:
+        return None
+    many = prod(stack)
+    elements = many * (rows * inner + inner * columns + rows * columns)
+    return Arithmetic(2 * many * rows * inner * columns, elements)
+
+
+def _mm(shapes: Shapes, _: Sequence[str]) -> Arithmetic | None:
+    return _product(shapes, 0)
+
+
+def _addmm(shapes: Shapes, _: Sequence[str]) -> Arithmetic | None:
+    return _product(shapes, 1)
+
+
+def _convolved(image: Sequence[int], weight: Sequence[int], out: Sequence[int]) -> Arithmetic:
+    """A convolution of images (number, channels, sizes) with a weight (channels of the result,
+    channels of a group, sizes), or one of its two gradients, which take as much.
+    """
+    number, channels = out[0], weight[0]
+    each = prod(weight[1:])
+    flop = 2 * number * channels * each * prod(out[2:])
+    return Arithmetic(flop, prod(image) + prod(weight) + prod(out))
+
+
+def _sizes(text: str, dimensions: int) -> list[int]:
+    """`[1, 1]`, or one number for all dimensions."""
+    found = [int(word) for word in text.strip("[]() ").split(",")]
+    return found * dimensions if len(found) == 1 else found
+
+
+def _forward(stride: int, padding: int, dilation: int, transposed: int | None = None) -> Any:
+    """A rule for a convolution whose stride, padding and dilation are these inputs."""
+
+    def rule(shapes: Shapes, concrete: Sequence[str]) -> Arithmetic | None:
+        image, weight = shapes[0], shapes[1]
+        sizes = range(len(image) - 2)
+        if transposed is not None and concrete[transposed] != "False":
+            return None
+        steps = _sizes(concrete[stride], len(sizes))
+        around = _sizes(concrete[padding], len(sizes))
+        apart = _sizes(concrete[dilation], len(sizes))
+        out = [image[0], weight[0]]
+        for at in sizes:
+            covered = apart[at] * (weight[at + 2] - 1) + 1
+            out.append((image[at + 2] + 2 * around[at] - covered) // steps[at] + 1)
+        return _convolved(image, weight, out)
+
+    return rule
+
+
+def _backward(shapes: Shapes, concrete: Sequence[str]) -> Arithmetic | None:
+    """Gradients of the input and of the weight, those of them that are asked for."""
+    out, image, weight = shapes[:3]
+    asked = [word.strip() == "True" for word in concrete[-1].strip("[]").split(",")]
+    many = sum(asked[:2])
+    one = _convolved(image, weight, out)
+    return Arithmetic(many * one.flop, many * one.elements)
+
+
+_RULES: dict[str, Callable[[Shapes, Sequence[str]], Arithmetic | None]] = {
+    "aten::mm": _mm,
+    "aten::bmm": _mm,
+    "aten::addmm": _addmm,
+    "aten::baddbmm": _addmm,
+    "aten::addmm_": _addmm,
+    "aten::cudnn_convolution": _forward(stride=3, padding=2, dilation=4),
+    "aten::miopen_convolution": _forward(stride=4, padding=3, dilation=5),
+    "aten::_convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
+    "aten::convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
+    "aten::convolution_backward": _backward,
+}

@@ -1,0 +1,23 @@
+"""The database that a recording is asked through, before it has tables."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def connected() -> Any:
+    """A database without tables, for a reader."""
+    import duckdb
+
+    # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the working
+    # directory.
+    name = f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
+    spill = Path(tempfile.gettempdir()) / name
+    connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
+    # Where Python is used interactively, DuckDB would draw a bar into the standard output.
+    connection.execute("SET enable_progress_bar = false")
+    return connection
