@@ -193,3 +193,57 @@ def test_two_hundred_dumps_change_nothing(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.read() == "True [] 1\n"
         assert process.wait() == 7
+
+
+def test_who_has_locked_a_file_is_named(tmp_path: Path) -> None:
+    text = (
+        "import fcntl, os, sys, threading\n"
+        "files = [open(name, 'w') for name in sys.argv[1:]]\n"
+        "ready, told = os.pipe()\n"
+        "other = os.fork()\n"
+        "if not other:\n"
+        "    files = [open(name, 'w') for name in sys.argv[1:]]\n"
+        "    fcntl.lockf(files[0], fcntl.LOCK_EX)\n"
+        "    fcntl.flock(files[1], fcntl.LOCK_EX)\n"
+        "    os.write(told, b'.')\n"
+        "    threading.Event().wait()\n"
+        "os.read(ready, 1)\n"
+        "def begin(*asked):\n"
+        "    threading.Thread(target=asked[0], args=asked[1:], name=asked[0].__name__).start()\n"
+        "begin(fcntl.lockf, files[0], fcntl.LOCK_EX)\n"
+        "begin(fcntl.flock, files[1], fcntl.LOCK_EX)\n"
+        "print('ready', flush=True)\n"
+        "print(other, flush=True)\n"
+    )
+    names = [str(tmp_path / "first"), str(tmp_path / "second")]
+    with running([sys.executable, "-I", "-c", text, *names]) as process:
+        assert process.stdout is not None
+        other = int(process.stdout.readline())
+        found = settled(process.pid, tmp_path, ["lockf", "flock"])
+    for name, path in zip(("lockf", "flock"), names, strict=True):
+        thread = found.threads[name]
+        assert (thread["wait"], [one["pid"] for one in thread["on"]]) == ("file", [other])
+        assert f"a lock of the file {path}" in thread["waits_for"]
+
+
+def test_two_processes_that_lock_two_files_crosswise_are_a_deadlock(tmp_path: Path) -> None:
+    text = (
+        "import fcntl, os, sys\n"
+        "first, second = [os.pipe() for _ in range(2)]\n"
+        "other = os.fork()\n"
+        "mine, theirs = sys.argv[1:] if other else sys.argv[:0:-1]\n"
+        "with open(mine, 'w') as held, open(theirs, 'w') as wanted:\n"
+        "    fcntl.flock(held, fcntl.LOCK_EX)\n"
+        "    os.write((first if other else second)[1], b'.')\n"
+        "    os.read((second if other else first)[0], 1)\n"
+        "    if other: print('ready', other, sep='\\n', flush=True)\n"
+        "    fcntl.flock(wanted, fcntl.LOCK_EX)\n"
+    )
+    names = [str(tmp_path / "first"), str(tmp_path / "second")]
+    with running([sys.executable, "-I", "-c", text, *names]) as process:
+        assert process.stdout is not None
+        other = int(process.stdout.readline())
+        settled(process.pid, tmp_path, ["MainThread"])
+        settled(other, tmp_path, ["MainThread"])
+        found = dump(process.pid, tmp_path, "--tree")
+    assert found.document["deadlocks"] == [[[process.pid] * 2, [other] * 2]]

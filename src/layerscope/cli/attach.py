@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     return attach(
         AttachOptions(
             pid=pid_of(arguments.pid),
-            for_s=_seconds_of(arguments.for_s) if arguments.for_s else None,
+            for_s=None if arguments.for_s is None else _seconds_of(arguments.for_s),
             tree=arguments.tree,
             operators=arguments.operators,
             output=arguments.output or "",

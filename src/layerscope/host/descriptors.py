@@ -61,6 +61,12 @@ class Descriptors:
         """Who has the pipe or socket `target` open, in the order of their numbers."""
         return self._holders(self._by_target.get(target, ()))
 
+    def inode(self, pid: int, descriptor: int) -> int:
+        """Of the file that it is open to; 0 where it may not be looked at."""
+        with contextlib.suppress(OSError):
+            return os.stat(self._link(pid, descriptor)).st_ino
+        return 0
+
     def is_fifo(self, pid: int, descriptor: int) -> bool:
         """Whether it is open to a pipe, one with a name or one without."""
         with contextlib.suppress(OSError):

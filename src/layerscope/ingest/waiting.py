@@ -136,14 +136,16 @@ _OF_A_FILE = (
     275,
     276,
 )
-# Those that name a file, read a folder or begin a program from a file, and those that tell the disk
-# to write.
+# Those that name a file, read a folder or begin a program from a file, those that tell the disk
+# to write, and those that wait for a lock of a file.
 _OF_A_DISK = (
     2,
     4,
     6,
     21,
     59,
+    72,
+    73,
     76,
     77,
     78,

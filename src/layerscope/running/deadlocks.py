@@ -10,9 +10,9 @@ _KINDS = ("lock", "mutex", "join")
 # Python wakes from time to time in its wait for it, and goes on waiting.
 _GIL = "gil"
 # The same of the only thread of another process, in system calls that have no limit of time:
-# reading, writing, wait4 and waitid.
-_PROCESS_KINDS = ("pipe", "socket", "child")
-_UNTIMED = (0, 1, 19, 20, 44, 45, 46, 47, 61, 247)
+# reading, writing, wait4, fcntl and flock, waitid.
+_PROCESS_KINDS = ("pipe", "socket", "child", "file")
+_UNTIMED = (0, 1, 19, 20, 44, 45, 46, 47, 61, 72, 73, 247)
 _FUTEX, _TIME = 202, 3
 Thread = tuple[int, int]
 

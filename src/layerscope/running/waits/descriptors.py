@@ -14,7 +14,7 @@ from layerscope.running.told import ToldThread
 _READS = {0: "read", 17: "pread64", 19: "readv", 45: "recvfrom", 47: "recvmsg", 295: "preadv"}
 _WRITES = {1: "write", 18: "pwrite64", 20: "writev", 44: "sendto", 46: "sendmsg", 296: "pwritev"}
 _ACCEPTS = (43, 288)
-_CONNECT, _FLOCK = 42, 73
+_CONNECT = 42
 _EPOLL = (232, 281, 441)
 _POLL = (7, 23, 270, 271)
 _FILES = (74, 75, 16, 217)
@@ -33,7 +33,7 @@ def find(thread: ToldThread, seen: Observed) -> Wait | None:
         return _of_loop(thread, seen) or _any_of(thread, _watched(thread, seen), seen)
     if call in _POLL:
         return _of_loop(thread, seen) or _any_of(thread, thread.polled, seen)
-    if call == _FLOCK or call in _FILES:
+    if call in _FILES:
         target = seen.descriptors.target(thread.pid, thread.arguments[0])
         return Wait("file", f"the file {target}" if target else "a file")
     return None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import termios
@@ -16,7 +17,8 @@ from types import FrameType
 from typing import Any
 
 _MOST_BYTES = 1024
-_ESCAPE = "\x1b"
+# Arrows and the like, which mean nothing here; keys may come with them.
+_ESCAPED = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O[@-~])?")
 _SIGNALS = (signal.SIGWINCH, signal.SIGTSTP)
 
 
@@ -53,8 +55,7 @@ class Keyboard:
                     listened.remove(self._descriptor)
                     continue
                 keys = data.decode("utf-8", "replace")
-                # Arrows and the like begin with it and mean nothing here.
-                return keys.partition(_ESCAPE)[0]
+                return _ESCAPED.sub("", keys)
 
     def _note_signals(self) -> None:
         with contextlib.suppress(BlockingIOError):
