@@ -211,8 +211,7 @@ class ForeignEvents(ProcessEvents):
         borders = np.flatnonzero(is_border) + 1
         for rows in np.split(spans, borders):
             if len(rows):
-                track = int(rows["track"][0])
-                yield track, rows
+                yield int(rows["track"][0]), rows
 
     @property
     def read_until_ns(self) -> int:
