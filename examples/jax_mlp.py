@@ -1,8 +1,6 @@
 """Trains a perceptron of two layers by JAX on data that it makes itself.
 
 Needs jax. Nothing is downloaded.
-
-    layerscope run examples/jax_mlp.py
 """
 
 from __future__ import annotations

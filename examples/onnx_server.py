@@ -1,8 +1,6 @@
 """Answers requests by a small convolutional network of ONNX Runtime, which it makes itself.
 
 Needs onnx, onnxruntime and numpy. Nothing is downloaded.
-
-    layerscope run examples/onnx_server.py
 """
 
 from __future__ import annotations

@@ -50,6 +50,22 @@ with jax.profiler.trace("mine"):
         double(jnp.ones(3)).block_until_ready()
 print(len(list(pathlib.Path("mine").rglob("*.xplane.pb"))))
 """
+DEVICES = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+import functools, jax, jax.numpy as jnp
+from jax.sharding import AxisType, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+@jax.jit
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=(P("d"), P()), out_specs=P())
+def work(x, w):
+    times = jnp.where(jax.lax.axis_index("d") == 2, 200, 2)
+    return jax.lax.psum(jax.lax.fori_loop(0, times, lambda _, a: jnp.tanh(a @ w), x).sum(), "d")
+x, w = jnp.ones((256, 256)), jnp.eye(256) * 0.5
+for number in range(20):
+    with jax.profiler.StepTraceAnnotation("train", step_num=number):
+        work(x, w).block_until_ready()
+"""
 KILLED = """
 import jax, jax.numpy as jnp, os, pathlib, signal, time
 double = jax.jit(lambda x: x * 2)
@@ -116,6 +132,19 @@ def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> N
     assert recorded.status == 0, recorded.stderr
     compiled = "SELECT count(*) FROM spans WHERE name = 'compile jit(double)'"
     assert recorded.value(compiled) == 3
+
+
+def test_steps_are_those_that_are_annotated_and_a_late_device_is_named(
+    jax_python: str, tmp_path: Path
+) -> None:
+    recorded = record(jax_python, DEVICES, tmp_path)
+    assert recorded.status == 0, recorded.stderr
+    assert recorded.value("SELECT count(*) FROM steps") == 20
+    annotated = "SELECT sum(dur_ns) FROM spans WHERE name = 'train'"
+    assert recorded.value("SELECT sum(dur_ns) FROM steps") == recorded.value(annotated)
+    late = re.search(r"By device: device (\d) comes last to (\d+) of 20", recorded.stderr)
+    assert late is not None, recorded.stderr
+    assert late[1] == "2"
 
 
 def test_a_trace_of_the_program_s_own_comes_first(jax_python: str, tmp_path: Path) -> None:

@@ -129,6 +129,16 @@ def test_requests_of_each_shape_have_percentiles_of_their_own(served: Recorded) 
     assert about["dtypes"][0] == "float32"
 
 
+def test_the_arena_and_the_pool_of_threads_are_counters(served: Recorded) -> None:
+    (file,) = served.run.raw.glob("onnxruntime-*.json")
+    nodes = [event["args"] for event in json.loads(file.read_text()) if event["cat"] == "Node"]
+    most_bytes = max(int(node["mem_bytes_in_use"]) for node in nodes)
+    worked_us = sum(node["thread_scheduling_stats"]["main_thread"]["Run"] for node in nodes)
+    largest = "SELECT max(value) FROM counters WHERE name LIKE '{}%'"
+    assert served.value(largest.format("arena_used_bytes")) == most_bytes
+    assert served.value(largest.format("pool_run_ns")) == worked_us * 1000
+
+
 def test_sessions_in_a_worker_in_a_thread_and_freed_early_are_recorded(
     jax_python: str, tmp_path: Path
 ) -> None:

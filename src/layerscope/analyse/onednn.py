@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from layerscope.model.framework import Framework
 from layerscope.model.frameworks import frameworks, matching, products
 
@@ -19,6 +21,11 @@ _MULTIPLIES_BY_ONEDNN = matching(lambda framework: framework.backends.products_b
 # The name of a kind of work (`analyse.work_breakdown`): matrix products (MKL).
 _KIND = re.compile(r"(convolutions|matrix products) \((\w+)\)")
 _SWITCHED = {"convolutions": CONVOLUTIONS, "products": MATRIX_PRODUCTS}
+
+
+def called_names(names: np.ndarray, calls: np.ndarray) -> list[str]:
+    """The names of what was called in the measured steps."""
+    return [str(name) for name in names[np.flatnonzero(calls)]]
 
 
 @dataclass(slots=True)

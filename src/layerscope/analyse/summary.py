@@ -21,10 +21,11 @@ from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation, generation
 from layerscope.analyse.gpu.summary import GpuSummary, gpu_summary
+from layerscope.analyse.late_devices import LateDevice, late_device
 from layerscope.analyse.losses import problems
 from layerscope.analyse.memory.at_peak import BlocksAtPeak, blocks_at_peak
 from layerscope.analyse.module_times import ModuleTimes, module_times
-from layerscope.analyse.onednn import OneDnn, onednn
+from layerscope.analyse.onednn import OneDnn, called_names, onednn
 from layerscope.analyse.open_operators import OpenOperators, open_operators
 from layerscope.analyse.operator_kinds import worker_of
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
@@ -152,6 +153,7 @@ class Summary:
     findings: RunFindings | None = None
     blocks: BlocksAtPeak | None = None  # where allocations were recorded
     gpu: GpuSummary | None = None
+    late_device: LateDevice | None = None
 
 
 def summarise(reader: Reader) -> Summary:
@@ -167,6 +169,7 @@ def summarise(reader: Reader) -> Summary:
     ranks = rank_times(reader)
     operators = _operators(sums, steps, times, tracks, info)
     kinds = [kind.name for kind in operators.kinds] if operators else []
+    called = called_names(sums.names, sums.calls_by_name) if sums else []
     return Summary(
         info=info,
         folder=reader.run.path.name,
@@ -187,7 +190,7 @@ def summarise(reader: Reader) -> Summary:
         cost=_cost(info, sums, times),
         thinned=what_was_kept(reader),
         functions=None if sums else top_functions(reader),
-        onednn=onednn(info.versions, _called(sums), kinds),
+        onednn=onednn(info.versions, called, kinds),
         failures=steps.failures,
         generation=generation(reader, steps),
         by_shape=calls_by_shape(reader, steps, process_of_tracks(tracks)),
@@ -196,6 +199,7 @@ def summarise(reader: Reader) -> Summary:
         findings=worth_a_try(reader, times),
         blocks=blocks_at_peak(reader),
         gpu=gpu_summary(reader),
+        late_device=late_device(reader),
     )
 
 
@@ -205,14 +209,6 @@ def _cost(info: RunInfo, sums: _Sums | None, times: StepTimes | None) -> Cost:
         return cost_of(info)
     spans = float(sums.calls_by_name.sum()) / _divisor(times)
     return cost_of(info, spans, times.mean_ns)
-
-
-def _called(sums: _Sums | None) -> list[str]:
-    """The names of what was called in the measured steps."""
-    if sums is None:
-        return []
-    called = np.flatnonzero(sums.calls_by_name)
-    return [str(name) for name in sums.names[called]]
 
 
 @dataclass(slots=True)

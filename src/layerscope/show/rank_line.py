@@ -1,7 +1,8 @@
-"""One line of the summary: which rank the others wait for."""
+"""One line of the summary: which rank, or which device, the others wait for."""
 
 from __future__ import annotations
 
+from layerscope.analyse.late_devices import LateDevice
 from layerscope.analyse.ranks import SLOWER, SlowestRank
 from layerscope.model import units
 
@@ -27,3 +28,12 @@ def rank_line(slowest: SlowestRank) -> str:
         return f"{line}; {_UNKNOWN}"
     wait = "it waits" if slowest.ranks == 2 else "they wait"
     return f"{line}; {wait} {units.duration(slowest.others_wait_ns)} in a step"
+
+
+def device_line(late: LateDevice) -> str:
+    """Which device of a program the others wait for."""
+    wait = units.duration(late.wait_ns)
+    return (
+        f"By device: device {late.device} comes last to {late.last:,} of {late.meetings:,} "
+        f"collectives; the others wait {wait} for it each time"
+    )

@@ -31,7 +31,7 @@ from layerscope.show.function_lines import function_lines
 from layerscope.show.gpu_lines import gpu_lines
 from layerscope.show.memory_lines import memory_lines
 from layerscope.show.onednn_line import use_of, version_of
-from layerscope.show.rank_line import rank_line
+from layerscope.show.rank_line import device_line, rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.screen import printable
 from layerscope.show.summary_steps import (
@@ -88,6 +88,8 @@ def text(summary: Summary, run: str = "") -> str:
     overview += failure_lines(summary.failures, noun)
     for line in gpu_lines(summary.gpu) if summary.gpu else ():
         overview += _wrapped(line)
+    if summary.late_device:
+        overview += _wrapped(device_line(summary.late_device))
     if summary.slowest_rank and not (summary.gpu and summary.gpu.late):
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
     blocks = [

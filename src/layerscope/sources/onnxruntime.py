@@ -19,7 +19,7 @@ from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
 from layerscope.model.stored_json import decoded
 from layerscope.sources.chrome_content import content_of
-from layerscope.sources.imported import Imported
+from layerscope.sources.imported import Imported, ImportedMoments
 from layerscope.sources.trace_rows import ALL_GROUPS, gather
 
 MEANING = "a profile of ONNX Runtime (JSON)"
@@ -44,6 +44,14 @@ _LASTING = (
     "parameter_size",
     "activation_size",
 )
+# What a node says, of the arena (bytes) and of its pool of threads (us).
+_COUNTERS = (
+    "arena_used_bytes\nONNX Runtime",
+    "arena_held_bytes\nONNX Runtime",
+    "pool_run_ns\nONNX Runtime",
+    "pool_wait_ns\nONNX Runtime",
+)
+_BYTES = 2
 # What ONNX calls its types of elements.
 DTYPES = {"float": "float32", "double": "float64"}
 
@@ -69,10 +77,54 @@ def recorded(path: Path) -> Imported:
     event.
     """
     content = read(path)
+    content = _with_counters(content)
     texts: dict[str, int] = {}
     numbers = [texts.setdefault(_lasting(text), len(texts)) for text in content.args_texts]
     number = np.array([*numbers, -1], np.int32)
     return replace(content, args=number[content.args], args_texts=list(texts))
+
+
+def _with_counters(content: Imported) -> Imported:
+    """The same with what each node says of the arena and of its pool of threads as counters: bytes
+    at its end, and how long the thread that asks the pool has worked and waited so far.
+    """
+    told = [_counted(text) for text in content.args_texts]
+    table = np.array([*told, [-1, 0, 0, 0]], np.int64)
+    values = table[content.args]
+    rows = np.flatnonzero(values[:, 0] >= 0)
+    ends_ns = (content.start_ns + content.dur_ns)[rows]
+    order = np.argsort(ends_ns, kind="stable")
+    rows, ends_ns = rows[order], ends_ns[order]
+    values = values[rows]
+    values[:, _BYTES:] = 1_000 * np.cumsum(values[:, _BYTES:], axis=0)
+    count, counters = values.shape
+    names = np.repeat(np.arange(counters), count) + len(content.names)
+    found = ImportedMoments(
+        at_ns=np.tile(ends_ns, counters),
+        track=np.tile(content.track[rows], counters),
+        name=names,
+        value=values.T.ravel(),
+        is_mark=np.zeros(len(names), np.bool_),
+    )
+    return replace(content, moments=found, names=[*content.names, *_COUNTERS])
+
+
+def _counted(text: str) -> list[int]:
+    """Of a node bytes in use and held, us worked and waited; -1: it is none."""
+    told = decoded(text.encode(), dict[str, Any])
+    if "mem_bytes_in_use" not in told:
+        return [-1, 0, 0, 0]
+    stats = told.get("thread_scheduling_stats")
+    of_main = stats.get("main_thread") if isinstance(stats, dict) else None
+    pool = of_main if isinstance(of_main, dict) else {}
+    in_use, held = told["mem_bytes_in_use"], told.get("mem_arena_held")
+    values = (in_use, held, pool.get("Run"), pool.get("Wait"))
+    return [_number(value) for value in values]
+
+
+def _number(value: Any) -> int:
+    text = str(value)
+    return int(text) if text.isdecimal() else 0
 
 
 def _lasting(text: str) -> str:

@@ -62,7 +62,7 @@ class LiveRecording:
         self.raw = raw
         self.known = Known()
         self._keep_ns = keep_ns
-        self._source = RawRecording(raw)
+        self._source = RawRecording(raw, is_live=True)
         self._window = windows.of_options(self._source.options)
         self._closing = ExitStack()
         rows = {name: RowNumbers(labels) for name, labels in self.known.labels.items()}

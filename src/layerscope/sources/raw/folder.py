@@ -18,6 +18,7 @@ class RawFolder:
 
     `rank`: of one of several ranks the folder of its recording; `shift_ns` puts the
     clock of its host on the run's. `problems`: what has to be said about its logs at the end.
+    `holds`: processes in which a framework's own profiler records are read at the end alone.
     """
 
     def __init__(self, raw: Path, rank: str = "", shift_ns: int = 0) -> None:
@@ -27,6 +28,7 @@ class RawFolder:
         self.problems: list[Problem] = []
         self._processes: dict[Path, RawProcess] = {}
         self._is_over = False
+        self.holds = True
         self.step_mark = ""
 
     def new_processes(self) -> list[RawProcess]:
@@ -35,7 +37,7 @@ class RawFolder:
         for path in raw_file.spools(self.raw):
             if path not in self._processes:
                 found.append(self._add(path))
-        if not self._is_over:
+        if self.holds and not self._is_over:
             held = profiled_pids(self.raw)
             for process in self._processes.values():
                 process.is_held = process.pid in held
@@ -99,12 +101,15 @@ class SamplerFile(Struct, frozen=True):
 
 
 class RawRecording:
-    """The raw files of one recording, which may still grow; `rank`: as of `RawFolder`."""
+    """The raw files of one recording, which may still grow; `rank`: as of `RawFolder`. `is_live`:
+    they are only looked at while they grow, without what profiles of frameworks will add.
+    """
 
-    def __init__(self, raw: Path, rank: str = "") -> None:
+    def __init__(self, raw: Path, rank: str = "", is_live: bool = False) -> None:
         self.raw = raw
         self.options = json_files.read_options(raw)
         self._folder = RawFolder(raw, rank)
+        self._folder.holds = not is_live
         self._samplers: set[Path] = set()
 
     def new_processes(self) -> list[RawProcess]:

@@ -32,7 +32,8 @@ _NONE = layout.FIRST_SPECIAL - 1
 
 @dataclass(slots=True)
 class LateSpans:
-    """Columns of ended spans of one process. Times in ns of the run; `name`: places in `texts`,
+    """Columns of ended spans of one process, and of values of counters, whose kind is that of such
+    a record and whose `end_ns` is the value. Times in ns of the run; `name`: places in `texts`,
     `args` too, -1: none.
 
     `track`: the process's own number; one that it does not know becomes a track of its own, without
@@ -68,8 +69,10 @@ class LateChunks:
         self._before = before
         self._texts = late.texts
         self._track_names = late.track_names
-        order = np.argsort(late.end_ns, kind="stable")
-        self._end_ns = late.end_ns[order]
+        is_counter = late.kind == layout.COUNTER
+        ended_ns = np.where(is_counter, late.start_ns, late.end_ns)
+        order = np.argsort(ended_ns, kind="stable")
+        self._end_ns = ended_ns[order]
         self._track = late.track[order]
         self._records = _records(late, order, len(before.names), before.to_ticks())
         self._at = 0
@@ -176,8 +179,11 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     has_args = args >= 0
     spans["start"] = to_ticks.to_run(late.start_ns[order])
     spans["end"] = to_ticks.to_run(late.end_ns[order])
+    counters = np.flatnonzero(late.kind[order] == layout.COUNTER)
+    spans["end"][counters] = late.end_ns[order[counters]].view(np.uint64)
     spans["name"] = late.name[order] + known
     spans["seq"] = -1
+    spans["seq"][counters] = 0
     spans["depth"] = late.depth[order]
     spans["module"] = np.broadcast_to(late.module, order.shape)[order]
     spans["kind"] = late.kind[order]

@@ -25,6 +25,7 @@ from layerscope.model.errors import ReadError
 from layerscope.model.events import FIRST_RUNS, Problem
 from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
+from layerscope.rawfile import layout
 from layerscope.rawfile.log_files import PROFILES
 from layerscope.sources.imported import Imported
 from layerscope.sources.raw.first_runs import extrapolated
@@ -97,6 +98,8 @@ def place(
             if spans is not None:
                 found.setdefault(number, []).append(spans)
                 problems += _first_runs(profile, spans, processes[number])
+                counters = _counters(profile, content, processes[number])
+                found[number] += [counters] if counters else []
     if lost:
         problems.append(_lost(lost))
     together = {number: _together(parts) for number, parts in found.items() if parts}
@@ -183,6 +186,31 @@ def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) 
         track_names=names,
         step_mark=content.step_mark,
         calls=content.calls,
+    )
+
+
+def _counters(
+    profile: _ProfileFile, content: Imported, process: RecordedProcess
+) -> LateSpans | None:
+    """The counters of one file, on threads that the agent knows."""
+    moments, threads = content.moments, _threads(process)
+    first_ns, clock = profile.first_ns(content), _clock(process)
+    tracks = [threads.get(track.tid or 0) for track in content.tracks]
+    number_of = np.array([track.track if track else -1 for track in tracks], np.int32)
+    track = number_of[moments.track]
+    rows = np.flatnonzero((track >= 0) & ~moments.is_mark)
+    if first_ns is None or clock is None or not len(rows):
+        return None
+    nothing = np.zeros(len(rows), np.int32)
+    return LateSpans(
+        track=track[rows],
+        start_ns=clock.to_run(moments.at_ns[rows] + first_ns),
+        end_ns=moments.value[rows].astype(np.int64),
+        depth=nothing,
+        kind=nothing + np.uint8(layout.COUNTER),
+        name=moments.name[rows],
+        args=nothing - 1,
+        texts=content.names,
     )
 
 

@@ -60,7 +60,7 @@ class Segments:
         self.wakes.acquire()
         self.session = None
         self.count = 0
-        self.over = self.resting = False
+        self.over = self.resting = self.is_watched = False
         self.begun_s = self.limit_bytes = 0
         self.threads = set()  # that XLA's profiler knows by their numbers, in this segment
         self.tasks = []
@@ -82,6 +82,9 @@ class Segments:
         self.begun_s = time.monotonic()
         self.limit_bytes = resident_bytes() + MOST_BYTES
         self.threads = set()
+        if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
+            self.is_watched = True
+            _thread.start_new_thread(self.watch, ())
 
     def end(self):
         """End the segment that is open, and write it."""
@@ -221,5 +224,4 @@ def watch(raw, agent):
     listen(segments.compiled)
     atexit.register(segments.leave)
     os.register_at_fork(after_in_child=segments.forget)
-    _thread.start_new_thread(segments.watch, ())
     return segments

@@ -133,7 +133,7 @@ class Sessions:
     def begin(self, session, outer=None):
         """A session is about to be created: have it profile itself, unless the program does."""
         try:
-            if os.getpid() == self.pid and not os.path.exists(self.raw + "/session.json"):
+            if not os.path.exists(self.raw + "/session.json"):
                 self.begin_profile(session)
         except FAULTS:
             pass
@@ -203,8 +203,6 @@ class Sessions:
 
     def end_all(self):
         """The program ends, or a window closes."""
-        if os.getpid() != self.pid:
-            return
         for key, one in list(self.open.items()):
             try:
                 self.end(key, one, "closed")
@@ -212,8 +210,9 @@ class Sessions:
                 continue
 
     def forget_all(self):
-        """In a child: the profiles are those of its parent."""
+        """In a child: the profiles so far are those of its parent."""
         self.open.clear()
+        self.pid = os.getpid()
 
     def stem(self, one):
         """How the names of the files of a profile begin."""
