@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
@@ -20,6 +21,7 @@ from layerscope.sources.call_stacks import MOST_DEPTH, NONE, CallStacks
 # The track of a thread, by what the file has as pid and tid.
 Place = Callable[[Any, Any], int]
 _MOST_NS = 1 << 61
+_MOST_LINE = 1 << 31
 # Of the only sample of a thread.
 _USUAL_NS = 1_000_000
 _PYTHON = (".py", ".pyx")
@@ -67,9 +69,12 @@ class ChromeSamples:
 
     def _add_track(self, track: int, found: list[tuple[int, int]]) -> None:
         found.sort()
-        later = found[1:]
-        gaps_ns = [after[0] - before[0] for before, after in zip(found, later, strict=False)]
-        usual_ns = median_low(gaps_ns) if gaps_ns else _USUAL_NS
+        times_ns = [at_ns for at_ns, _ in found]
+        pairs = pairwise(times_ns)
+        gaps_ns = [later - earlier for earlier, later in pairs]
+        usual_ns = _USUAL_NS
+        if gaps_ns:
+            usual_ns = median_low(gaps_ns)
         # Of several at once, the last one was until the next.
         for (at_ns, stack), gap_ns in zip(found, [*gaps_ns, usual_ns], strict=True):
             self.stacks.sample(track, stack, at_ns, max(gap_ns, 1))
@@ -98,13 +103,26 @@ class ChromeSamples:
         return path
 
     def _frame(self, told: dict[str, Any]) -> int:
-        name, file, line = told.get("name"), told.get("url"), told.get("line")
-        is_file = isinstance(file, str) and bool(file)
-        is_python = isinstance(file, str) and file.endswith(_PYTHON)
-        has_line = is_file and isinstance(line, int) and 0 < line < 1 << 31
-        place = {"file": file if is_file else None, "line": line if has_line else None}
-        layer = "python" if is_python else "native"
-        return self.stacks.frames.add(layer, str(name or "[unknown]"), **place)
+        """The number of a frame, which is of Python if its file is."""
+        name = told.get("name")
+        url = told.get("url")
+        file = url if isinstance(url, str) and url else None
+        layer = "native"
+        line = None
+        if file is not None:
+            line = _line(told.get("line"))
+            if file.endswith(_PYTHON):
+                layer = "python"
+        called = str(name or "[unknown]")
+        return self.stacks.frames.add(layer, called, file=file, line=line)
+
+
+def _line(told: Any) -> int | None:
+    """The number of a line; None: it is none."""
+    if not isinstance(told, int):
+        return None
+    is_possible = 0 < told < _MOST_LINE
+    return told if is_possible else None
 
 
 def _ns(told: Any) -> int | None:
