@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from layerscope import __version__, sources
 from layerscope.ingest import reading_progress
-from layerscope.ingest.heap import give_back
+from layerscope.ingest.heap import give_back, trim
 from layerscope.model import cache
 from layerscope.model.errors import ReadError
 from layerscope.model.schema import SCHEMA_VERSION
@@ -118,6 +118,7 @@ def _make(path: Path, format_: sources.SourceFormat, base: Path, folder: Path, n
 
     with reading_progress.told(path), complete_by_rename(base, folder) as draft:
         content = format_.read(path)
+        trim()
         run = Run.create(draft / name, _info(path, content, folder.name))
         conversion = RunConversion(ForeignFile(content), run.path, _MEMORY_BYTES)
         conversion.finish({})

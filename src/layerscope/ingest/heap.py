@@ -35,6 +35,13 @@ def give_back() -> None:
         library.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
 
 
+def trim() -> None:
+    """Give back what is free now. More will be needed soon, so the next blocks come as before."""
+    library = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):
+        library.malloc_trim(0)
+
+
 def collect_rarely() -> None:
     """Look for cycles of Python objects rarely: a conversion makes none, and keeps most of its
     objects. Looking took 4 % of its time, and a tenth of what importing takes.

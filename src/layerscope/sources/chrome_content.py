@@ -10,6 +10,7 @@ import numpy as np
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import COUNTERS, RANGES
+from layerscope.sources.chrome_samples import ChromeSamples
 from layerscope.sources.chrome_spans import ChromeSpans, ChromeTracks, arguments, spans_of
 from layerscope.sources.imported import Imported, ImportedProcess
 from layerscope.sources.trace_moments import joined, marks_of, values_of
@@ -37,11 +38,15 @@ def content_of(trace: ScannedTrace, rows: TraceRows) -> Imported:
     marks = marks_of(trace, instants, place, names)
     values = values_of(trace, counters, place, names)
     moments = joined([marks, values])
+    samples = ChromeSamples()
+    samples.add(trace.beside, tracks.told)
     starts = (spans.start_ns, moments.at_ns)
-    firsts = (int(at_ns.min()) for at_ns in starts if len(at_ns))
+    firsts = [int(at_ns.min()) for at_ns in starts if len(at_ns)]
+    if samples.stacks.count:
+        firsts.append(samples.stacks.first_ns)
     first_ns = min(firsts, default=0)
     processes = tracks.processes or [ImportedProcess()]
-    problems = _problems(trace, rows, spans, without)
+    problems = _problems(trace, rows, spans, without) + samples.problems()
     return Imported(
         start_ns=spans.start_ns - first_ns,
         dur_ns=spans.end_ns - spans.start_ns,
@@ -57,6 +62,7 @@ def content_of(trace: ScannedTrace, rows: TraceRows) -> Imported:
         tracks=tracks.found,
         processes=processes,
         first_ns=first_ns,
+        stacks=samples.stacks.imported(first_ns) if samples.stacks.count else None,
         problems=problems,
     )
 

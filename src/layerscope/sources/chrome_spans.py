@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,6 +82,10 @@ class ChromeTracks:
         key = (pid, tid, lane)
         return self._track(key, pid, name, lane, number)
 
+    def told(self, pid: Any, tid: Any) -> int:
+        """The track of a thread by what the file has as its numbers, among the events or not."""
+        return self.thread(self._code(pid), self._code(tid))
+
     def asynchronous(self, pid: int, category: int, lane: int) -> int:
         """The track of tasks of a category."""
         text = ""
@@ -110,6 +115,15 @@ class ChromeTracks:
             self._processes[pid] = len(self.processes)
             self.processes.append(ImportedProcess(name=name, pid=number))
         return self._processes[pid]
+
+    def _code(self, told: Any) -> int:
+        """The number of a number or a text; -1: it is neither."""
+        if not isinstance(told, int | str):
+            return -1
+        scalars = self._trace.scalars
+        if told not in scalars:
+            scalars.append(told)
+        return scalars.index(told)
 
     def _scalar(self, code: int) -> int | str:
         """A number or a text of the trace; 0: it has none."""

@@ -204,8 +204,8 @@ class ForeignEvents(ProcessEvents):
         ready = self._order[self._given : self.records]
         self._given = self.records
         self.waiting = 0
-        track = self._spans["track"].take(ready)
-        order = np.argsort(track, kind="stable")
+        tracks = self._spans["track"].take(ready)
+        order = np.argsort(tracks, kind="stable")
         spans = self._spans.take(ready.take(order))
         is_border = np.diff(spans["track"]) != 0
         borders = np.flatnonzero(is_border) + 1
