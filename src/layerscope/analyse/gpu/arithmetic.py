@@ -31,8 +31,10 @@ class Arithmetic:
 
 
 def arithmetic(name: str, arguments: str | None) -> tuple[int, int] | None:
-    """Operations and bytes of a call of this operator with these arguments."""
-    rule = _RULES.get(name)
+    """Operations and bytes of a call of this operator, in whichever library, with these
+    arguments.
+    """
+    rule = _RULES.get(name.rpartition("::")[2])
     if rule is None or arguments is None:
         return None
     try:
@@ -113,14 +115,14 @@ def _backward(shapes: Shapes, concrete: Sequence[str]) -> Arithmetic | None:
 
 
 _RULES: dict[str, Callable[[Shapes, Sequence[str]], Arithmetic | None]] = {
-    "aten::mm": _mm,
-    "aten::bmm": _mm,
-    "aten::addmm": _addmm,
-    "aten::baddbmm": _addmm,
-    "aten::addmm_": _addmm,
-    "aten::cudnn_convolution": _forward(stride=3, padding=2, dilation=4),
-    "aten::miopen_convolution": _forward(stride=4, padding=3, dilation=5),
-    "aten::_convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
-    "aten::convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
-    "aten::convolution_backward": _backward,
+    "mm": _mm,
+    "bmm": _mm,
+    "addmm": _addmm,
+    "baddbmm": _addmm,
+    "addmm_": _addmm,
+    "cudnn_convolution": _forward(stride=3, padding=2, dilation=4),
+    "miopen_convolution": _forward(stride=4, padding=3, dilation=5),
+    "_convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
+    "convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
+    "convolution_backward": _backward,
 }

@@ -59,7 +59,7 @@ NEXT = "layerscope table kernels --by operator"
 
 
 @dataclass(slots=True)
-class _Sums:
+class _OperatorSums:
     """Of an operator, or of one of its shapes; `told_ns`: of the calls with known shapes."""
 
     calls: int = 0
@@ -86,10 +86,10 @@ def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each operator, or for each of its shapes; the longest first."""
     from layerscope.analyse.gpu.matrix_operators import launched, shares
 
-    sums: dict[tuple[str, ...], _Sums] = {}
+    sums: dict[tuple[str, ...], _OperatorSums] = {}
     for call in launched(reader):
         key = (call.name, call.shape) if by else (call.name,)
-        of_key = sums.setdefault(key, _Sums())
+        of_key = sums.setdefault(key, _OperatorSums())
         of_key.calls += call.calls
         of_key.gpu_ns += call.gpu_ns
         of_key.tensor_core_ns += call.tensor_core_ns
@@ -110,5 +110,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
     return replace(result, notes=(note,))
 
 
-def _longest_first(sums: dict[tuple[str, ...], _Sums]) -> Iterator[tuple[tuple[str, ...], _Sums]]:
+def _longest_first(
+    sums: dict[tuple[str, ...], _OperatorSums],
+) -> Iterator[tuple[tuple[str, ...], _OperatorSums]]:
     yield from sorted(sums.items(), key=lambda one: (-one[1].gpu_ns, one[0]))
