@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.analyse.stacks.frames import LAYERS, OTHER
 from layerscope.analyse.gpu.streams import has_streams
-from layerscope.analyse.stacks.graphs import CPU, KINDS, unit_of
+from layerscope.analyse.stacks.frames import LAYERS, OTHER
+from layerscope.analyse.stacks.graphs import KINDS, unit_of
 from layerscope.analyse.stacks.memory import KINDS as MEMORY_KINDS
 from layerscope.model.layers import GPU
 from layerscope.recording.reader import Reader
@@ -41,7 +41,7 @@ def data(reader: Reader) -> dict[str, Any]:
     is_of_gpus = GPU in kinds and not reader.has("samples")
     return {
         "kinds": kinds,
-        "first": GPU if is_of_gpus else CPU,
+        "first": GPU if is_of_gpus else next(iter(kinds)),
         "layers": LAYERS[:OTHER],
     }
 
