@@ -88,7 +88,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TOOL",
         choices=("hta",),
         help="gpu, kernels, idle, launches, queue, copies: with the numbers of "
-        "HolisticTraceAnalysis 0.6.0 (hta), its mistakes included",
+        "HolisticTraceAnalysis 0.6.0 (hta), its mistakes included; kernels --by name, queue "
+        "--by blocked: its other two",
     )
     _output.add_choice(parser, top="spans: 15, else all; --csv, --json: all")
     _output.add_format(parser)
@@ -158,13 +159,13 @@ def _built(reader: Reader, name: str, arguments: argparse.Namespace) -> Result:
         further = {option: getattr(arguments, option) for option in _FURTHER}
         options = {option: value for option, value in further.items() if value is not None}
         return tables.build(reader, name, arguments.by, arguments.mine, options)
+    if given == ["compat", "by"] or given == ["compat"]:
+        from layerscope.analyse.gpu import compat_hta
+
+        return compat_hta.build(reader, name, arguments.by)
     if len(given) > 1:
         raise UsageError(f"--{given[0]} cannot be combined with --{given[1]}")
     option = given[0]
-    if option == "compat":
-        from layerscope.analyse.gpu import compat_hta
-
-        return compat_hta.build(reader, name)
     return callers.build(reader, name, asked[option], option)
 
 

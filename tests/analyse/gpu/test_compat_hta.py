@@ -42,6 +42,7 @@ BY_CHANCE = {
     ("ns_resolution.membw.csv", "Memcpy DtoD"),
     ("diff_test.membw.csv", "Memcpy DtoD"),
 }
+NAME_LETTERS = 160
 KEYS = ("stream", "idle_category", "kernel_type", "name")
 
 
@@ -154,6 +155,42 @@ def test_numbers_are_those_of_hta(trace: str) -> None:
             path = folder / f"{trace}.{golden}.csv"
             if path.exists():
                 compare(golden, path, rows(reader, name))
+
+
+# Lists that HTA cuts, and one of few kernels.
+@pytest.mark.parametrize("trace", ["simple_add", "ns_resolution"])
+def test_the_list_of_kernels_is_that_of_hta(trace: str) -> None:
+    folder = corpus("golden/hta")
+    with (folder / f"{trace}.kernels.csv").open() as file:
+        golden = list(csv.DictReader(file))
+    with Reader(open_run(corpus(trace_file(folder, trace)))) as reader:
+        found = compat_hta.build(reader, "kernels", "name").data.to_pylist()
+
+    # HTA cuts names.
+    of_name = {(row["kernel_type"], row["name"][:NAME_LETTERS]): row for row in found}
+    assert len(found) == len(golden) == len(of_name)
+    for row in golden:
+        mine = of_name[row["kernel_type"], row["name"]]
+        for column in ("sum (us)", "max (us)", "min (us)", "stddev", "mean (us)"):
+            assert mine[column.replace(" ", "")] == pytest.approx(float(row[column]))
+
+
+def test_a_stream_whose_queue_is_full_is_blocked(tmp_path: Path) -> None:
+    """A kernel waits for 1,024 others that were launched with it in the first microseconds."""
+    gpu = GpuRecording(rank=0)
+    for number in range(1024):
+        launched(gpu, 1, 100 + number, 1)
+    step(gpu, 1, 0, 1)
+    with gpu.reader(tmp_path) as reader:
+        (row,) = compat_hta.build(reader, "queue", "blocked").data.to_pylist()
+
+    assert row["duration_at_max_queue_length"] == 99
+    assert row["relative_duration"] == pytest.approx(99 / 1123)
+
+
+def test_what_hta_has_not_by_that_is_refused(two_steps: Reader) -> None:
+    with pytest.raises(UsageError, match="kernels of HTA cannot be shown by stream"):
+        compat_hta.build(two_steps, "kernels", "stream")
 
 
 @pytest.mark.stress

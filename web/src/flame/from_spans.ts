@@ -1,4 +1,4 @@
-// The flame graph of some of the operators or primitives of a recording, built in the browser: exact,
+// The flame graph of some of the operators, primitives or work of GPUs of a recording, built in the browser: exact,
 // as analyse/stacks/spans.py says.
 
 import type { NumberColumn } from "../data/blocks";
@@ -9,7 +9,7 @@ import { storeOf } from "../data/store";
 import { type Tracks, tracksOf } from "../data/tracks";
 import { type SelectedTree, WindowSpans } from "../data/window_spans";
 import { type Choice, isChosenPlace, isInModule } from "./choice";
-import { mergedTree, Weighed } from "./frame_tree";
+import { mergedTree, NONE, Weighed } from "./frame_tree";
 import { type Built, groupFrame } from "./from_samples";
 import { type By, groupsBy } from "./groups";
 import { type RuleFrame, rulesOf } from "./rules";
@@ -17,7 +17,13 @@ import { hasAbove } from "./shown_stacks";
 
 const OPERATORS = "operators";
 const PRIMITIVES = "primitives";
+export const GPU = "gpu";
 const SHARE = "share";
+const RANGE = "range";
+// By kind of link; an operator comes before the call.
+const ASKING = ["launch_gpu", "operator_gpu"];
+// A range around each step: its name ends with the number of the step.
+const NUMBERED = /#\d+$/;
 
 export async function fromSpans(recording: Recording, kind: string, choice: Choice, by: By): Promise<Built> {
   const [spans, tracks, details, asked, rules] = await Promise.all([
@@ -28,8 +34,9 @@ export async function fromSpans(recording: Recording, kind: string, choice: Choi
     rulesOf(recording),
   ]);
   const weight = details["weight"]!;
-  const time = new Times(spans, weight, trackOfRows(spans), choice, tracks);
-  const isCounted = kind === PRIMITIVES ? time.ofPrimitives() : time.ofOperators(asked["primitive"]!, asked["operator"]!);
+  const up = kind === GPU ? await belowOperators(recording, spans) : spans.parent;
+  const time = new Times(spans, weight, trackOfRows(spans), choice, tracks, up);
+  const isCounted = kind === GPU ? time.ofGpus() : kind === PRIMITIVES ? time.ofPrimitives() : time.ofOperators(asked["primitive"]!, asked["operator"]!);
   const groups = groupsBy(by, rules.about, time.track, spans.step);
   const weighed = new Weighed(groups.labels.length);
   for (let row = 0; row < spans.count; row++) {
@@ -39,7 +46,25 @@ export async function fromSpans(recording: Recording, kind: string, choice: Choi
   const frame = Int32Array.from(spans.cls, cls => ofClass[cls]!);
   const roots = groups.labels.map((_, group) => frames.length + group);
   const all = [...frames, ...groups.labels.map(groupFrame)];
-  return { tree: mergedTree({ up: spans.parent, frame }, weighed, roots, all.length), frames: all, idle: 0 };
+  return { tree: mergedTree({ up, frame }, weighed, roots, all.length), frames: all, idle: 0 };
+}
+
+// What is around each span, with work of GPUs in what asked for it, without ranges of steps.
+async function belowOperators(recording: Recording, spans: Spans): Promise<Int32Array> {
+  const [links, linkKinds] = await Promise.all([recording.columns("links"), recording.json<string[]>("link_kinds")]);
+  const [from, distance, kind] = [links["from"]!, links["to"]!, links["kind"]!];
+  const around = Int32Array.from(spans.parent);
+  for (const asking of ASKING) {
+    kind.forEach((one, at) => {
+      if (linkKinds[one] === asking) around[from[at]! + distance[at]!] = from[at]!;
+    });
+  }
+  const { classes, kinds, names } = spans.about;
+  const isStep = classes.map(([name, kind]) => kinds[kind] === RANGE && NUMBERED.test(names[name]!));
+  return around.map(row => {
+    while (row !== NONE && isStep[spans.cls[row]!]) row = around[row]!;
+    return row;
+  });
 }
 
 // The same of a recording whose spans the server has.
@@ -77,6 +102,7 @@ class Times {
   readonly ns: Float64Array;
   private readonly isPrimitive: Uint8Array;
   private readonly isOperator: Uint8Array;
+  private readonly isGpu: Uint8Array;
 
   constructor(
     private readonly spans: Spans,
@@ -84,19 +110,23 @@ class Times {
     readonly track: Uint32Array,
     choice: Choice,
     tracks: Tracks,
+    up: Int32Array,
   ) {
     this.ns = new Float64Array(spans.count);
     this.isPrimitive = new Uint8Array(spans.count);
     this.isOperator = new Uint8Array(spans.count);
+    this.isGpu = new Uint8Array(spans.count);
     const { layers, kinds, classes } = spans.about;
     const isOperator = classes.map(([, , layer]) => layers[layer] === OPERATORS);
     const isPrimitive = classes.map(([, kind, layer]) => layers[layer] === PRIMITIVES && kinds[kind] !== SHARE);
-    const isChosen = chosenSpans(spans, choice, tracks);
+    const isGpu = classes.map(([, , layer]) => layers[layer] === GPU);
+    const isChosen = chosenSpans(spans, choice, tracks, up);
     for (let row = 0; row < spans.count; row++) {
       if (!isChosenPlace(choice, track[row]!, spans.start[row]!, spans.step[row]! - 1) || !isChosen(row)) continue;
       const cls = spans.cls[row]!;
       this.isOperator[row] = Number(isOperator[cls]!);
       this.isPrimitive[row] = Number(isPrimitive[cls]!);
+      this.isGpu[row] = Number(isGpu[cls]!);
     }
   }
 
@@ -107,6 +137,11 @@ class Times {
   ofPrimitives(): Uint8Array {
     this.isPrimitive.forEach((is, row) => is && (this.ns[row] = this.weighted(row)));
     return this.isPrimitive;
+  }
+
+  ofGpus(): Uint8Array {
+    this.isGpu.forEach((is, row) => is && (this.ns[row] = this.weighted(row)));
+    return this.isGpu;
   }
 
   // Primitives have their time, and the operator that asked for them on its thread has it no more. One
@@ -133,7 +168,7 @@ class Times {
   }
 }
 
-function chosenSpans(spans: Spans, choice: Choice, tracks: Tracks): (row: number) => boolean {
+function chosenSpans(spans: Spans, choice: Choice, tracks: Tracks, up: Int32Array): (row: number) => boolean {
   const tests: ((row: number) => boolean)[] = [];
   if (choice.module) {
     const inside = spans.about.classes.map(([, , , module]) => isInModule(tracks.modulePath.get(module), choice.module));
@@ -141,7 +176,7 @@ function chosenSpans(spans: Spans, choice: Choice, tracks: Tracks): (row: number
   }
   if (choice.name) {
     const isCalled = spans.about.classes.map(([name]) => spans.about.names[name] === choice.name);
-    tests.push(hasAbove(spans.parent, row => isCalled[spans.cls[row]!]!));
+    tests.push(hasAbove(up, row => isCalled[spans.cls[row]!]!));
   }
   return row => tests.every(test => test(row));
 }

@@ -8,7 +8,7 @@ import { type Choice, isEverything } from "./choice";
 import type { FlameData, FrameAbout, Nodes } from "./data";
 import { drawnTree, invertedTree } from "./frame_tree";
 import { type Built, fromSamples, SAMPLE_KINDS } from "./from_samples";
-import { fromServer, fromSpans } from "./from_spans";
+import { fromServer, fromSpans, GPU } from "./from_spans";
 import type { By } from "./groups";
 import type { RuleFrame } from "./rules";
 import { type Tree, treeOfPicture } from "./tree";
@@ -48,6 +48,8 @@ const ALL: RuleFrame = { name: "all", label: "all", place: "", layer: "everythin
 const NOTHING = "Nothing of this kind is left to show. Take away some of the filters.";
 
 const WHOLE_ONLY = "This page shows the memory of the whole recording. Take away the filters, or type the command below.";
+
+const NOT_OF_PART = "This page shows the work of GPUs of the whole recording. Take away the filters, or type the command below.";
 
 export const comparedBlock = (kind: string) => `flame ${kind} compared`;
 
@@ -104,6 +106,7 @@ async function ofChosen(recording: Recording, look: Look): Promise<Found> {
   const isSampled = kind in SAMPLE_KINDS;
   const problem = isSampled ? (await recording.json<WholeAbout>(`flame ${kind}`)).problem : undefined;
   if (problem !== undefined) return { problem };
+  if (kind === GPU && recording.answers) return { problem: NOT_OF_PART };
   const ofSpans = recording.answers ? fromServer : fromSpans;
   const built = isSampled ? await fromSamples(recording, kind, choice, layers, by) : await ofSpans(recording, kind, choice, by);
   if (!built.tree.parent.length) return { problem: NOTHING };

@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Recording } from "../data/recording";
 import { parsedStep } from "../data/steps";
 import { type Choice, OUTSIDE } from "../flame/choice";
+import { SAMPLE_KINDS } from "../flame/from_samples";
 import type { By } from "../flame/groups";
 import { comparedBlock, isMemory, type KindAbout, type Look, type Picture, pictureOf } from "../flame/picture";
 import { ReportPicture } from "../flame/report_picture";
@@ -17,6 +18,7 @@ import { Loaded, useLoaded } from "../ui/loading";
 
 interface PageAbout {
   kinds: Record<string, KindAbout>;
+  first: string;
   layers: string[];
 }
 
@@ -39,9 +41,9 @@ function set(key: string, value: string): void {
   });
 }
 
-function lookOf(recording: Recording, { kinds, layers }: PageAbout): Look {
-  const wanted = own.value["kind"] ?? "cpu";
-  const kind = wanted in kinds ? wanted : "cpu";
+function lookOf(recording: Recording, { kinds, first, layers }: PageAbout): Look {
+  const wanted = own.value["kind"] ?? first;
+  const kind = wanted in kinds ? wanted : first;
   const isOfMemory = isMemory(kinds[kind]!);
   const named = (own.value["layers"] ?? "").split(",").filter(layer => layers.includes(layer));
   return {
@@ -81,7 +83,7 @@ function FlamePage({ recording, about }: { recording: Recording; about: PageAbou
 }
 
 function Controls({ recording, about, look }: { recording: Recording; about: PageAbout; look: Look }) {
-  const isSampled = look.kind !== "operators" && look.kind !== "primitives" && !isMemory(look.about);
+  const isSampled = look.kind in SAMPLE_KINDS;
   if (look.isCompared) return <Kinds about={about} look={look} recording={recording} />;
   return (
     <div class="controls">

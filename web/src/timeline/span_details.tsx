@@ -195,6 +195,8 @@ const MEANINGS: Record<string, readonly [string, string]> = {
   forward_backward: ["its backward function", "the forward operator of it"],
   operator_primitive: ["its primitive", "the operator that asked for it"],
   primitive_share: ["part of it on another thread", "the primitive of which it is a part"],
+  launch_gpu: ["what it launched on a GPU", "the call that launched it"],
+  operator_gpu: ["what it had a GPU do", "the operator that asked for it"],
   submit_execute: ["what was submitted", "where it was submitted"],
 };
 

@@ -31,17 +31,19 @@ class Arithmetic:
 
 
 def arithmetic(name: str, arguments: str | None) -> tuple[int, int] | None:
-    """Operations and bytes of a call of this operator with these arguments."""
-    rule = _RULES.get(name)
+    """Operations and bytes of a call of this operator, in whichever library, with these
+    arguments.
+    """
+    rule = _RULES.get(name.rpartition("::")[2])
     if rule is None or arguments is None:
         return None
     try:
         told = decoded(arguments.encode(), dict[str, Any])
         shapes = [tuple(shape or ()) for shape in told["shapes"]]
-        types = [str(one) for one in told["dtypes"] if str(one) in _BYTES]
         found = rule(shapes, told.get("Concrete Inputs") or [])
-        each = _BYTES[types[0]]
-    except (ValueError, KeyError, TypeError, IndexError):
+        types = map(str, told["dtypes"])
+        each = next(_BYTES[one] for one in types if one in _BYTES)
+    except (ValueError, KeyError, TypeError, IndexError, StopIteration):
         return None
     if found is None:
         return None
@@ -55,8 +57,10 @@ def _product(shapes: Shapes, left: int) -> Arithmetic | None:
     if stack != other or inner != again:
         return None
     many = prod(stack)
-    elements = many * (rows * inner + inner * columns + rows * columns)
-    return Arithmetic(2 * many * rows * inner * columns, elements)
+    read = rows * inner + inner * columns
+    elements = many * (read + rows * columns)
+    products = many * rows * inner * columns
+    return Arithmetic(2 * products, elements)
 
 
 def _mm(shapes: Shapes, _: Sequence[str]) -> Arithmetic | None:
@@ -87,17 +91,18 @@ def _forward(stride: int, padding: int, dilation: int, transposed: int | None = 
     """A rule for a convolution whose stride, padding and dilation are these inputs."""
 
     def rule(shapes: Shapes, concrete: Sequence[str]) -> Arithmetic | None:
-        image, weight = shapes[0], shapes[1]
-        sizes = range(len(image) - 2)
+        image, weight, *_ = shapes
+        dimensions = len(image) - 2
         if transposed is not None and concrete[transposed] != "False":
             return None
-        steps = _sizes(concrete[stride], len(sizes))
-        around = _sizes(concrete[padding], len(sizes))
-        apart = _sizes(concrete[dilation], len(sizes))
+        steps, around, apart = (
+            _sizes(concrete[at], dimensions) for at in (stride, padding, dilation)
+        )
         out = [image[0], weight[0]]
-        for at in sizes:
+        for at in range(dimensions):
             covered = apart[at] * (weight[at + 2] - 1) + 1
-            out.append((image[at + 2] + 2 * around[at] - covered) // steps[at] + 1)
+            room = image[at + 2] + 2 * around[at] - covered
+            out.append(room // steps[at] + 1)
         return _convolved(image, weight, out)
 
     return rule
@@ -106,21 +111,21 @@ def _forward(stride: int, padding: int, dilation: int, transposed: int | None = 
 def _backward(shapes: Shapes, concrete: Sequence[str]) -> Arithmetic | None:
     """Gradients of the input and of the weight, those of them that are asked for."""
     out, image, weight = shapes[:3]
-    asked = [word.strip() == "True" for word in concrete[-1].strip("[]").split(",")]
-    many = sum(asked[:2])
+    asked = concrete[-1].strip("[]").split(",")
+    many = sum(word.strip() == "True" for word in asked[:2])
     one = _convolved(image, weight, out)
     return Arithmetic(many * one.flop, many * one.elements)
 
 
 _RULES: dict[str, Callable[[Shapes, Sequence[str]], Arithmetic | None]] = {
-    "aten::mm": _mm,
-    "aten::bmm": _mm,
-    "aten::addmm": _addmm,
-    "aten::baddbmm": _addmm,
-    "aten::addmm_": _addmm,
-    "aten::cudnn_convolution": _forward(stride=3, padding=2, dilation=4),
-    "aten::miopen_convolution": _forward(stride=4, padding=3, dilation=5),
-    "aten::_convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
-    "aten::convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
-    "aten::convolution_backward": _backward,
+    "mm": _mm,
+    "bmm": _mm,
+    "addmm": _addmm,
+    "baddbmm": _addmm,
+    "addmm_": _addmm,
+    "cudnn_convolution": _forward(stride=3, padding=2, dilation=4),
+    "miopen_convolution": _forward(stride=4, padding=3, dilation=5),
+    "_convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
+    "convolution": _forward(stride=3, padding=4, dilation=5, transposed=6),
+    "convolution_backward": _backward,
 }

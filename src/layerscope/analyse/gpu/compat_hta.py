@@ -50,16 +50,27 @@ _QUEUED = (
     "hipMemcpyAsync",
     "hipMemsetAsync",
 )
+# So many names of each type.
+_MOST_KERNELS = 20
+_OTHERS = "others"
+# Of launches that a stream takes before the next one waits.
+_FULL_QUEUE = 1024
+_POSSIBLE = "Possible here: kernels --by name, queue --by blocked"
 _QUARTILES = (0, 25, 50, 75, 100)
 _DESCRIBED = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
 _Row = tuple[Any, ...]
 
 
-def build(reader: Reader, name: str) -> Result:
+def build(reader: Reader, name: str, by: str | None = None) -> Result:
     """The table `name` as HTA has it; UsageError where HTA has none."""
-    if name not in _TABLES:
-        raise UsageError(f"{name} has no --compat hta: it is for {', '.join(sorted(_TABLES))}")
-    columns, rows_of = _TABLES[name]
+    known = [one for one, _ in _TABLES]
+    if name not in known:
+        raise UsageError(
+            f"{name} has no --compat hta: it is for {', '.join(sorted(dict.fromkeys(known)))}"
+        )
+    if (name, by) not in _TABLES:
+        raise UsageError(f"{name} of HTA cannot be shown by {by}. {_POSSIBLE}")
+    columns, rows_of = _TABLES[name, by]
     rows = [row for events in read_events(reader) for row in rows_of(events)]
     result = of_rows(name, columns, rows)
     return replace(result, empty=EMPTY, problems=problems(reader))
@@ -137,6 +148,34 @@ def _types(events: HtaEvents) -> Iterator[_Row]:
         yield (events.rank, name, lasted_us, round(share, 1))
 
 
+def _kernels(events: HtaEvents) -> Iterator[_Row]:
+    """Of each type the names with the largest sums; the other ones together.
+
+    Where there are others, HTA has grouped twice: all but the sums are those of sums.
+    """
+    for kind, type_name in enumerate(TYPES):
+        its = events.chosen(events.kind == kind)
+        lasted_us = its.end_us - its.start_us
+        names, place = np.unique(its.name.astype(np.str_), return_inverse=True)
+        sums_us = np.bincount(place, lasted_us, len(names)).astype(np.float64)
+        order = np.argsort(-sums_us, kind="stable")
+        is_cut = len(names) > _MOST_KERNELS
+        for one in order[:_MOST_KERNELS].tolist():
+            of_name = sums_us[one : one + 1] if is_cut else lasted_us[place == one]
+            yield (events.rank, type_name, str(names[one]), *_sums(of_name))
+        if is_cut:
+            others_us = sums_us[order[_MOST_KERNELS:]]
+            yield (events.rank, type_name, _OTHERS, *_sums(others_us))
+
+
+def _sums(lasted_us: Doubles) -> _Row:
+    deviation = 0.0
+    if len(lasted_us) > 1:
+        deviation = float(lasted_us.std(ddof=1))
+    most, least = float(lasted_us.max()), float(lasted_us.min())
+    return (float(lasted_us.sum()), most, least, deviation, float(lasted_us.mean()))
+
+
 def _idle(events: HtaEvents) -> Iterator[_Row]:
     """Of each stream the gaps by their cause; `other` has the first piece of work, too."""
     work = events.chosen(events.is_work)
@@ -188,6 +227,23 @@ def _queue(events: HtaEvents) -> Iterator[_Row]:
         yield (events.rank, stream, *_described(length))
 
 
+def _blocked(events: HtaEvents) -> Iterator[_Row]:
+    """How long the queue of a stream was full, and the part of the time from the first launch to
+    the last end.
+    """
+    launched = events.chosen(np.isin(events.call, _QUEUED))
+    for stream in np.unique(launched.stream).tolist():
+        mine = launched.chosen(launched.stream == stream)
+        at_us = (mine.call_us, mine.start_us)
+        length = _after_changes(at_us, np.ones(len(mine)))
+        changes_us = np.sort(np.concatenate(at_us))
+        is_full = length[:-1] >= _FULL_QUEUE
+        full_us = float(np.diff(changes_us)[is_full].sum())
+        if full_us:
+            whole_us = float(events.end_us.max() - launched.call_us.min())
+            yield (events.rank, stream, full_us, full_us / whole_us)
+
+
 def _bandwidth(events: HtaEvents) -> Iterator[_Row]:
     copies = events.chosen(events.kind == MEMORY)
     copies = copies.chosen(~np.isnan(copies.rate))
@@ -227,8 +283,10 @@ def _prefixed(prefix: str) -> str:
     return " ".join(f"{prefix}_{name}" for name in _DESCRIBED)
 
 
-_TABLES: dict[str, tuple[tuple[ResultColumn, ...], Callable[[HtaEvents], Iterator[_Row]]]] = {
-    "gpu": (
+_TABLES: dict[
+    tuple[str, str | None], tuple[tuple[ResultColumn, ...], Callable[[HtaEvents], Iterator[_Row]]]
+] = {
+    ("gpu", None): (
         _columns(
             "rank",
             "idle_time(us) compute_time(us) non_compute_time(us) kernel_time(us) idle_time_pctg "
@@ -236,15 +294,23 @@ _TABLES: dict[str, tuple[tuple[ResultColumn, ...], Callable[[HtaEvents], Iterato
         ),
         _temporal,
     ),
-    "kernels": (_columns("rank kernel_type", "sum percentage"), _types),
-    "idle": (_columns("rank stream idle_category", "idle_time idle_time_ratio"), _idle),
-    "launches": (
+    ("kernels", None): (_columns("rank kernel_type", "sum percentage"), _types),
+    ("kernels", "name"): (
+        _columns("rank kernel_type name", "sum(us) max(us) min(us) stddev mean(us)"),
+        _kernels,
+    ),
+    ("queue", "blocked"): (
+        _columns("rank stream", "duration_at_max_queue_length relative_duration"),
+        _blocked,
+    ),
+    ("idle", None): (_columns("rank stream idle_category", "idle_time idle_time_ratio"), _idle),
+    ("launches", None): (
         _columns(
             "rank n short_gpu runtime_outliers launch_delay_outliers",
             "cpu_sum gpu_sum delay_sum delay_mean delay_max",
         ),
         _launches,
     ),
-    "queue": (_columns("rank stream", _prefixed("queue_length")), _queue),
-    "copies": (_columns("rank name", _prefixed("memory_bw_gbps")), _bandwidth),
+    ("queue", None): (_columns("rank stream", _prefixed("queue_length")), _queue),
+    ("copies", None): (_columns("rank name", _prefixed("memory_bw_gbps")), _bandwidth),
 }

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 _NAMES = "SELECT track, name FROM tracks"
 
 
+def has_streams(reader: Reader) -> bool:
+    """Whether anything of a GPU was recorded."""
+    kinds = reader.arrays("tracks", ["kind"])
+    return "stream" in kinds["kind.names"].tolist()
+
+
 def streams_of(reader: Reader, work: GpuWork) -> list[tuple[tuple[int, int, str], GpuWork]]:
     """Rank, device and name of each stream that did something, with its work; in this order."""
     names = {row["track"]: row["name"] for row in reader.query(_NAMES).to_pylist()}

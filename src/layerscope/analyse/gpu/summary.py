@@ -9,6 +9,7 @@ from layerscope.analyse.gpu.breakdown import Breakdown, breakdown
 from layerscope.analyse.gpu.collectives import read_job
 from layerscope.analyse.gpu.idle import idle_times
 from layerscope.analyse.gpu.stragglers import Straggler, stragglers
+from layerscope.analyse.gpu.streams import has_streams
 from layerscope.analyse.gpu.work import devices_of, parts_of, read_work
 from layerscope.recording.apart import ranks_apart
 
@@ -38,7 +39,7 @@ class GpuSummary:
 
 def gpu_summary(reader: Reader) -> GpuSummary | None:
     """What to say; None where no GPU was recorded."""
-    if "stream" not in reader.arrays("tracks", ["kind"])["kind.names"].tolist():
+    if not has_streams(reader):
         return None
     parts: list[Breakdown] = []
     idle_ns = 0

@@ -31,4 +31,4 @@ _ATTENDING = r"_?(scaled_dot_product|flash|efficient|cudnn)_\w*attention\w*"
 def is_eligible(name: str) -> str:
     """SQL for whether the operator called `name`, an expression, could use them."""
     words = "|".join((*_MULTIPLYING, _CONVOLVING, _ATTENDING))
-    return f"regexp_full_match({name}, 'aten::(_scaled_|_)?({words})')"
+    return f"regexp_full_match({name}, '\\w+::(_scaled_|_)?({words})')"

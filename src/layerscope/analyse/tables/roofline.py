@@ -18,7 +18,6 @@ the data sheet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,7 @@ from layerscope.analyse.result import (
 from layerscope.model.units import percent
 
 if TYPE_CHECKING:
+    from layerscope.analyse.gpu.matrix_operators import MatrixCalls
     from layerscope.recording.reader import Reader
 
 BY = ("shape",)
@@ -59,7 +59,7 @@ NEXT = "layerscope table kernels --by operator"
 
 
 @dataclass(slots=True)
-class _Sums:
+class _OperatorSums:
     """Of an operator, or of one of its shapes; `told_ns`: of the calls with known shapes."""
 
     calls: int = 0
@@ -69,35 +69,46 @@ class _Sums:
     flop: int = 0
     bytes: int = 0
 
+    def add(self, call: MatrixCalls) -> None:
+        """Calls with the same arguments."""
+        self.calls += call.calls
+        self.gpu_ns += call.gpu_ns
+        self.tensor_core_ns += call.tensor_core_ns
+        if call.each is None:
+            return
+        flop, size = call.each
+        self.told_ns += call.gpu_ns
+        self.flop += call.calls * flop
+        self.bytes += call.calls * size
+
     def row(self) -> tuple[Any, ...]:
         """As a row of the table, without what it is of."""
-        whole = (self.calls, self.gpu_ns, self._of(self.tensor_core_ns, self.gpu_ns))
+        on_tensor_cores = _part(self.tensor_core_ns, self.gpu_ns)
+        whole = (self.calls, self.gpu_ns, on_tensor_cores)
         if not self.flop:
-            return (*whole, None, None, None, None, None)
-        rates = [self._of(self.flop, self.told_ns), self._of(self.bytes, self.told_ns)]
-        return (*whole, self.flop, rates[0], self.bytes, rates[1], self._of(self.flop, self.bytes))
+            nothing = [None] * 5
+            return (*whole, *nothing)
+        flop_rate = _part(self.flop, self.told_ns)
+        byte_rate = _part(self.bytes, self.told_ns)
+        intensity = _part(self.flop, self.bytes)
+        return (*whole, self.flop, flop_rate, self.bytes, byte_rate, intensity)
 
-    @staticmethod
-    def _of(part: int, whole: int) -> float | None:
-        return part / whole if whole else None
+
+def _part(of: int, whole: int) -> float | None:
+    return of / whole if whole else None
 
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each operator, or for each of its shapes; the longest first."""
     from layerscope.analyse.gpu.matrix_operators import launched, shares
 
-    sums: dict[tuple[str, ...], _Sums] = {}
+    sums: dict[tuple[str, ...], _OperatorSums] = {}
     for call in launched(reader):
         key = (call.name, call.shape) if by else (call.name,)
-        of_key = sums.setdefault(key, _Sums())
-        of_key.calls += call.calls
-        of_key.gpu_ns += call.gpu_ns
-        of_key.tensor_core_ns += call.tensor_core_ns
-        if call.each is not None:
-            of_key.told_ns += call.gpu_ns
-            of_key.flop += call.calls * call.each[0]
-            of_key.bytes += call.calls * call.each[1]
-    rows = [(*key, *of_key.row()) for key, of_key in _longest_first(sums)]
+        of_key = sums.setdefault(key, _OperatorSums())
+        of_key.add(call)
+    longest_first = sorted(sums, key=lambda key: (-sums[key].gpu_ns, key))
+    rows = [(*key, *sums[key].row()) for key in longest_first]
     columns = (COLUMNS[0], _SHAPE, *COLUMNS[1:]) if by else COLUMNS
     result = of_rows("roofline", columns, rows)
     if not rows:
@@ -108,7 +119,3 @@ def build(reader: Reader, by: str | None = None) -> Result:
         f"kernels; kernels that use them have {percent(used)}."
     )
     return replace(result, notes=(note,))
-
-
-def _longest_first(sums: dict[tuple[str, ...], _Sums]) -> Iterator[tuple[tuple[str, ...], _Sums]]:
-    yield from sorted(sums.items(), key=lambda one: (-one[1].gpu_ns, one[0]))

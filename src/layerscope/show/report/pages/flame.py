@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from layerscope.analyse.gpu.streams import has_streams
 from layerscope.analyse.stacks.frames import LAYERS, OTHER
 from layerscope.analyse.stacks.graphs import KINDS, unit_of
 from layerscope.analyse.stacks.memory import KINDS as MEMORY_KINDS
@@ -33,25 +34,28 @@ ORDER = 30
 
 
 def data(reader: Reader) -> dict[str, Any]:
-    """The kinds of flame graphs with their titles, and the layers of frames."""
+    """The kinds of flame graphs with their titles, the first one to show, and the layers of
+    frames.
+    """
     kinds = {kind: _about(kind) for kind in _kinds(reader)}
+    is_of_gpus = GPU in kinds and not reader.has("samples")
     return {
         "kinds": kinds,
+        "first": GPU if is_of_gpus else next(iter(kinds)),
         "layers": LAYERS[:OTHER],
     }
 
 
 def _kinds(*readers: Reader) -> list[str]:
-    """Those that the page offers: of memory only where all of these recordings have some. Work of
-    GPUs is for the command.
+    """Those that the page offers: of memory and of GPUs only where all of these recordings have
+    some.
     """
-    found = []
-    has_memory = all(reader.has("allocations") for reader in readers)
-    for kind in KINDS:
-        is_of_memory = kind in MEMORY_KINDS
-        if kind != GPU and (has_memory or not is_of_memory):
-            found.append(kind)
-    return found
+    missing: set[str] = set()
+    if not all(reader.has("allocations") for reader in readers):
+        missing.update(MEMORY_KINDS)
+    if not all(map(has_streams, readers)):
+        missing.add(GPU)
+    return [kind for kind in KINDS if kind not in missing]
 
 
 def _about(kind: str) -> dict[str, str]:
