@@ -283,13 +283,17 @@ static void tell_names(const sm_process *p, uint64_t state) {
     }
 }
 
-static uint64_t state_of(int32_t tid, uint64_t *identification) {
-    for (int i = 0; i < all.python_count; i++)
-        if (all.python_threads[i].tid == tid) {
-            *identification = all.python_threads[i].identification;
-            return all.python_threads[i].state;
-        }
-    return 0;
+static uint64_t state_of(const sm_process *p, int32_t tid, uint64_t *identification) {
+    const lu_python_thread_facts *found = NULL;
+    for (int i = 0; i < all.python_count; i++) {
+        const lu_python_thread_facts *one = &all.python_threads[i];
+        if (one->tid == tid && (!found || lu_python_is_rather(p->python, found->runs, one->runs)))
+            found = one;
+    }
+    if (!found)
+        return 0;
+    *identification = found->identification;
+    return found->state;
 }
 
 /* A thread as one line; nothing if it has ended. */
@@ -303,7 +307,7 @@ static void tell_thread(int32_t pid, int32_t tid, void *of) {
     int is_waiting = 0;
     if (sm_read_status(pid, tid, &status))
         return;
-    uint64_t state = state_of(status.own_tid, &identification);
+    uint64_t state = state_of(p, status.own_tid, &identification);
     s.is_torn = s.is_cut = s.count = s.frames = 0;
     for (int i = 0; i < TRIES && !is_waiting; i++) {
         errno = 0;
@@ -356,7 +360,7 @@ static void tell_gil(const sm_process *p) {
     if (!all.python_count)
         return;
     sm_pages_forget();
-    sm_gil gil = sm_python_gil(p, all.python_threads[0].state);
+    sm_gil gil = sm_python_gil(p, all.python_threads[all.python_count - 1].state); /* of the first interpreter */
     printf(",\"gil\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", gil.from, gil.until, gil.holder);
 }
 

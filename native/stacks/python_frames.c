@@ -330,22 +330,37 @@ int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void 
 
 /* --- Threads --- */
 
+static int runs_functions(const layout *l, uint64_t thread_state, lu_read read, void *of) {
+    beginning begin;
+    return !begin_walk(l, thread_state, 0, read, of, &begin) && begin.frame;
+}
+
+/* Interpreters are found from the newest one to the first. Up to CPython 3.12 a state has the number of the thread that
+ * made it: the one of a later interpreter may be run by any other. */
+int lu_python_is_rather(uint32_t python, int runs_before, int runs) {
+    return !runs_before || (runs && python < LF_PYTHON_3_13);
+}
+
 uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_read read, void *of) {
     const layout *l = layout_of(python);
     uint32_t steps = 0;
+    uint64_t found = 0;
+    int found_runs = 0;
     uint64_t interpreter = l && runtime ? follow(read, of, runtime + l->interpreters) : 0;
     for (; interpreter; interpreter = follow(read, of, interpreter + l->interpreter_next)) {
         uint64_t thread = follow(read, of, interpreter + l->interpreter_threads);
-        for (; thread; thread = follow(read, of, thread + l->thread_next)) {
+        while (thread && follow(read, of, thread + l->thread_native_id) != (uint64_t)tid) {
             if (++steps > THREADS_MOST)
-                return 0;
-            if (follow(read, of, thread + l->thread_native_id) == (uint64_t)tid)
-                return thread;
+                return found;
+            thread = follow(read, of, thread + l->thread_next);
         }
+        int runs = thread && runs_functions(l, thread, read, of);
+        if (thread && lu_python_is_rather(python, found_runs, runs))
+            found = thread, found_runs = runs;
         if (++steps > THREADS_MOST)
-            return 0;
+            return found;
     }
-    return 0;
+    return found;
 }
 
 int lu_python_threads(uint32_t python, uint64_t runtime, lu_read read, void *of, lu_python_thread_facts *into, int most) {
@@ -359,7 +374,8 @@ int lu_python_threads(uint32_t python, uint64_t runtime, lu_read read, void *of,
             uint64_t numbers[2]; /* thread_id lies before native_thread_id */
             if (read(of, thread + l->thread_native_id - 8, numbers, sizeof numbers))
                 return count;
-            into[count++] = (lu_python_thread_facts){thread, numbers[0], (int32_t)numbers[1]};
+            int runs = runs_functions(l, thread, read, of);
+            into[count++] = (lu_python_thread_facts){thread, numbers[0], (int32_t)numbers[1], runs};
         }
         steps++;
     }

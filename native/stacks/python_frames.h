@@ -59,11 +59,15 @@ uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *b
 uint64_t lu_python_first_instruction(uint32_t python, uint64_t code);
 /* The PyThreadState of the thread `tid` of any interpreter, by `_PyRuntime`; 0: none. */
 uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_read read, void *of);
-/* All threads of all interpreters; how many, at most `most`. */
+/* Of two states of the same thread, whether the one that was found later is rather what it runs by; `runs`: whether they
+ * run functions. */
+int lu_python_is_rather(uint32_t python, int runs_before, int runs);
+/* All threads of all interpreters, those of the first one last; how many, at most `most`. */
 typedef struct {
     uint64_t state; /* its PyThreadState */
     uint64_t identification; /* as `threading.get_ident` gives it */
     int32_t tid;
+    int runs; /* functions of Python */
 } lu_python_thread_facts;
 int lu_python_threads(uint32_t python, uint64_t runtime, lu_read read, void *of, lu_python_thread_facts *into, int most);
 /* `code` and `place` of the frame at this address; `code` is 0 where it is of no function. The frame outside of it; 0:
