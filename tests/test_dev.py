@@ -398,7 +398,7 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[lis
     monkeypatch.setattr(dev, "install_packages", lambda *names: False)
     monkeypatch.setattr(dev, "find_python", lambda newest_first: "python3.13")
     monkeypatch.setattr(dev, "python_version", lambda python: (3, 13))
-
+    monkeypatch.setattr(dev, "make", lambda environment, python=None: environment.python)
     monkeypatch.setattr(dev.subprocess, "run", run)
     monkeypatch.setattr(dev, "planned", planned, raising=False)
     return started
