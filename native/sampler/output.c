@@ -273,8 +273,7 @@ void sm_output_write(void (*define)(void)) {
         failed = write_kind(order[i]);
     if (failed)
         drop_rows(failed);
-    else
-        write_problems();
+    write_problems(); /* that is short: it may fit where definitions do not */
 }
 
 void sm_tell_quality(const lt_quality *quality) {

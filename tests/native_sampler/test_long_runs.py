@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import struct
 import subprocess
 import time
@@ -120,6 +121,14 @@ def test_definitions_have_a_share(known, sampling: Callable[..., Sampling]) -> N
     assert "too_many_stacks" in found.codes()
     defined = found.frames.nbytes + found.stacks.nbytes
     assert defined < 4 * 500
+
+
+def test_stacks_that_do_not_fit_are_told(known, sampling: Callable[..., Sampling]) -> None:
+    """What is said of them is short, and fits."""
+    one = sampling(hz=999)
+    resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (1000, 1000))
+    found, _ = one.run(known, "burn", 300)
+    assert "disk_full" in found.codes()
 
 
 LOST_FULL_AT = 80
