@@ -466,8 +466,10 @@ class RunConversion:
 
 
 def _sum_of(rows: Sequence[Mapping[str, Any]], name: str) -> int:
-    values = [row.get(name) for row in rows]
-    return sum(value or 0 for value in values)
+    total = 0
+    for row in rows:
+        total += row.get(name) or 0
+    return total
 
 
 def _correlations(kind: np.ndarray, origin: np.ndarray) -> np.ndarray:

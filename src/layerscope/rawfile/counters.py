@@ -44,6 +44,7 @@ UNITS = tuple(
 OF_GROUP = ("throttled", "throttled_ns", "group_memory_bytes", "group_memory_limit_bytes")
 # A reading in a chunk: at_ns, counter, nothing, value.
 _READING = struct.Struct("<qiiq")
+_NUMBERS = range(len(NAMES))
 _NUMBER_OF = {name: number for number, name in enumerate(NAMES)}
 
 
@@ -74,7 +75,9 @@ def rows_of(payload: bytes) -> np.ndarray:
 
 def read(payload: bytes) -> Iterator[tuple[int, str, int, str]]:
     """The rows of a raw chunk one by one: (at_ns, name, value, unit). Without NumPy, as above."""
-    whole_bytes = len(payload) // _READING.size * _READING.size
-    for at_ns, number, _, value in _READING.iter_unpack(payload[:whole_bytes]):
-        if 0 <= number < len(NAMES):
-            yield at_ns, NAMES[number], value, UNITS[number]
+    rest = len(payload) % _READING.size
+    whole = payload[: len(payload) - rest]
+    for at_ns, number, _, value in _READING.iter_unpack(whole):
+        if number in _NUMBERS:
+            name, unit = NAMES[number], UNITS[number]
+            yield at_ns, name, value, unit
