@@ -148,8 +148,11 @@ def test_marks_are_taken_and_what_cannot_be_done_is_a_sentence(tmp_path: Path) -
         os.kill(child, signal.SIGKILL)
         watched = found.ask("top", pid, "--once", "-q")
         recorded = found.end()
+        late = found.ask("mark", "attached", "three")
 
     assert (by_pid.returncode, by_pid.stderr) == (by_name.returncode, by_name.stderr) == (0, "")
+    assert "after the recording's start" in by_pid.stdout
+    assert "attached.layerscope is complete: it has ended." in late.stderr
     for stop in stops:
         assert stop.returncode == 125
         assert "is made by `layerscope attach` from outside and has no window" in stop.stderr

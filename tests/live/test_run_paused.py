@@ -203,7 +203,7 @@ def test_what_cannot_be_started_is_said_in_one_sentence(tmp_path: Path) -> None:
             assert program.command("mark", str(program.pid), "a mark")["name"] == "a mark"
             assert refused("mark", str(program.pid), "é" * 600).startswith("the recording ")
             recorded = program.end()
-        assert "is complete: its program has ended" in refused("start", str(program.path))
+        assert "is complete: it has ended" in refused("start", str(program.path))
         assert recorded.rows("SELECT kind, name FROM marks") == [
             {"kind": "outside", "name": "a mark"}
         ]

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     word = recording[0] if recording else None
     answers = _steer.ask(word, {"what": "mark", "name": text(name)})
     path, first = answers[0]
-    sentence = f"{shown(path)}: marked {name!r}, {first['run_s']:.1f} s after the program's start"
-    more = 'layerscope query "from marks" shows all marks when the program has ended'
+    sentence = f"{shown(path)}: marked {name!r}, {first['run_s']:.1f} s after the recording's start"
+    more = 'layerscope query "from marks" shows all marks when it has ended'
     _steer.say(arguments, "mark", answers, f"{sentence}; {more}")
     return 0

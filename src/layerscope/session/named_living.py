@@ -99,7 +99,7 @@ def _why_not(path: Path) -> str:
         return f"{path} is no recording that is being made. {MAKE_ONE}"
     info = run.info
     if info.state != "running" or path.is_file():
-        return f"the recording {path} is complete: its program has ended. {MAKE_ONE}"
+        return f"the recording {path} is complete: it has ended. {MAKE_ONE}"
     host = info.host.get("name")
     if host != os.uname().nodename:
         return f"the recording {path} is being made on host {host}, and can be steered there only"
