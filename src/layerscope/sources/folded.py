@@ -28,7 +28,7 @@ from layerscope.sources.text_chunks import chunks, lines_of, taken, unpacked
 MEANING = "folded stacks"
 _LINE = re.compile(rb"^(\S.*?)\s+(\d{1,18}(?:\.\d*)?)\s*$")
 _NUMBER = r"^\d{1,18}(?:\.\d*)?$"
-_LIKE = re.compile(rb"^\S[^\t]*? \d+(?:\.\d*)?[ ]*$")
+_COUNT = re.compile(rb"\d+(?:\.\d*)?")
 _COMMENT = re.compile(rb"^\s*(#.*|//.*)?$")
 _SOURCE = re.compile(r"^(.*) \(([^()]+\.pyx?):(\d+)\)$")
 _HEAD_LINES = 1000
@@ -49,11 +49,18 @@ def recognises(head: bytes) -> bool:
     lines = [
         line for line in (lines[:-1] if len(lines) > 1 else lines) if not _COMMENT.match(line)
     ][:_HEAD_LINES]
-    good = [line for line in lines if _LIKE.match(line)]
+    good = [line for line in lines if _is_like_one(line)]
     has_stack = (
         any(b";" in line for line in good) and b"_verbose," not in text and b"\0" not in text
     )
     return has_stack and len(good) * 3 >= len(lines) * 2
+
+
+def _is_like_one(line: bytes) -> bool:
+    """Whether a number ends the line, behind a blank and some text without a tab."""
+    stack, _, count = line.rstrip(b" ").rpartition(b" ")
+    is_text = bool(stack[:1].strip()) and b"\t" not in stack
+    return is_text and _COUNT.fullmatch(count) is not None
 
 
 def read(path: Path) -> Imported:
