@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -218,7 +219,8 @@ def test_sums_are_kept(tmp_path: Path, rows: list[tuple[tuple[str, ...], int]]) 
         expected[names] += count
     content = read(tmp_path, "".join(f"{';'.join(names)} {count}\n" for names, count in rows))
     rejected = "lines_rejected" in codes(content)
-    plain = [names for names in expected if not any("_[" in one or "(" in one for one in names)]
+    changed = re.compile(r"_\[|[(<]")  # suffixes, files and arguments are taken off
+    plain = [names for names in expected if not any(map(changed.search, names))]
     for names in plain:
         assert rejected or sums(content)[names] == expected[names]
     assert rejected or sum(sums(content).values()) == sum(expected.values())
