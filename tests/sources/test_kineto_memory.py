@@ -287,3 +287,13 @@ def test_the_table_has_what_each_device_allocated_and_reserved(tmp_path: Path) -
 
     rows = [tuple(row.values()) for row in found]
     assert rows == [(0, "cpu", 64, None, 64, None), (0, "cuda:0", 1200, 4000, 500, 3000)]
+
+
+def test_blocks_that_an_old_trace_does_not_tell_are_said(tmp_path: Path) -> None:
+    event = memory(5, 2, 16)
+    event["args"] = {"Device Type": 0, "Device Id": -1, "Bytes": 16}
+    found = kineto.read(write(tmp_path / "trace.json", [span("aten::ones", 0, 1), event]))
+    assert not len(found.memory)
+    (problem,) = [one for one in found.problems if one.layer == "memory"]
+    assert (problem.code, problem.what[:3]) == ("blocks_untold", "1 a")
+    assert not [one for one in found.problems if one.code == "events_rejected"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
-from layerscope.model.layers import OPERATORS
+from layerscope.model.layers import MEMORY, OPERATORS
 from layerscope.sources import kineto_memory
 from layerscope.sources.imported import Imported, ImportedProcess
 from layerscope.sources.kineto_spans import KinetoSpans, framework_threads, spans_of
@@ -185,6 +185,13 @@ def _problems(
     if rejected:
         what = f"{rejected:,} events of the trace have times or numbers that cannot be"
         found.append(Problem(OPERATORS, "events_rejected", what, "record again", "these events"))
+    if memory.without_address:
+        what = (
+            f"{memory.without_address:,} allocations and releases of the trace do not tell their "
+            "block, as an old PyTorch writes them"
+        )
+        remedy = "record with PyTorch 1.11 or later"
+        found.append(Problem(MEMORY, "blocks_untold", what, remedy, "memory over time"))
     if trace.damaged:
         lost = "these events"
         what = f"{trace.damaged:,} events of the trace are damaged, first: {trace.example[:120]}"

@@ -57,7 +57,8 @@ class MemoryEvents:
     """Those of a trace in the order of time, as columns; `device`: index into `devices`. `pid` and
     `tid`: as the scan numbers them.
 
-    `rejected`: how many have numbers that cannot be.
+    `rejected`: how many have numbers that cannot be; `without_address`: how many tell no block, as
+    PyTorch wrote them until 2021.
     """
 
     at_ns: np.ndarray
@@ -70,6 +71,7 @@ class MemoryEvents:
     device: np.ndarray
     devices: list[str] = field(default_factory=list)
     rejected: int = 0
+    without_address: int = 0
 
 
 def name_in(names: list[str]) -> int:
@@ -89,6 +91,9 @@ def memory_events(instants: Columns, names: list[str]) -> MemoryEvents:
         values = columns[name]
         columns[name] = np.where(values == NONE, usual, values)
     is_kept = _are_possible(columns)
+    is_untold = (columns["address"] == NONE) & (columns["allocated"] == NONE)
+    without_address = np.count_nonzero(is_untold)
+    rejected = np.count_nonzero(~is_kept) - without_address
     order = np.argsort(instants["time_ns"][rows], kind="stable")
     order = order[is_kept[order]]
     columns = {name: values.take(order) for name, values in columns.items()}
@@ -100,7 +105,8 @@ def memory_events(instants: Columns, names: list[str]) -> MemoryEvents:
         at_ns=instants["time_ns"].take(rows[order]),
         device=place,
         devices=[_device(one) for one in different.tolist()],
-        rejected=int(np.count_nonzero(~is_kept)),
+        rejected=int(rejected),
+        without_address=int(without_address),
         **places,
         **columns,
     )
