@@ -378,6 +378,7 @@ def test_a_program_on_standby_is_recorded_with_its_operators(
     assert recorder.returncode == 0
     assert "has the operators of process" in told
     assert "is being recorded already, into recording.layerscope" in again.stderr
+    assert "`layerscope stop " in again.stderr
     assert second.returncode == 0
     assert "are as they were then\n" in second.stderr
     assert "that begin from now on" in second.stderr

@@ -80,9 +80,11 @@ def attach(asked: AttachOptions) -> int:
     program = target(asked.pid)
     living = living_of(asked.pid)
     if living is not None and not standby.is_resting(living):
+        stop = f", `layerscope stop {asked.pid}` ends that"
+        may_end = stop if living.window.get("steered") else ""
         raise RunError(
             f"process {asked.pid} is being recorded already, into {shown(living.path)}. "
-            f"`layerscope top {asked.pid}` shows it"
+            f"`layerscope top {asked.pid}` shows it{may_end}"
         )
     if living is not None or standby.is_prepared(asked.pid):
         return attach_through_door(asked)
