@@ -136,7 +136,7 @@ def test_a_question_to_a_folder(traces: Path, capsys: pytest.CaptureFixture[str]
 def test_a_folder_without_traces_is_refused(traces: Path) -> None:
     (traces / "notes.txt").write_text("nothing here")
 
-    with pytest.raises(ReadError, match="is not a layerscope recording"):
+    with pytest.raises(ReadError, match="is not a layerscope recording: the folder has neither"):
         open_run(traces)
 
 
