@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _BEGIN = '{"shapes"'
 NO_TENSORS = "no tensors"
 NOT_KNOWN = "not known"
-_WITHOUT = "no layer recorded the shapes of inputs. Record them: layerscope run --shapes train.py"
+_WITHOUT = (
+    "no layer recorded the shapes of inputs. Record them: layerscope run --shapes train.py, or with "
+    "record_shapes=True of torch.profiler"
+)
 
 
 def shape_texts(reader: Reader) -> pa.Table:
