@@ -133,6 +133,17 @@ def test_a_question_to_a_folder(traces: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.split() == ["n", "3"]
 
 
+def test_a_folder_without_a_slash_stands_before_the_question_too(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(traces / "rank-0.json", 0, 3)
+    monkeypatch.chdir(traces.parent)
+
+    assert cli.main(["query", traces.name, "SELECT count(*) AS n FROM spans", "--csv"]) == 0
+
+    assert capsys.readouterr().out.split() == ["n", "3"]
+
+
 def test_a_folder_without_traces_is_refused(traces: Path) -> None:
     (traces / "notes.txt").write_text("nothing here")
 

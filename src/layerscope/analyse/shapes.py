@@ -21,8 +21,8 @@ _BEGIN = '{"shapes"'
 NO_TENSORS = "no tensors"
 NOT_KNOWN = "not known"
 _WITHOUT = (
-    "no layer recorded the shapes of inputs. Record them: layerscope run --shapes train.py, or with "
-    "record_shapes=True of torch.profiler"
+    "no layer recorded the shapes of inputs. Record them: layerscope run --shapes train.py, or "
+    "with record_shapes=True of torch.profiler"
 )
 
 
