@@ -26,7 +26,7 @@ from tests.recordings import Recording
         ({"shapes": ["?"], "dtypes": ["float32"]}, "float32[?]"),
         ({"shapes": [[[1], [2]]], "dtypes": [["int8", "int8"]], "cut": True}, "(int8[1], int8[2]), ..."),
         ({"shapes": None, "dtypes": None}, "not known"),
-        ({"shapes": [[2]]}, "not known"),
+        ({"shapes": [[2]]}, "[2]"),
         ({"shapes": [[2]], "dtypes": []}, "not known"),
         ({"shapes": 7, "dtypes": 7}, "not known"),
     ],
