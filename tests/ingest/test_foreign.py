@@ -186,3 +186,14 @@ def test_what_a_file_does_not_have_is_said_of_the_file(
     cli.main(words)
     told = capsys.readouterr()
     assert sentence in told.out + told.err
+
+
+def test_a_name_with_control_characters_is_one_line_of_the_summary(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a\n\x1b[31mb.txt"
+    log.rename(log.parent / name)
+    assert cli.main(["summary", name]) == 0
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert told.splitlines()[-1] == r"Next: layerscope report 'a\n\x1b[31mb.txt'"
