@@ -118,6 +118,7 @@ def test_a_recording_of_a_folder_can_be_packed_and_outlives_its_files(
     write(traces / "rank-1.json", 1, 4)
     kept = tmp_path / "kept.layerscope.zip"
 
+    assert open_run(traces).info.host_fact("cpu", "granted") is None  # no trace tells
     assert cli.main(["pack", str(traces), "-o", str(kept), "-q"]) == 0
     shutil.rmtree(traces)
     shutil.rmtree(tmp_path / "cache")
