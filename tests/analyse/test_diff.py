@@ -317,6 +317,16 @@ def test_a_layer_that_one_side_lacks_is_a_sentence_and_no_change() -> None:
     assert "No operators are compared: B has none." in notes(a, b, "operators")
 
 
+def test_what_the_file_of_another_program_does_not_tell_is_no_difference() -> None:
+    a, b = looped([{"mm": 100}] * 3), looped([{"mm": 100}] * 3)
+    infos = (
+        {"imported_from": "trace.json", "layers": [], "environment": {}},
+        {"environment": {"OMP_NUM_THREADS": "1"}},
+    )
+
+    assert "Not the same" not in notes(a, b, infos=infos)
+
+
 def test_what_is_not_the_same_is_said() -> None:
     a, b = looped([{"mm": 100}] * 3), looped([{"mm": 100}] * 3)
     for row in b.rows["steps"]:

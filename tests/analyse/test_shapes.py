@@ -26,7 +26,7 @@ from tests.recordings import Recording
         ({"shapes": ["?"], "dtypes": ["float32"]}, "float32[?]"),
         ({"shapes": [[[1], [2]]], "dtypes": [["int8", "int8"]], "cut": True}, "(int8[1], int8[2]), ..."),
         ({"shapes": None, "dtypes": None}, "not known"),
-        ({"shapes": [[2]]}, "not known"),
+        ({"shapes": [[2]]}, "[2]"),
         ({"shapes": [[2]], "dtypes": []}, "not known"),
         ({"shapes": 7, "dtypes": 7}, "not known"),
     ],
@@ -86,7 +86,8 @@ def test_a_recording_without_shapes_says_how_to_get_them(tmp_path: Path) -> None
 
     assert str(refused.value) == (
         "operators cannot be shown by shape: no layer recorded the shapes of inputs. "
-        "Record them: layerscope run --shapes train.py"
+        "Record them: layerscope run --shapes train.py, or with record_shapes=True of "
+        "torch.profiler"
     )
 
 

@@ -167,3 +167,33 @@ def test_a_file_that_nobody_knows_is_refused_with_what_could_be_read(tmp_path: P
         match=r"notes.csv is no recording, nor a file that can be read as one: .*a log of ",
     ):
         open_run(tmp_path / "notes.csv")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["table", "log.txt", "functions"],
+            "There are no samples of stacks in the file: record them with",
+        ),
+        (["flame", "log.txt"], "there are no samples of stacks in the file. Record them with"),
+        (["flame", "log.txt", "--kind", "gpu"], "nothing of kind gpu was recorded. Kinds are "),
+    ],
+)
+def test_what_a_file_does_not_have_is_said_of_the_file(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(words)
+    told = capsys.readouterr()
+    assert sentence in told.out + told.err
+
+
+def test_a_name_with_control_characters_is_one_line_of_the_summary(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a\n\x1b[31mb.txt"
+    log.rename(log.parent / name)
+    assert cli.main(["summary", name]) == 0
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert told.splitlines()[-1] == r"Next: layerscope report 'a\n\x1b[31mb.txt'"

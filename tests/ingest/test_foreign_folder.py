@@ -118,6 +118,7 @@ def test_a_recording_of_a_folder_can_be_packed_and_outlives_its_files(
     write(traces / "rank-1.json", 1, 4)
     kept = tmp_path / "kept.layerscope.zip"
 
+    assert open_run(traces).info.host_fact("cpu", "granted") is None  # no trace tells
     assert cli.main(["pack", str(traces), "-o", str(kept), "-q"]) == 0
     shutil.rmtree(traces)
     shutil.rmtree(tmp_path / "cache")
@@ -133,10 +134,21 @@ def test_a_question_to_a_folder(traces: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.split() == ["n", "3"]
 
 
+def test_a_folder_without_a_slash_stands_before_the_question_too(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(traces / "rank-0.json", 0, 3)
+    monkeypatch.chdir(traces.parent)
+
+    assert cli.main(["query", traces.name, "SELECT count(*) AS n FROM spans", "--csv"]) == 0
+
+    assert capsys.readouterr().out.split() == ["n", "3"]
+
+
 def test_a_folder_without_traces_is_refused(traces: Path) -> None:
     (traces / "notes.txt").write_text("nothing here")
 
-    with pytest.raises(ReadError, match="is not a layerscope recording"):
+    with pytest.raises(ReadError, match="is not a layerscope recording: the folder has neither"):
         open_run(traces)
 
 

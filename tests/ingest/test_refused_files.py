@@ -30,6 +30,7 @@ CONTENTS = {
     "state.pkl": (pickle.dumps({"a": [1, 2]}), "never unpickled"),
     "run.log": (b"@@ iter 0\n@@ end\n", "ONEDNN_VERBOSE=1"),
     "empty.log": (b"", "ONEDNN_VERBOSE=1"),
+    "trace.json": (b"", "is empty: copy the file again"),
     "image.png": (b"\x89PNG\r\n\x1a\n\0\0", "nor a file that can be read as one"),
 }
 

@@ -136,6 +136,12 @@ def test_what_is_no_recording_is_said(tmp_path: Path, name: str) -> None:
         Run.open(tmp_path / name)
 
 
+def test_what_is_neither_a_file_nor_a_folder_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReadError, match="into a file, and open that"):
+        Run.open(tmp_path / "pipe")
+
+
 CONTENT = msgspec.json.format(msgspec.json.encode(run_info()), indent=1)
 
 

@@ -163,6 +163,17 @@ def test_processes_and_threads_have_numbers_of_their_own(
 
 
 @BOTH
+def test_a_thread_whose_number_is_negative_gets_another(tmp_path: Path, suffix: str) -> None:
+    recording = Recording()
+    recording.add_span("op", 0, 10, track=recording.add_thread(0, -2, "odd"))
+
+    trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
+
+    assert [span.name for span in trace.spans] == ["op"]
+    assert min(span.tid for span in trace.spans) > 0
+
+
+@BOTH
 def test_steps_are_a_track_of_their_own(recording: Recording, tmp_path: Path, suffix: str) -> None:
     trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layerscope import sources
+from layerscope.analyse import tables
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
@@ -205,6 +206,8 @@ def test_a_profile_of_onnx_runtime_has_operators_with_provider_and_shapes(tmp_pa
             """SELECT s.name, layer, kind, dur_ns, parent IS NOT NULL AS inside, json FROM spans s
             LEFT JOIN args USING (args) ORDER BY start_ns"""
         ).to_pylist()
+        shapes = tables.build(reader, "operators", "shape").data["shape"].to_pylist()
+    assert "float32[1, 3, 8, 8], int64[2]" in shapes
     assert [list(row.values())[:5] for row in rows] == [
         ["model_run", "operators", "range", 90_000, False],
         ["Conv", "operators", "function", 30_000, True],

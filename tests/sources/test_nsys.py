@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from layerscope.analyse import tables
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
@@ -198,6 +199,9 @@ def test_what_torch_writes_with_emit_nvtx_is_an_operator(tmp_path: Path) -> None
         ("MmBackward0", "backward"),
     ]
     assert nsys.read(path).more["seq"].tolist() == [5, 5, 5]
+    with Reader(open_run(path)) as reader:
+        shapes = tables.build(reader, "operators", "shape").data["shape"].to_pylist()
+    assert sorted(shapes) == ["[2, 3], [3, 4]", "no tensors", "no tensors"]
 
 
 def test_tables_that_are_not_read_are_named(tmp_path: Path) -> None:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _BEGIN = '{"shapes"'
 NO_TENSORS = "no tensors"
 NOT_KNOWN = "not known"
-_WITHOUT = "no layer recorded the shapes of inputs. Record them: layerscope run --shapes train.py"
+_WITHOUT = (
+    "no layer recorded the shapes of inputs. Record them: layerscope run --shapes train.py, or "
+    "with record_shapes=True of torch.profiler"
+)
 
 
 def shape_texts(reader: Reader) -> pa.Table:
@@ -47,12 +50,12 @@ def words(text: str) -> str:
     """The tensors of one text of arguments."""
     try:
         recorded = decoded(text.encode(), dict[str, Any])
-        if recorded["shapes"] is None:
+        shapes = recorded["shapes"]
+        if shapes is None:
             return NOT_KNOWN
-        tensors = [
-            _input(shape, dtype)
-            for shape, dtype in zip(recorded["shapes"], recorded["dtypes"], strict=True)
-        ]
+        # What NVTX has of torch's operators are sizes alone.
+        dtypes = recorded.get("dtypes", [""] * len(shapes))
+        tensors = [_input(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     except (ValueError, KeyError, TypeError):
         return NOT_KNOWN
     if recorded.get("cut"):

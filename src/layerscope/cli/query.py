@@ -123,7 +123,7 @@ def _question_and_run(arguments: argparse.Namespace) -> tuple[str | None, str | 
     if not words:
         return None, None
     sql, where = words[0], words[1] if len(words) == 2 else None
-    if where is not None and names == [sql]:
+    if where is not None and (names == [sql] or (not names and Path(sql).is_dir())):
         sql, where = where, sql
     return _readable(sql), where
 

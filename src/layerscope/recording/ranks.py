@@ -200,7 +200,7 @@ def _host(infos: Sequence[RunInfo]) -> dict[str, Any]:
     cpu = infos[0].host_fact("cpu")
     return {
         **infos[0].host,
-        "cpu": {**(cpu if isinstance(cpu, dict) else {}), "granted": sum(of_host.values())},
+        "cpu": {**(cpu if isinstance(cpu, dict) else {}), "granted": sum(of_host.values()) or None},
     }
 
 

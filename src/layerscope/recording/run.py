@@ -142,6 +142,15 @@ class RunInfo(msgspec.Struct):
         return cpus if isinstance(cpus, (int, float)) and cpus > 0 else None
 
 
+# What stands where a recording should, by what opening its `run.json` says.
+_WHY_NONE: dict[type[OSError], str] = {
+    FileNotFoundError: "the folder has neither run.json nor a trace of another profiler. Name a "
+    "folder that has",
+    NotADirectoryError: "it is neither a file nor a folder. Write what comes out of it into a "
+    "file, and open that",
+}
+
+
 class Run:
     """A recording on disk. `path` is its folder, `info` its `run.json`.
 
@@ -195,9 +204,8 @@ class Run:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise ReadError(
-                f"{path} is not a layerscope recording: {file.name}: {error.strerror}"
-            ) from error
+            why = _WHY_NONE.get(type(error), f"{file.name}: {error.strerror}")
+            raise ReadError(f"{path} is not a layerscope recording: {why}") from error
         refuse_newer(path, data)
         try:
             info = decoded(data, RunInfo)

@@ -465,12 +465,13 @@ def _closing(summary: Summary, run: str) -> list[str]:
     if summary.thinned:
         lines += _wrapped(_kept(summary.thinned, is_lossy, by_weight))
     if not summary.info.imported_from:
-        size = f"{units.size(summary.cost.size_bytes)} in {summary.folder}"
+        size = f"{units.size(summary.cost.size_bytes)} in {printable(summary.folder)}"
         lines += _wrapped(f"Overhead: {cost_sentence(summary.cost)}; {size}")
     words = ["layerscope report", *([shlex.quote(run)] if run else [])]
     if _is_of_memory(summary):
         words = ["layerscope table", *words[1:], "peak"]
-    return [*lines, f"Next: {' '.join(words)}"]
+    following = f"Next: {' '.join(words)}"
+    return [*lines, printable(following)]
 
 
 def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from layerscope.model.events import Problem
 from layerscope.model.frameworks import kind_of
 from layerscope.model.layers import KINDS, RANGES
+from layerscope.model.stored_json import decoded
 from layerscope.sources.imported import ImportedMoments
 from layerscope.sources.kineto_meaning import BACKWARD, ENGINE, FUNCTION
 from layerscope.sources.span_rows import MOST_NS, FoundTracks, SpanRows, lanes
@@ -256,14 +258,29 @@ def _is_of_torch(name: str) -> bool:
     return any(word in name for word in _TORCH_WORDS)
 
 
-def _torch_words(text: str) -> tuple[str, int, str | None]:
+def _torch_words(text: str) -> tuple[str, int, tuple[Any, ...] | None]:
     """Name, sequence number (-1: none) and sizes of inputs."""
     found = _OF_TORCH.fullmatch(text)
     if found is None:
         return text, -1, None
     name, sequence, sizes = found.groups()
     number = int(sequence or -1)
-    return name, number if 0 <= number <= _MOST_SEQUENCE else -1, sizes
+    shapes = _shapes(sizes) if sizes else None
+    return name, number if 0 <= number <= _MOST_SEQUENCE else -1, shapes
+
+
+@lru_cache(maxsize=4096)
+def _shapes(sizes: str) -> tuple[Any, ...] | None:
+    """What the text lists; None: it is no list."""
+    try:
+        return tuple(map(_fixed, decoded(sizes.encode(), list[Any])))
+    except ValueError:
+        return None
+
+
+def _fixed(value: Any) -> Any:
+    """A list in lists as tuples, which can be told from others fast."""
+    return tuple(map(_fixed, value)) if isinstance(value, list) else value
 
 
 def _kind(name: str, inner: set[str]) -> int:

@@ -168,7 +168,7 @@ def _meaning(name: str, text: str) -> tuple[int, str, str]:
     type_ = str(told.pop("op_name", "") or node[1])
     if node[2] in _FENCES:
         return _RANGE, f"{type_} {node[2]}", json.dumps({"node": node[1]}, ensure_ascii=False)
-    about = {"node": node[1], **_inputs(told), **told}
+    about = {**_inputs(told), "node": node[1], **told}
     return _FUNCTION, type_, json.dumps(about, ensure_ascii=False)
 
 

@@ -72,6 +72,10 @@ _REFUSALS = (
         "is an archive: unpack it, and open a file or the folder that was in it",
     ),
     _Refusal(
+        lambda head, name: not head and not name.removesuffix(".gz").endswith(_OF_TEXT),
+        "is empty: copy the file again, or let what writes it come to its end",
+    ),
+    _Refusal(
         lambda head, name: _is_text(head) and name.removesuffix(".gz").endswith(_OF_TEXT),
         "is a text without a line of a profiler. Of a log of oneDNN's or MKL's verbose mode there "
         "should be some: set ONEDNN_VERBOSE=1 or MKL_VERBOSE=1 before the program starts; if there "

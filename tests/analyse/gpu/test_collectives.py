@@ -111,6 +111,14 @@ def test_the_late_rank_is_named_with_its_reason(tmp_path: Path, reason: str) -> 
     assert [row["last"] for row in others] == [0, 0, 0]
 
 
+def test_of_two_ranks_one_is_late_by_what_the_other_waits(tmp_path: Path) -> None:
+    rows, _ = table(Job(2, {1: ("compute", 40)}), tmp_path, "stragglers")
+
+    assert (rows[0]["rank"], rows[0]["late_ns"], rows[0]["reason"]) == (1, 40 * US, "compute")
+    assert rows[0]["compute_ns"] == pytest.approx(40 * US, rel=0.1)
+    assert (rows[1]["late"], rows[1]["total_ns"]) == (0, 0)
+
+
 def test_clocks_that_are_apart_make_nobody_late(tmp_path: Path) -> None:
     job = Job(4, {2: ("loader", 40)}, ahead_us={0: 3_000, 1: -700, 3: 12_345})
 

@@ -352,7 +352,8 @@ def test_without_allocations_the_tables_say_how_to_record_them(folder: Path, nam
         found = tables.build(reader, name)
         assert found.rows == 0
         assert found.sentences == (
-            "No allocations were recorded: record with layerscope run --layers=+memory.",
+            "No allocations were recorded: record with layerscope run --layers=+memory, or with "
+            "profile_memory=True of torch.profiler.",
         )
 
 

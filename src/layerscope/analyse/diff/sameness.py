@@ -119,8 +119,11 @@ def _different(
     pairs += _values(a.versions, b.versions)
     for names, word in _HOST.items():
         pairs.append((word, a.host_fact(*names), b.host_fact(*names)))
-    pairs += _values(a.environment, b.environment, missing="not set")
-    pairs += _values(_layer_states(a), _layer_states(b), missing="not there")
+    is_imported = bool(a.imported_from or b.imported_from)  # such a file does not tell all
+    unset = "" if is_imported else "not set"
+    pairs += _values(a.environment, b.environment, missing=unset)
+    if not is_imported:
+        pairs += _values(_layer_states(a), _layer_states(b), missing="not there")
     # What is not known, or was taken out before the recording was shared, is not a difference.
     unknown = ("", None, MASK)
     return [

@@ -35,7 +35,7 @@ from layerscope.model.errors import UsageError
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-EMPTY = "No work of a GPU was recorded."
+EMPTY = "HTA has no row for this table here. Without --compat hta it has all that was recorded."
 # In microseconds.
 _KERNEL_WAIT_US = 30
 _LONG_CALL_US = 50

@@ -1,10 +1,10 @@
 """Which rank came last to collectives, by how much, and what it did meanwhile that others did not.
 
 Late: a rank that came behind the median of all ranks, by at least a microsecond and a fourth of
-what the last one was behind. The window of a rank is the time from the end of the collective
-before, on any group, to the start of this one, on its own clock; its parts are those of
-`rank_timeline`. The reason is the part in which the late rank has most more than the median of all
-ranks.
+what the last one was behind; of two ranks, behind the other. The window of a rank is the time from
+the end of the collective before, on any group, to the start of this one, on its own clock; its
+parts are those of `rank_timeline`. The reason is the part in which the late rank has most more than
+the median of all ranks.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def question(calls: ibis.Table) -> ibis.Table:
     from layerscope.analyse.across.medians import with_middle
 
     measured = with_middle(placed(calls), ("behind_ns", *PARTS), ONE)
-    usual_ns = measured.behind_ns_twice // 2
-    behind = measured.mutate(
-        late_ns=measured.behind_ns - usual_ns,
-        most_late_ns=measured.skew_ns - usual_ns,
-        **{f"more_{part}_ns": measured[part] - measured[f"{part}_twice"] // 2 for part in PARTS},
+    counted = measured.mutate(members=ibis._.count().over(ibis.window(group_by=list(ONE))))
+    behind = counted.mutate(
+        late_ns=_beyond(counted, counted.behind_ns, "behind_ns"),
+        most_late_ns=_beyond(counted, counted.skew_ns, "behind_ns"),
+        **{f"more_{part}_ns": _beyond(counted, counted[part], part) for part in PARTS},
     )
     is_last = behind.behind_ns == behind.skew_ns
     window = ibis.window(group_by=list(ONE))
@@ -84,6 +84,14 @@ def question(calls: ibis.Table) -> ibis.Table:
     )
     found = ranks.mutate(reason=_reason(ranks))
     return found.order_by(ibis.desc("total_ns"), "rank")
+
+
+def _beyond(measured: ibis.Table, value: Any, name: str) -> Any:
+    """How much larger `value` is than the middle of the column `name`; of two ranks, than that of
+    the other one.
+    """
+    twice = measured[f"{name}_twice"]
+    return (measured.members == 2).ifelse(2 * value - twice, value - twice // 2)
 
 
 def _sum(values: Any, where: Any) -> Any:

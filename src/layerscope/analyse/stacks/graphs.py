@@ -237,7 +237,7 @@ def _graph(
     own = nodes.own
     notes = nodes.notes
     if not own.any():
-        raise UsageError(f"nothing of kind {look.kind} is left to show. {_nothing(look)}")
+        raise UsageError(_nothing(look))
     levels = by_level(up, nodes.depth)
     del nodes  # there may be millions, and each column counts
     lines = {}
@@ -275,12 +275,17 @@ def _graph(
 
 
 def _nothing(look: Look) -> str:
+    """What is said in place of an empty picture."""
+    nothing = f"nothing of kind {look.kind} is left to show"
     if look.choice != Choice():
         left_out = "Leave out some of --thread, --step, --module, --phase and --time"
-        return left_out if look.kind in memory.KINDS else f"{left_out}, or add --idle"
+        hint = "" if look.kind in memory.KINDS else ", or add --idle"
+        return f"{nothing}. {left_out}{hint}"
     if look.kind == LEAK:
-        return "No line goes on keeping memory step after step"
-    return f"Kinds are {', '.join(KINDS)}"
+        return f"{nothing}. No line goes on keeping memory step after step"
+    if look.kind in spans.KINDS:
+        nothing = f"nothing of kind {look.kind} was recorded"
+    return f"{nothing}. Kinds are {', '.join(KINDS)}"
 
 
 def _nodes(

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 KINDS = ALLOC, LIVE, LEAK = ("alloc", "live", "leak")
-NOT_RECORDED = "has no memory of tensors. Record it: layerscope run --layers=+memory ..."
+NOT_RECORDED = (
+    "has no memory of tensors. Record it: layerscope run --layers=+memory ..., or with "
+    "profile_memory=True of torch.profiler"
+)
 
 
 @dataclass(frozen=True, slots=True)

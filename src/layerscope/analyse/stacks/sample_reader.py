@@ -35,6 +35,10 @@ REMEDY = (
     "second may have none"
 )
 EMPTY = f"No stacks were recorded. {REMEDY[:1].upper()}{REMEDY[1:]}"
+# Of the file of another program.
+NOT_IN_FILE = "there are no samples of stacks in the file"
+OTHER_REMEDY = "record them with layerscope run, or with perf record"
+EMPTY_OF_OTHERS = f"{NOT_IN_FILE[:1].upper()}{NOT_IN_FILE[1:]}: {OTHER_REMEDY}."
 _LISTED = 12
 _EVER_NS = 2**63 - 1
 # Keys that are spread over at most so many times their count are found by a table of all numbers.
@@ -188,8 +192,9 @@ def check_recorded(reader: Reader) -> None:
         return
     query = "SELECT what, remedy FROM problems WHERE layer = ? LIMIT 1"
     problems = reader.query(query, [STACKS]).to_pylist()
-    what = NO_SAMPLES
-    remedy = REMEDY
+    what, remedy = NO_SAMPLES, REMEDY
+    if reader.run.info.imported_from:
+        what, remedy = NOT_IN_FILE, OTHER_REMEDY
     for problem in problems:
         what = problem["what"]
         remedy = problem["remedy"]

@@ -6,7 +6,8 @@ A table is a module with a docstring that defines its columns and
     REFUSED  values of `--by` that make sense but have no data yet, with the reason
     COLUMNS  its columns, in order
     TOP      how many rows are printed unless `--top` says otherwise (0: all)
-    EMPTY    the sentence that stands in for an empty table
+    EMPTY    the sentence that stands in for an empty table; EMPTY_OF_OTHERS, if it has one: of the
+             file of another program
     NEXT     the next useful command
     build    (reader, by=None) -> Result
 
@@ -95,9 +96,11 @@ def build(
         result = build_it(reader, by, **given)
     except duckdb.Error as error:
         raise unreadable(reader.run.path, error) from error
-    return replace(
-        result, empty=module.EMPTY, problems=problems(reader), origin_ns=reader.run.info.start_ns
-    )
+    info = reader.run.info
+    empty = module.EMPTY
+    if info.imported_from:
+        empty = getattr(module, "EMPTY_OF_OTHERS", empty)
+    return replace(result, empty=empty, problems=problems(reader), origin_ns=info.start_ns)
 
 
 def _check_options(name: str, given: Mapping[str, Any]) -> None:

@@ -42,6 +42,7 @@ _OWN = (
 COLUMNS = (*_OWN, *by_frame.TIMES)
 TOP = 30
 EMPTY = sample_reader.EMPTY
+EMPTY_OF_OTHERS = sample_reader.EMPTY_OF_OTHERS
 NEXT = "layerscope table lines"
 
 

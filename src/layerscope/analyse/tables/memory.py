@@ -112,7 +112,10 @@ _COUNTERS = """
     FROM told GROUP BY ALL"""
 COLUMNS = (*_HEAP, _KEYS["operator"], *_MEASURES)
 TOP = 20
-EMPTY = "No allocations were recorded: record with layerscope run --layers=+memory."
+EMPTY = (
+    "No allocations were recorded: record with layerscope run --layers=+memory, or with "
+    "profile_memory=True of torch.profiler."
+)
 NEXT = "layerscope table peak"
 
 

@@ -78,7 +78,10 @@ _OF_PROCESSES = (
     _BLOCKS,
 )
 TOP = 20
-EMPTY = "No allocations were recorded: record with layerscope run --layers=+memory."
+EMPTY = (
+    "No allocations were recorded: record with layerscope run --layers=+memory, or with "
+    "profile_memory=True of torch.profiler."
+)
 NEXT = "layerscope table memory"
 
 

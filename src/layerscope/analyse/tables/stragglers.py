@@ -3,8 +3,8 @@
 rank          number in the job
 collectives   collectives of several ranks that it took part in
 last          how often it came last
-late          how often it came late: behind the median of the ranks, by at least a microsecond and
-              a fourth of what the last one was behind
+late          how often it came late: behind the median of the ranks (of two, behind the other),
+              by at least a microsecond and a fourth of what the last one was behind
 late_ns       by how much then, on average
 max_late_ns   the most
 total_ns      the sum: what the others waited because of it, at most

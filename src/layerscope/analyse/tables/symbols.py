@@ -39,6 +39,7 @@ _OWN = (ResultColumn("name", "string", "", "name of the function"), _OBJECT)
 COLUMNS = (*_OWN, *by_frame.TIMES)
 TOP = 30
 EMPTY = sample_reader.EMPTY
+EMPTY_OF_OTHERS = sample_reader.EMPTY_OF_OTHERS
 NEXT = "layerscope table symbols --by object"
 
 

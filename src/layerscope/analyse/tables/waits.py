@@ -99,6 +99,7 @@ _MORE = {
 }
 TOP = 30
 EMPTY = "No waits were recorded. " + sample_reader.EMPTY.partition(". ")[2]
+EMPTY_OF_OTHERS = sample_reader.EMPTY_OF_OTHERS
 NEXT = "layerscope flame --kind offcpu"
 IDLE = "idle"
 PREEMPTED = "preempted"

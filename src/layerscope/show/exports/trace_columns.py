@@ -175,7 +175,8 @@ class TraceColumns:
         self, process: int, tid: int | None, name: str, order: int | None = None
     ) -> int:
         pid = self.pid(process)
-        if not tid or (pid, tid) in self._used:
+        # Traces of others may have any number: readers of exports know none below 1.
+        if tid is None or tid < 1 or (pid, tid) in self._used:
             tid = FIRST_MADE_UP + len(self.threads)
         self._used.add((pid, tid))
         self.threads.append(
@@ -280,7 +281,7 @@ def _processes(reader: Reader) -> dict[int, TraceProcess]:
     hosts = {row["host"] for row in rows}
     for order, row in enumerate(rows):
         pid = row["pid"]
-        if not pid or pid in used:
+        if pid < 1 or pid in used:
             pid = FIRST_MADE_UP + row["process"]
         used.add(pid)
         labels = []
