@@ -142,20 +142,32 @@ int ls_python_call(void *callable, const void *first, const void *second) {
     return 1;
 }
 
-/* Call a function of ours with the class and, if it has one, the value of the exception that is set, and that stays
- * set. What a signal handler of the program raises meanwhile takes its place. */
-void ls_python_tell_error(void *callable) {
-    void *error[3];
-    fetch_error(&error[0], &error[1], &error[2]);
-    if (!error[0])
-        return;
-    if (ls_python_call(callable, error[0], error[1])) {
+/* Call a function of ours while `error`, which was fetched, is kept; NULL for `first`: the exception itself. What a
+ * signal handler of the program raises meanwhile takes its place. */
+static void call_beside(void *error[3], void *callable, const void *first) {
+    if (ls_python_call(callable, first ? first : error[0], first ? NULL : error[1])) {
         restore_error(error[0], error[1], error[2]);
         return;
     }
     for (int i = 0; i < 3; i++)
         if (error[i])
             decrease(error[i]);
+}
+
+/* Call a function of ours with the class and, if it has one, the value of the exception that is set, and that stays
+ * set. */
+void ls_python_tell_error(void *callable) {
+    void *error[3];
+    fetch_error(&error[0], &error[1], &error[2]);
+    if (error[0])
+        call_beside(error, callable, NULL);
+}
+
+/* Call a function of ours with an object in whose call an exception was raised, and that stays set. */
+void ls_python_tell_failure(void *callable, const void *object) {
+    void *error[3];
+    fetch_error(&error[0], &error[1], &error[2]);
+    call_beside(error, callable, object);
 }
 
 /* The code and the line that the interpreter is at: of whoever called us. NULL: not known. The code is borrowed. */

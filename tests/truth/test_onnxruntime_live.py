@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
 
 SERVER = ROOT / "examples" / "onnx_server.py"
 MODEL = f"""
-import os, pickle, runpy, signal, sys, threading
+import os, pickle, pydoc, runpy, signal, sys, threading
 import multiprocessing as mp
 from pathlib import Path
 import numpy as np
@@ -71,6 +71,19 @@ options.enable_profiling = True
 session = use(3, options)
 profile = session.end_profiling()
 print(profile.startswith("mine"), Path(profile).exists(), sorted(p.suffix for p in Path().glob("mine*")))
+plain = ort.SessionOptions()
+session = use(1, plain)
+print(session.get_session_options() is plain, session.end_profiling() == "")
+session.set_providers(["CPUExecutionProvider"])
+Path("cut.onnx").write_bytes(Path("net.onnx").read_bytes()[:5000])
+Path("odd.onnx").write_bytes(Path("net.onnx").read_bytes() + bytes([0x58, 0]))
+for path in ("cut.onnx", "absent.onnx"):
+    try:
+        ort.InferenceSession(path, plain)
+    except Exception as error:
+        print(type(error), plain.enable_profiling, plain.profile_file_prefix)
+print(ort.InferenceSession("odd.onnx").get_inputs()[0].name)
+print(pydoc.render_doc(ort.InferenceSession.run), pydoc.render_doc(ort.InferenceSession))
 try:
     session.run(None, {"nothing": 1})
 except ValueError:
@@ -171,4 +184,5 @@ def test_the_program_finds_what_it_would_find_without_us(tmp_path: Path, jax_pyt
     recorded = differential.recorded()
     assert "session_profiled" in recorded.problems()
     (runs,) = recorded.rows("SELECT count(*) AS n FROM spans WHERE layer = 'modules'")
-    assert runs["n"] == 6
+    assert runs["n"] == 7
+    assert "profile_lost" not in recorded.problems()

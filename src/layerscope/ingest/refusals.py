@@ -62,6 +62,10 @@ REFUSALS = {
         "ask layerscope about that file, or leave enable_profiling to us",
         "the operators of that session",
     ),
+    "sessions_unprofiled": (
+        "nothing to do: every run is recorded",
+        "the operators of the other sessions",
+    ),
     "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
     "no_mkl": (
         "record with a build of the framework that has MKL, as those on PyPI for x86-64 have",
