@@ -6,7 +6,8 @@ import os
 import stat
 
 ORT_FORMAT = b"ORTM"
-VARINT, FIXED_64, SIZED, FIXED_32 = 0, 1, 2, 5  # kinds of fields of a message
+SIZED = 2  # a kind of fields of a message
+KINDS = {0: None, 1: 8, SIZED: None, 5: 4}  # how many bytes follow, where that is known
 MOST_FIELDS = 10_000  # of a model that are looked at
 LARGEST_VARINT = 10  # bytes
 
@@ -30,18 +31,25 @@ def is_whole(read, size):
     """Whether fields of a message fill `size` bytes; `read(at, size)` gives some of them."""
     if read(4, 4) == ORT_FORMAT:
         return True
-    at = 0
-    for _ in range(MOST_FIELDS):
-        if at >= size:
-            break
-        head = read(at, 2 * LARGEST_VARINT)
-        tag, begin = varint(head, 0)
-        kind = tag & 7
-        length, end = varint(head, begin) if kind in (VARINT, SIZED) else (0, begin)
-        if not tag >> 3 or end > len(head) or kind not in (VARINT, FIXED_64, SIZED, FIXED_32):
-            return False
-        at += end + {VARINT: 0, FIXED_64: 8, SIZED: length, FIXED_32: 4}[kind]
-    return size > 0 and at == size
+    at, fields = 0, 0
+    while 0 <= at < size and fields < MOST_FIELDS:
+        at += size_of_field(read(at, 2 * LARGEST_VARINT), size + 1)
+        fields += 1
+    return fields > 0 and at == size
+
+
+def size_of_field(head, most):
+    """How many bytes the field takes that begins with `head`; `most`: there is no such field."""
+    tag, begin = varint(head, 0)
+    kind = tag & 7
+    if tag >> 3 == 0 or kind not in KINDS:
+        return most
+    if KINDS[kind] is not None:
+        return begin + KINDS[kind]
+    value, end = varint(head, begin)
+    if end > len(head):
+        return most
+    return end + value if kind == SIZED else end
 
 
 def varint(content, at):
@@ -72,8 +80,8 @@ def identity(descriptor):
 
 
 def is_open(known):
-    """Whether a descriptor still leads to its file: the program may close what it does not know, and
-    get the number for a file of its own.
+    """Whether a descriptor still leads to its file: the program may close what it does not know,
+    and get the number for a file of its own.
     """
     try:
         return known is not None and identity(known[0]) == known[1]

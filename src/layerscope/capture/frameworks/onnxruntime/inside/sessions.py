@@ -68,6 +68,15 @@ class Profiled:
         self.limit_bytes = 0
 
 
+class Lent:
+    """Options of the program, by which sessions are being created."""
+
+    def __init__(self, options):
+        self.options = options
+        self.prefix = options.profile_file_prefix
+        self.users = 0
+
+
 class Sessions:
     """The sessions of this process; `settings`: of the recording."""
 
@@ -81,7 +90,7 @@ class Sessions:
         self.files = files
         self.created = {}  # by id of a session that is being created
         self.open = {}  # by id of a session
-        self.lent = {}  # by id of options of the program: they, their prefix, how many have them
+        self.lent = {}  # by id of options
         self.numbers = {}  # by name of a model
         self.known = {}  # by id of a session what the agent has to forget it by
         self.told = set()
@@ -177,18 +186,18 @@ class Sessions:
 
     def lend(self, options):
         """Keep what the program has set: it may create two sessions by the same options at once."""
-        known = self.lent.get(id(options), (options, options.profile_file_prefix, 0))
-        self.lent[id(options)] = (*known[:2], known[2] + 1)
+        lent = self.lent.setdefault(id(options), Lent(options))
+        lent.users += 1
 
     def give_back(self, options):
         """The program finds its options as it left them; its prefix of files."""
-        _, prefix, users = self.lent.pop(id(options))
-        if users > 1:
-            self.lent[id(options)] = options, prefix, users - 1
-        else:
+        lent = self.lent[id(options)]
+        lent.users -= 1
+        if not lent.users:
+            del self.lent[id(options)]
             options.enable_profiling = False
-            options.profile_file_prefix = prefix
-        return prefix
+            options.profile_file_prefix = lent.prefix
+        return lent.prefix
 
     def begun(self, session, outer=None):
         """It has been created, or has not: an exception says why."""
@@ -273,9 +282,9 @@ class Sessions:
         """In a child: the profiles so far are those of its parent, and so are their files."""
         self.pid = os.getpid()
         self.created.clear()
-        for options, _, _ in list(self.lent.values()):
-            self.lent[id(options)] = (*self.lent[id(options)][:2], 1)
-            self.give_back(options)
+        for lent in list(self.lent.values()):
+            lent.users = 1
+            self.give_back(lent.options)
         for one in list(self.open.values()):
             one.is_of_parent = True
             try:
