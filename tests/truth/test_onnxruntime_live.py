@@ -48,6 +48,31 @@ if __name__ == "__main__":
 """
 )
 KILLED = MODEL + "make()\nuse(8)\nsession = use(9)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+# A child frees what it got from its parent, and the parent has closed all files that are not its own.
+AMONG_OTHERS = (
+    MODEL
+    + """
+make()
+import gc, resource
+options = ort.SessionOptions()
+options.intra_op_num_threads = 1
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+several = [use(0, options) for _ in range(110)]
+del several
+session = use(3, options)
+child = os.fork()
+if not child:
+    session.run(None, {"image": np.zeros((1, 3, 32, 32), np.float32)})
+    del session
+    gc.collect()
+    os._exit(0)
+os.waitpid(child, 0)
+other = use(2, options)
+del session
+os.closerange(3, 100)
+files = [open(f"mine{number}", "w") for number in range(90)]
+"""
+)
 PARTICULAR = (
     MODEL
     + """
@@ -186,3 +211,18 @@ def test_the_program_finds_what_it_would_find_without_us(tmp_path: Path, jax_pyt
     (runs,) = recorded.rows("SELECT count(*) AS n FROM spans WHERE layer = 'modules'")
     assert runs["n"] == 7
     assert "profile_lost" not in recorded.problems()
+
+
+def test_files_of_children_and_of_the_program_are_left_alone(
+    tmp_path: Path, jax_python: str
+) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+    program = tmp_path / "among_others.py"
+    program.write_text(AMONG_OTHERS)
+
+    outcome = differential.same([jax_python, str(program)])
+
+    assert outcome.status == 0, outcome.stderr
+    recorded = differential.recorded()
+    assert recorded.count("Conv") == 4 * 3
+    assert {"profile_lost", "sessions_unprofiled"} <= set(recorded.problems())

@@ -173,6 +173,9 @@ class Sessions:
 
     def has_enough(self):
         """Whether there are as many profiles as may be: each keeps a descriptor, then a file."""
+        for key, one in list(self.open.items()):
+            if one.session() is None:  # it has written its profile
+                self.open.pop(key, None)
         is_full = len(self.open) >= MOST_OPEN or self.count >= MOST_PROFILES
         if is_full:
             self.tell("many", MANY)
