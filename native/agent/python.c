@@ -1,6 +1,7 @@
 /* CPython as the agent sees it: hooks of Python functions, calls of ours, the line that is running. */
 #define _GNU_SOURCE
 #include "python.h"
+#include "stand_ins.h"
 
 #include "agent.h"
 
@@ -168,6 +169,22 @@ void ls_python_tell_failure(void *callable, const void *object) {
     void *error[3];
     fetch_error(&error[0], &error[1], &error[2]);
     call_beside(error, callable, object);
+}
+
+static void *call_hidden(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    void *state = enter_tracing ? thread_state() : NULL;
+    if (state)
+        enter_tracing(state);
+    void *answer = ls_call_python(function, arguments, count, keywords);
+    if (state)
+        leave_tracing(state);
+    return answer;
+}
+
+/* What calls a function of ours hidden from tracers and profilers. A new reference; NULL: this Python is not
+ * understood. GIL held. */
+LS_EXPORT void *ls_python_hidden(void *function) {
+    return ls_python_is_understood() ? ls_stand_for_function(function, call_hidden) : NULL;
 }
 
 /* The code and the line that the interpreter is at: of whoever called us. NULL: not known. The code is borrowed. */

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.ingest.open import open_run
+from tests.differential import Differential
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, record
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
@@ -49,6 +50,20 @@ with jax.profiler.trace("mine"):
     with jax.profiler.StepTraceAnnotation("train", step_num=1):
         double(jnp.ones(3)).block_until_ready()
 print(len(list(pathlib.Path("mine").rglob("*.xplane.pb"))))
+"""
+# What the program's own profilers see, and what it finds where XLA's is.
+UNSEEN = """
+import cProfile, pathlib, pstats
+import jax, jax.numpy as jnp
+from jax._src.lib import _profiler
+double = jax.jit(lambda x: x * 2)
+profile = cProfile.Profile()
+profile.enable()
+double(jnp.ones(3)).block_until_ready()
+profile.disable()
+print(sorted({pathlib.Path(where[0]).name + where[2] for where in pstats.Stats(profile).stats}))
+print(_profiler.ProfilerSession, isinstance(profile, _profiler.ProfilerSession), hasattr(_profiler, "nothing"))
+print(sorted(vars(_profiler)))
 """
 DEVICES = """
 import os
@@ -151,6 +166,17 @@ def test_a_trace_of_the_program_s_own_comes_first(jax_python: str, tmp_path: Pat
     recorded = record(jax_python, OWN, tmp_path)
     assert (recorded.status, recorded.stdout) == (0, "1\n"), recorded.stderr
     assert recorded.value("SELECT count(*) FROM problems WHERE code = 'segments_over'") == 1
+
+
+def test_profilers_of_the_program_see_nothing_of_ours(tmp_path: Path, jax_python: str) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+    program = tmp_path / "unseen.py"
+    program.write_text(UNSEEN)
+
+    outcome = differential.same([jax_python, str(program)])
+
+    assert outcome.status == 0, outcome.stderr
+    assert differential.recorded().count("compile jit(<lambda>)") == 1
 
 
 def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_agent: Path) -> None:
