@@ -53,15 +53,17 @@ print(len(list(pathlib.Path("mine").rglob("*.xplane.pb"))))
 """
 # What the program's own profilers see, and what it finds where XLA's is.
 UNSEEN = """
-import cProfile, pathlib, pstats
+import cProfile, pstats
 import jax, jax.numpy as jnp
 from jax._src.lib import _profiler
+jax.jit(lambda x: x * 3)(jnp.ones(3)).block_until_ready()
 double = jax.jit(lambda x: x * 2)
 profile = cProfile.Profile()
 profile.enable()
 double(jnp.ones(3)).block_until_ready()
 profile.disable()
-print(sorted({pathlib.Path(where[0]).name + where[2] for where in pstats.Stats(profile).stats}))
+names = {where[:1] + where[2:] for where in pstats.Stats(profile).stats}
+print(sorted(name for name in names if " at 0x" not in name[1]))
 print(_profiler.ProfilerSession, isinstance(profile, _profiler.ProfilerSession), hasattr(_profiler, "nothing"))
 print(sorted(vars(_profiler)))
 """
@@ -176,7 +178,7 @@ def test_profilers_of_the_program_see_nothing_of_ours(tmp_path: Path, jax_python
     outcome = differential.same([jax_python, str(program)])
 
     assert outcome.status == 0, outcome.stderr
-    assert differential.recorded().count("compile jit(<lambda>)") == 1
+    assert differential.recorded().count("compile jit(<lambda>)") == 2
 
 
 def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_agent: Path) -> None:
