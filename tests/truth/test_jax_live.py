@@ -53,11 +53,12 @@ print(len(list(pathlib.Path("mine").rglob("*.xplane.pb"))))
 """
 # What the program's own profilers see, and what it finds where XLA's is.
 UNSEEN = """
-import cProfile, pstats
+import cProfile, gc, pstats
 import jax, jax.numpy as jnp
 from jax._src.lib import _profiler
 jax.jit(lambda x: x * 3)(jnp.ones(3)).block_until_ready()
 double = jax.jit(lambda x: x * 2)
+gc.disable()
 profile = cProfile.Profile()
 profile.enable()
 double(jnp.ones(3)).block_until_ready()
