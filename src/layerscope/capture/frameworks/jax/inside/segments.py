@@ -17,7 +17,11 @@ import time
 
 MARK_PROBLEM = 4  # native/layout.h
 SEGMENT_S = 60.0
-MOST_BYTES = 256 << 20  # that the memory of the process grows in a segment
+LEAST_S = 1.0
+MOST_BYTES = 128 << 20  # that the memory of the process grows in a segment
+FILE_BYTES = 16 << 20  # the next segment is as long as one of this size would have been
+MOST_SHARE = 4  # all segments of a process take this part of what the recording may
+USUAL_MOST_BYTES = 2_000_000_000
 POLL_S = 0.5
 MOST_TASKS = 2_000  # compilations that are told
 FAULTS = (
@@ -41,6 +45,28 @@ OWN = (
     b"segments_over\nthe program uses the profiler of JAX itself, from when on nothing of XLA is "
     b"recorded here"
 )
+FULL = (
+    b"segments_full\nwhat the profiler of JAX wrote is as large as it may become, from when on "
+    b"nothing of XLA is recorded"
+)
+
+
+def most_written(raw):
+    """How many bytes all segments may take, by what the recording may."""
+    try:
+        with open(raw + "/options.json", encoding="utf-8") as file:
+            return json.load(file).get("max_size", USUAL_MOST_BYTES) // MOST_SHARE
+    except FAULTS:
+        return USUAL_MOST_BYTES // MOST_SHARE
+
+
+def give_memory_back():
+    """Memory that is free goes to the system: what the next segment takes is seen then."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def resident_bytes():
@@ -64,7 +90,9 @@ class Segments:
         self.session = None
         self.count = 0
         self.over = self.resting = self.is_watched = False
-        self.begun_s = self.limit_bytes = 0
+        self.begun_s = self.limit_bytes = self.written = 0
+        self.length_s = SEGMENT_S
+        self.most_written = most_written(raw)
         self.threads = set()  # that XLA's profiler knows by their numbers, in this segment
         self.tasks = []
         self.compilations = 0
@@ -102,7 +130,17 @@ class Segments:
         with open(path + ".part", "wb") as file:
             file.write(content)
         os.rename(path + ".part", path)
+        self.plan(len(content))
         self.agent.ls_note_cost(time.process_time_ns() - begin)
+
+    def plan(self, size):
+        """How long the next segment is, behind one of `size` bytes."""
+        lasted_s = time.monotonic() - self.begun_s
+        self.length_s = min(SEGMENT_S, max(LEAST_S, lasted_s * FILE_BYTES / max(size, 1)))
+        self.written += size
+        if self.written > self.most_written:
+            self.over = True
+            self.agent.ls_mark(FULL, MARK_PROBLEM, 0)
 
     def stem(self, number):
         """How the names of the files of a segment begin."""
@@ -139,12 +177,12 @@ class Segments:
         while not self.over:
             self.wakes.acquire(True, POLL_S)
             if self.session is not None and self.is_long():
-                self.guarded(self.end, self.begin)
+                self.guarded(self.end, give_memory_back, self.begin)
 
     def is_long(self):
         """Whether the segment should end."""
         try:
-            is_late = time.monotonic() > self.begun_s + SEGMENT_S
+            is_late = time.monotonic() > self.begun_s + self.length_s
             return is_late or resident_bytes() > self.limit_bytes
         except FAULTS:
             return True
