@@ -125,17 +125,17 @@ class Segments:
         if session is None or os.getpid() != self.pid:
             return
         begin = time.process_time_ns()
+        lasted_s = time.monotonic() - self.begun_s
         content = session.stop()
         path = f"{self.stem(self.count)}_segment.pb"
         with open(path + ".part", "wb") as file:
             file.write(content)
         os.rename(path + ".part", path)
-        self.plan(len(content))
+        self.plan(len(content), lasted_s)
         self.agent.ls_note_cost(time.process_time_ns() - begin)
 
-    def plan(self, size):
+    def plan(self, size, lasted_s):
         """How long the next segment is, behind one of `size` bytes."""
-        lasted_s = time.monotonic() - self.begun_s
         self.length_s = min(SEGMENT_S, max(LEAST_S, lasted_s * FILE_BYTES / max(size, 1)))
         self.written += size
         if self.written > self.most_written:
