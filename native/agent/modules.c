@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define FIRST_TABLE 1024u
-#define LS_RUNS 4
+#define LS_RUNS 5
 
 typedef struct {
     const void *module; /* NULL: free, GONE: was in use */
@@ -34,9 +34,11 @@ typedef struct {
     int active;
     void *after; /* called with the first argument behind every so many calls that ended well */
     uint32_t every, count;
+    int is_span; /* else `resolver` is called before each call, and `after` behind each, however it ends */
 } called;
 static called calls, base_calls, generations = {.key = 8};
 static called runs[LS_RUNS]; /* of what is no module: sessions */
+#define NEVER_KNOWN 4        /* a key of calls that are no spans */
 static void *raised;
 
 static const void *key_of(const called *by, const void *module) { return (const char *)module + by->key; }
@@ -255,7 +257,9 @@ static void *call_recorded(const called *by, void *callable, void *const *argume
 
 /* Tell those who asked for it that a call is over. */
 static void *told(called *by, const void *first, void *result) {
-    if (!by->after || !result || ++by->count < by->every)
+    if (!result && !by->is_span)
+        ls_python_tell_failure(by->after, first);
+    if (!result || ++by->count < by->every)
         return result;
     by->count = 0;
     if (ls_python_call(by->after, first, NULL))
@@ -301,7 +305,7 @@ static void *call_generate(void *callable, void *const *arguments, size_t count,
 static void *call_run(int which, void *function, void *const *arguments, ssize_t count, void *keywords) {
     called *by = &runs[which];
     void *result = call(by, function, arguments, (size_t)count, keywords);
-    return by->active && count > 0 ? told(by, arguments[0], result) : result;
+    return (by->active || !by->is_span) && count > 0 ? told(by, arguments[0], result) : result;
 }
 
 static void *call_first_run(void *function, void *const *arguments, ssize_t count, void *keywords) {
@@ -320,7 +324,12 @@ static void *call_fourth_run(void *function, void *const *arguments, ssize_t cou
     return call_run(3, function, arguments, count, keywords);
 }
 
-static const ls_stand_in_handler run_handlers[LS_RUNS] = {call_first_run, call_second_run, call_third_run, call_fourth_run};
+static void *call_fifth_run(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    return call_run(4, function, arguments, count, keywords);
+}
+
+static const ls_stand_in_handler run_handlers[LS_RUNS] = {call_first_run, call_second_run, call_third_run, call_fourth_run,
+                                                          call_fifth_run};
 
 static void *original_run(void *function, void *const *arguments, size_t count, void *keywords) {
     return ls_call_python(function, arguments, (ssize_t)count, keywords);
@@ -359,7 +368,8 @@ LS_EXPORT int ls_generations_start(void *function, void *resolve) {
 /* What stands for method number `which` (below LS_RUNS) of objects that are no modules, and is called in its place: an
  * interpreter may go into a function without a look at its vectorcall field. `resolve` is as above, but what it does not
  * learn is asked about at each call, and is no span. `after(object)` is called behind every `every` calls that ended
- * well. A new reference; NULL: this Python is not understood, or ls_prepare was not called or failed. GIL held. */
+ * well. Where `every` is 0, calls are no spans: `resolve` is called before each, and `after` behind each, also where an
+ * exception ends it. A new reference; NULL: this Python is not understood, or ls_prepare was not called or failed. GIL held. */
 LS_EXPORT void *ls_run_stand_in(int which, void *function, void *resolve, void *after, int every) {
     called *by = &runs[which];
     if (!ls.page || !ls.wiped || !ls_python_is_understood())
@@ -372,6 +382,8 @@ LS_EXPORT void *ls_run_stand_in(int which, void *function, void *resolve, void *
     by->resolver = resolve;
     by->after = after;
     by->every = (uint32_t)every;
+    by->is_span = every > 0;
+    by->key = by->is_span ? 0 : NEVER_KNOWN;
     by->hook.original = original_run;
     by->active = 1;
     return ours;

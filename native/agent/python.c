@@ -1,6 +1,7 @@
 /* CPython as the agent sees it: hooks of Python functions, calls of ours, the line that is running. */
 #define _GNU_SOURCE
 #include "python.h"
+#include "stand_ins.h"
 
 #include "agent.h"
 
@@ -142,20 +143,48 @@ int ls_python_call(void *callable, const void *first, const void *second) {
     return 1;
 }
 
-/* Call a function of ours with the class and, if it has one, the value of the exception that is set, and that stays
- * set. What a signal handler of the program raises meanwhile takes its place. */
-void ls_python_tell_error(void *callable) {
-    void *error[3];
-    fetch_error(&error[0], &error[1], &error[2]);
-    if (!error[0])
-        return;
-    if (ls_python_call(callable, error[0], error[1])) {
+/* Call a function of ours while `error`, which was fetched, is kept; NULL for `first`: the exception itself. What a
+ * signal handler of the program raises meanwhile takes its place. */
+static void call_beside(void *error[3], void *callable, const void *first) {
+    if (ls_python_call(callable, first ? first : error[0], first ? NULL : error[1])) {
         restore_error(error[0], error[1], error[2]);
         return;
     }
     for (int i = 0; i < 3; i++)
         if (error[i])
             decrease(error[i]);
+}
+
+/* Call a function of ours with the class and, if it has one, the value of the exception that is set, and that stays
+ * set. */
+void ls_python_tell_error(void *callable) {
+    void *error[3];
+    fetch_error(&error[0], &error[1], &error[2]);
+    if (error[0])
+        call_beside(error, callable, NULL);
+}
+
+/* Call a function of ours with an object in whose call an exception was raised, and that stays set. */
+void ls_python_tell_failure(void *callable, const void *object) {
+    void *error[3];
+    fetch_error(&error[0], &error[1], &error[2]);
+    call_beside(error, callable, object);
+}
+
+static void *call_hidden(void *function, void *const *arguments, ssize_t count, void *keywords) {
+    void *state = enter_tracing ? thread_state() : NULL;
+    if (state)
+        enter_tracing(state);
+    void *answer = ls_call_python(function, arguments, count, keywords);
+    if (state)
+        leave_tracing(state);
+    return answer;
+}
+
+/* What calls a function of ours hidden from tracers and profilers. A new reference; NULL: this Python is not
+ * understood. GIL held. */
+LS_EXPORT void *ls_python_hidden(void *function) {
+    return ls_python_is_understood() ? ls_stand_for_function(function, call_hidden) : NULL;
 }
 
 /* The code and the line that the interpreter is at: of whoever called us. NULL: not known. The code is borrowed. */

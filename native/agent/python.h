@@ -25,6 +25,7 @@ int ls_hook_function(ls_function_hook *hook, void *function, void *like, ls_vect
 void ls_unhook_function(ls_function_hook *hook, ls_vectorcall ours);
 int ls_python_call(void *callable, const void *first, const void *second);
 void ls_python_tell_error(void *callable);
+void ls_python_tell_failure(void *callable, const void *object);
 const void *ls_calling_line(int *line);
 void ls_python_keep(const void *object);
 int ls_python_is_understood(void);

@@ -25,6 +25,12 @@ typedef struct {
     const char *text;
 } member;
 typedef struct {
+    const char *name;
+    void *get, *set;
+    const char *text;
+    void *closure;
+} property;
+typedef struct {
     int number;
     void *function;
 } type_slot;
@@ -47,7 +53,7 @@ typedef struct {
 enum { SIZE = 19, READ_ONLY = 1, ONE_ARGUMENT = 8 }; /* of members, and of a method */
 enum { HAS_VECTORCALL = 1 << 11, HAS_GC = 1 << 14, IS_METHOD = 1 << 17, HAS_VERSION = 1 << 18 };
 enum { CALL = 50, CLEAR = 51, DEALLOC = 52, BIND = 54, GET = 58, HASH = 59, ITER = 62, NEXT = 63, METHODS = 64, NEW = 65,
-       REPR = 66, COMPARE = 67, SET = 69, TRAVERSE = 71, MEMBERS = 72 };
+       REPR = 66, COMPARE = 67, SET = 69, TRAVERSE = 71, MEMBERS = 72, PROPERTIES = 73 };
 
 static void *(*make_type)(type_spec *), *(*make_object)(void *type, ssize_t items);
 static void *(*make_method)(void *function, void *self), *(*call_with)(void *, void *arguments, void *keywords);
@@ -110,6 +116,12 @@ static int is_of_calls(void *name) {
 
 static void *get(stand_in *self, void *name) {
     return is_of_calls(name) ? generic_attribute(self, name) : attribute(self->original, name);
+}
+
+/* For who asks the type, as `help` does. */
+static void *get_text(stand_in *self, void *closure) {
+    (void)closure;
+    return attribute_called(self->original, "__doc__");
 }
 
 static int set(stand_in *self, void *name, void *value) { return set_attribute(self->original, name, value); }
@@ -193,11 +205,12 @@ static member members_of_generators[] = {
 };
 static method methods_of_functions[] = {{"__reduce_ex__", (void *)reduce, ONE_ARGUMENT, NULL}, {0}};
 static method methods_of_generators[] = {{"__reduce_ex__", (void *)refuse, ONE_ARGUMENT, NULL}, {0}};
+static property properties[] = {{"__doc__", (void *)get_text, NULL, NULL, NULL}, {0}};
 
 #define OF_BOTH                                                                                                 \
     {DEALLOC, (void *)end}, {TRAVERSE, (void *)traverse}, {CLEAR, (void *)forget}, {GET, (void *)get},          \
         {SET, (void *)set}, {REPR, (void *)show}, {HASH, (void *)hash}, {COMPARE, (void *)compare_both},        \
-        {NEW, (void *)make_other}
+        {NEW, (void *)make_other}, {PROPERTIES, properties}
 
 /* The names are those of the types that they stand for; slots that are NULL here are what was looked up. */
 static type_slot slots_of_functions[] = {

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.ingest.open import open_run
+from tests.differential import Differential
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, record
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
@@ -49,6 +50,39 @@ with jax.profiler.trace("mine"):
     with jax.profiler.StepTraceAnnotation("train", step_num=1):
         double(jnp.ones(3)).block_until_ready()
 print(len(list(pathlib.Path("mine").rglob("*.xplane.pb"))))
+"""
+# What the program's own profilers see, and what it finds where XLA's is.
+UNSEEN = """
+import cProfile, gc, pstats
+import jax, jax.numpy as jnp
+from jax._src.lib import _profiler
+jax.jit(lambda x: x * 3)(jnp.ones(3)).block_until_ready()
+double = jax.jit(lambda x: x * 2)
+gc.disable()
+profile = cProfile.Profile()
+profile.enable()
+double(jnp.ones(3)).block_until_ready()
+profile.disable()
+names = {where[:1] + where[2:] for where in pstats.Stats(profile).stats}
+print(sorted(name for name in names if " at 0x" not in name[1]))
+print(_profiler.ProfilerSession, isinstance(profile, _profiler.ProfilerSession), hasattr(_profiler, "nothing"))
+print(sorted(vars(_profiler)))
+"""
+# Its memory grows by what ends a segment, while it works.
+FULL = """
+import jax, jax.numpy as jnp, pathlib, time
+double = jax.jit(lambda x: x * 2)
+one = double(jnp.ones(3))
+raw = pathlib.Path("recording.layerscope/raw")
+for _ in range(8000):
+    one = double(one)
+one.block_until_ready()
+kept = bytearray(150 << 20)
+until = time.monotonic() + 20
+while not list(raw.glob("*_segment.pb")) and time.monotonic() < until:
+    time.sleep(0.05)
+double(jnp.ones(5)).block_until_ready()
+print(len(list(raw.glob("*_segment.pb"))) == 1)
 """
 DEVICES = """
 import os
@@ -151,6 +185,32 @@ def test_a_trace_of_the_program_s_own_comes_first(jax_python: str, tmp_path: Pat
     recorded = record(jax_python, OWN, tmp_path)
     assert (recorded.status, recorded.stdout) == (0, "1\n"), recorded.stderr
     assert recorded.value("SELECT count(*) FROM problems WHERE code = 'segments_over'") == 1
+
+
+def test_profilers_of_the_program_see_nothing_of_ours(tmp_path: Path, jax_python: str) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+    program = tmp_path / "unseen.py"
+    program.write_text(UNSEEN)
+
+    outcome = differential.same([jax_python, str(program)])
+
+    assert outcome.status == 0, outcome.stderr
+    assert differential.recorded().count("compile jit(<lambda>)") == 2
+
+
+def test_segments_take_a_part_of_what_the_recording_may(jax_python: str, tmp_path: Path) -> None:
+    (tmp_path / "full.py").write_text(FULL)
+    words = ("run", "--without", "stacks", "--max-size", "4MB", "-o", "recording", "--")
+    done = subprocess.run(
+        [sys.executable, "-m", "layerscope", *words, jax_python, "full.py"],
+        cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    run = open_run(tmp_path / "recording.layerscope")
+    assert len(list(run.raw.glob("*_segment.pb"))) == 1
+    (full,) = ask(run, "SELECT count(*) AS n FROM problems WHERE code = 'segments_full'")
+    assert full["n"] == 1
 
 
 def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_agent: Path) -> None:

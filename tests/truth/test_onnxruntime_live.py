@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
 
 SERVER = ROOT / "examples" / "onnx_server.py"
 MODEL = f"""
-import os, pickle, runpy, signal, sys, threading
+import os, pickle, pydoc, runpy, signal, sys, threading
 import multiprocessing as mp
 from pathlib import Path
 import numpy as np
@@ -48,6 +48,34 @@ if __name__ == "__main__":
 """
 )
 KILLED = MODEL + "make()\nuse(8)\nsession = use(9)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+# A child frees what it got from its parent, and the parent has closed a file that is not its own.
+AMONG_OTHERS = (
+    MODEL
+    + """
+make()
+import gc, resource
+options = ort.SessionOptions()
+options.intra_op_num_threads = 1
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+several = [use(0, options) for _ in range(110)]
+del several
+session = use(3, options)
+child = os.fork()
+if not child:
+    session.run(None, {"image": np.zeros((1, 3, 32, 32), np.float32)})
+    del session
+    gc.collect()
+    os._exit(0)
+os.waitpid(child, 0)
+other = use(2, options)
+del session
+for number in map(int, os.listdir("/proc/self/fd")):
+    where = Path(f"/proc/self/fd/{number}")
+    if where.exists() and "onnxruntime-" in os.readlink(where):
+        os.close(number)
+files = [open(f"mine{number}", "w") for number in range(50)]
+"""
+)
 PARTICULAR = (
     MODEL
     + """
@@ -71,6 +99,19 @@ options.enable_profiling = True
 session = use(3, options)
 profile = session.end_profiling()
 print(profile.startswith("mine"), Path(profile).exists(), sorted(p.suffix for p in Path().glob("mine*")))
+plain = ort.SessionOptions()
+session = use(1, plain)
+print(session.get_session_options() is plain, session.end_profiling() == "")
+session.set_providers(["CPUExecutionProvider"])
+Path("cut.onnx").write_bytes(Path("net.onnx").read_bytes()[:5000])
+Path("odd.onnx").write_bytes(Path("net.onnx").read_bytes() + bytes([0x58, 0]))
+for path in ("cut.onnx", "absent.onnx"):
+    try:
+        ort.InferenceSession(path, plain)
+    except Exception as error:
+        print(type(error), plain.enable_profiling, plain.profile_file_prefix)
+print(ort.InferenceSession("odd.onnx").get_inputs()[0].name)
+print(pydoc.render_doc(ort.InferenceSession.run), pydoc.render_doc(ort.InferenceSession))
 try:
     session.run(None, {"nothing": 1})
 except ValueError:
@@ -171,4 +212,20 @@ def test_the_program_finds_what_it_would_find_without_us(tmp_path: Path, jax_pyt
     recorded = differential.recorded()
     assert "session_profiled" in recorded.problems()
     (runs,) = recorded.rows("SELECT count(*) AS n FROM spans WHERE layer = 'modules'")
-    assert runs["n"] == 6
+    assert runs["n"] == 7
+    assert "profile_lost" not in recorded.problems()
+
+
+def test_files_of_children_and_of_the_program_are_left_alone(
+    tmp_path: Path, jax_python: str
+) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+    program = tmp_path / "among_others.py"
+    program.write_text(AMONG_OTHERS)
+
+    outcome = differential.same([jax_python, str(program)])
+
+    assert outcome.status == 0, outcome.stderr
+    recorded = differential.recorded()
+    assert recorded.count("Conv") == 4 * 3
+    assert {"profile_lost", "sessions_unprofiled"} <= set(recorded.problems())

@@ -57,10 +57,18 @@ REFUSALS = {
         "open the profile that the program writes by layerscope, or let it be profiled by us",
         "operators of XLA from then on",
     ),
+    "segments_full": (
+        "allow more (--max-size), or record a part of the run (--after, --for)",
+        "operators of XLA from then on",
+    ),
     "no_segments": ("use another version of it", "operators of XLA, and steps"),
     "session_profiled": (
         "ask layerscope about that file, or leave enable_profiling to us",
         "the operators of that session",
+    ),
+    "sessions_unprofiled": (
+        "nothing to do: every run is recorded",
+        "the operators of the other sessions",
     ),
     "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
     "no_mkl": (

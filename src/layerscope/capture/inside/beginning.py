@@ -19,6 +19,23 @@ def load(settings):
         return None
 
 
+def hidden_by(settings):
+    """Makes of a function of ours one that profilers and tracers of the program do not see."""
+    import ctypes
+
+    make = ctypes.PyDLL(settings["library"]).ls_python_hidden
+    make.argtypes = [ctypes.py_object]
+    make.restype = ctypes.py_object
+
+    def hidden(function):
+        try:
+            return make(function)
+        except ValueError:  # this Python is not understood
+            return function
+
+    return hidden
+
+
 def ask_for_window(agent, window):
     """Record only `window`, as `RequestedWindow.for_agent` (rawfile/windows.py) gives it. Before
     recording starts, and once: another framework may have asked for it.

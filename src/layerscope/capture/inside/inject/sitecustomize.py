@@ -194,6 +194,7 @@ def open_door(hook_files, before=None):
 def _install():
     if sys.version_info >= (3, 7):
         open_door(SETTINGS["hooks"])
+        _Library.find_spec = _as_machinery(_Library.find_spec)
         sys.meta_path.append(_Library())
 
 

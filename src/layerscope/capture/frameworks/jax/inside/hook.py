@@ -45,7 +45,8 @@ def start():
     begin = time.process_time_ns()
     if state["segments"] is None:
         segments = part_of("segments")
-        state["segments"] = segments["watch"](settings["raw"], agent)  # noqa: F821
+        hidden = part_of("../../../inside/beginning")["hidden_by"](settings)  # noqa: F821
+        state["segments"] = segments["watch"](settings["raw"], agent, hidden)  # noqa: F821
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
 

@@ -17,7 +17,11 @@ import time
 
 MARK_PROBLEM = 4  # native/layout.h
 SEGMENT_S = 60.0
-MOST_BYTES = 256 << 20  # that the memory of the process grows in a segment
+LEAST_S = 1.0
+MOST_BYTES = 128 << 20  # that the memory of the process grows in a segment
+FILE_BYTES = 16 << 20  # the next segment is as long as one of this size would have been
+MOST_SHARE = 4  # all segments of a process take this part of what the recording may
+USUAL_MOST_BYTES = 2_000_000_000
 POLL_S = 0.5
 MOST_TASKS = 2_000  # compilations that are told
 FAULTS = (
@@ -36,10 +40,33 @@ STAGES = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
+PROFILERS = ("ProfilerSession", "start_server")  # what begins one
 OWN = (
     b"segments_over\nthe program uses the profiler of JAX itself, from when on nothing of XLA is "
     b"recorded here"
 )
+FULL = (
+    b"segments_full\nwhat the profiler of JAX wrote is as large as it may become, from when on "
+    b"nothing of XLA is recorded"
+)
+
+
+def most_written(raw):
+    """How many bytes all segments may take, by what the recording may."""
+    try:
+        with open(raw + "/options.json", encoding="utf-8") as file:
+            return json.load(file).get("max_size", USUAL_MOST_BYTES) // MOST_SHARE
+    except FAULTS:
+        return USUAL_MOST_BYTES // MOST_SHARE
+
+
+def give_memory_back():
+    """Memory that is free goes to the system: what the next segment takes is seen then."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def resident_bytes():
@@ -51,19 +78,25 @@ def resident_bytes():
 class Segments:
     """The segments of this process, below `raw`; `profiler`: XLA's module of that name."""
 
-    def __init__(self, raw, agent, profiler, bridge):
+    def __init__(self, raw, agent, profiler, bridge, hidden):
         self.raw, self.agent, self.profiler, self.bridge = raw, agent, profiler, bridge
         self.begin_session = profiler.ProfilerSession
+        self.hidden = hidden
         self.pid = os.getpid()
+        self.holder = 0  # the thread that has the lock
         self.lock = _thread.allocate_lock()
         self.wakes = _thread.allocate_lock()
         self.wakes.acquire()
         self.session = None
         self.count = 0
         self.over = self.resting = self.is_watched = False
-        self.begun_s = self.limit_bytes = 0
+        self.begun_s = self.limit_bytes = self.written = 0
+        self.length_s = SEGMENT_S
+        self.most_written = most_written(raw)
         self.threads = set()  # that XLA's profiler knows by their numbers, in this segment
         self.tasks = []
+        self.compilations = 0
+        self.of_parent = None  # the session of the parent, which a child must not end
 
     # -- one segment -------------------------------------------------------------------------------
 
@@ -84,7 +117,7 @@ class Segments:
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
             self.is_watched = True
-            _thread.start_new_thread(self.watch, ())
+            _thread.start_new_thread(self.hidden(self.watch), ())
 
     def end(self):
         """End the segment that is open, and write it."""
@@ -92,12 +125,22 @@ class Segments:
         if session is None or os.getpid() != self.pid:
             return
         begin = time.process_time_ns()
+        lasted_s = time.monotonic() - self.begun_s
         content = session.stop()
         path = f"{self.stem(self.count)}_segment.pb"
         with open(path + ".part", "wb") as file:
             file.write(content)
         os.rename(path + ".part", path)
+        self.plan(len(content), lasted_s)
         self.agent.ls_note_cost(time.process_time_ns() - begin)
+
+    def plan(self, size, lasted_s):
+        """How long the next segment is, behind one of `size` bytes."""
+        self.length_s = min(SEGMENT_S, max(LEAST_S, lasted_s * FILE_BYTES / max(size, 1)))
+        self.written += size
+        if self.written > self.most_written:
+            self.over = True
+            self.agent.ls_mark(FULL, MARK_PROBLEM, 0)
 
     def stem(self, number):
         """How the names of the files of a segment begin."""
@@ -105,32 +148,41 @@ class Segments:
 
     def note(self, number, about):
         """Write what is known of a segment, of number 0 of the process."""
-        told = {"format": FORMAT, "pid": self.pid, **about}
-        with open(self.stem(number) + ".profile", "w", encoding="utf-8") as file:
-            json.dump(told, file)
+        told = json.dumps({"format": FORMAT, "pid": self.pid, **about})
+        path = self.stem(number) + ".profile"
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            file.write(told)
+        os.rename(path + ".part", path)
 
     # -- when --------------------------------------------------------------------------------------
 
     def guarded(self, *works):
-        """Run `works` alone. A fault of ours ends the segments and nothing else."""
+        """Run `works` alone. A fault of ours ends the segments and nothing else. A signal handler
+        of the program that runs in the middle of them does not wait for itself.
+        """
+        if self.holder == _thread.get_ident():
+            return
         with self.lock:
+            self.holder = _thread.get_ident()
             try:
                 for work in works:
                     work()
             except FAULTS:
                 self.over, self.session = True, None
+            finally:
+                self.holder = 0
 
     def watch(self):
         """The thread that looks at the time."""
         while not self.over:
             self.wakes.acquire(True, POLL_S)
             if self.session is not None and self.is_long():
-                self.guarded(self.end, self.begin)
+                self.guarded(self.end, give_memory_back, self.begin)
 
     def is_long(self):
         """Whether the segment should end."""
         try:
-            is_late = time.monotonic() > self.begun_s + SEGMENT_S
+            is_late = time.monotonic() > self.begun_s + self.length_s
             return is_late or resident_bytes() > self.limit_bytes
         except FAULTS:
             return True
@@ -161,6 +213,7 @@ class Segments:
     def forget(self):
         """In a child: the segments are those of its parent."""
         self.lock = _thread.allocate_lock()
+        self.of_parent = self.session
         self.over, self.session = True, None
 
     # -- what tells us -----------------------------------------------------------------------------
@@ -173,9 +226,9 @@ class Segments:
         try:
             tid = _thread.get_native_id()
             if stage == "compile":
-                self.agent.ls_counter(
-                    b"compilations\nJAX", self.note_task(about, start_s, end_s, tid)
-                )
+                self.compilations += 1
+                self.agent.ls_counter(b"compilations\nJAX", self.compilations)
+                self.guarded(lambda: self.note_task(about, start_s, end_s, tid))
             if self.session is None:
                 self.guarded(self.begin)
             if tid not in self.threads:
@@ -186,31 +239,34 @@ class Segments:
             pass
 
     def note_task(self, about, start_s, end_s, tid):
-        """Keep a compilation; how many there are."""
+        """Keep a compilation."""
         if len(self.tasks) < MOST_TASKS:
             name = "compile " + str(about.get("fun_name", ""))[:200]
             self.tasks.append([name, tid, round(start_s * 1e9), round(end_s * 1e9)])
             self.note(0, {"tasks": self.tasks})
-        return len(self.tasks)
 
-    def mind_profilers(self):
-        """Have a profiler of the program's own come through us."""
+    def mind_profilers(self, hidden):
+        """Have a profiler of the program's own come first: who looks for what begins one finds it
+        when ours is over.
+        """
+        module = vars(self.profiler)
+        taken = {name: module.pop(name) for name in PROFILERS if name in module}
 
-        def through_us(original):
-            def begin(*arguments, **more):
-                self.give_way()
-                return original(*arguments, **more)
+        def look_up(name):
+            if name not in taken:
+                raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
+            self.give_way()
+            module.update(taken)
+            module.pop("__getattr__", None)
+            return taken[name]
 
-            return begin
-
-        for name in ("ProfilerSession", "start_server"):
-            original = getattr(self.profiler, name, None)
-            if original is not None:
-                setattr(self.profiler, name, through_us(original))
+        module["__getattr__"] = hidden(look_up)
 
 
-def watch(raw, agent):
-    """Record segments of this process into files in `raw`; what has to be kept."""
+def watch(raw, agent, hidden):
+    """Record segments of this process into files in `raw`; what has to be kept. `hidden`: makes
+    what calls a function of ours unseen by the program's profilers.
+    """
     profiler = getattr(sys.modules.get("jax._src.profiler"), "_profiler", None)
     bridge = sys.modules.get("jax._src.xla_bridge")
     monitoring = sys.modules.get("jax._src.monitoring")
@@ -219,9 +275,9 @@ def watch(raw, agent):
     if listen is None or not is_known:
         agent.ls_mark(b"no_segments\nthis version of JAX is not understood", MARK_PROBLEM, 0)
         return None
-    segments = Segments(raw, agent, profiler, bridge)
-    segments.mind_profilers()
-    listen(segments.compiled)
+    segments = Segments(raw, agent, profiler, bridge, hidden)
+    segments.mind_profilers(hidden)
+    listen(hidden(segments.compiled))
     atexit.register(segments.leave)
     os.register_at_fork(after_in_child=segments.forget)
     return segments

@@ -11,6 +11,7 @@ COLLECTION = "onnxruntime.capi.onnxruntime_inference_collection"
 # The methods that are a run, by the number that the agent has for them.
 RUNS = ("run", "run_with_iobinding", "run_with_ort_values")
 CREATION = "_create_inference_session"
+END = "end_profiling"
 EVERY = 16  # runs, behind which is looked at what the profilers hold
 state = {"agent": None, "watched": None, "problem": False, "methods": {}}
 
@@ -53,8 +54,8 @@ def start():
     begin = time.process_time_ns()
     if state["watched"] is None:
         sessions = part_of("sessions")
-        paths_of = part_of("../../../inside/modules")
-        state["watched"] = sessions["Sessions"](settings, sys.modules["onnxruntime"], paths_of)  # noqa: F821
+        parts = part_of("../../../inside/modules"), part_of("files")
+        state["watched"] = sessions["Sessions"](settings, sys.modules["onnxruntime"], *parts)  # noqa: F821
     watch(session)
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
@@ -64,7 +65,7 @@ def watch(session):
     """Have the agent record the runs of objects of this class."""
     watched = state["watched"]
     reason = watched.paths_of["why_not"](watch)
-    for number, name in enumerate((*RUNS, CREATION)):
+    for number, name in enumerate((*RUNS, CREATION, END)):
         if not reason and not stand_for(session, number, name):
             reason = "this Python makes no methods in C"
     if not reason:
@@ -84,10 +85,14 @@ def stand_for(session, number, name):
         return True
     function = owners[0].__dict__[name]
     told = (watched.resolve, watched.look, EVERY)
-    if name == CREATION:
+    if name in (CREATION, END):
         if not watched.raw:
             return True
-        told = (watched.begin, watched.begun, 1)
+        told = (
+            (watched.begin, watched.begun, 0)
+            if name == CREATION
+            else (watched.stop, watched.look, 0)
+        )
     make = watched.agent.ls_run_stand_in
     make.restype = ctypes.c_void_p
     make.argtypes = [ctypes.c_int, *[ctypes.py_object] * 3, ctypes.c_int]

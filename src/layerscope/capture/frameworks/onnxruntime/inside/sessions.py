@@ -17,6 +17,8 @@ MARK_PROBLEM = 4  # native/layout.h
 MOST_RUNS = 4_000  # of a session that are profiled: 0.1 % of a sum is known by then
 MOST_BYTES = 48 << 20  # that the memory of the process grows meanwhile: of some 100,000 events
 MOST_S = 60.0
+MOST_OPEN = 64  # profilers of a process, each of which keeps a file open
+MOST_PROFILES = 1_000  # of a process
 FAULTS = (
     ArithmeticError,
     AttributeError,
@@ -30,6 +32,10 @@ FORMAT = "onnxruntime"
 OWN = (
     b"session_profiled\nthe program profiles a session of ONNX Runtime itself: its nodes are in "
     b"the file that the program writes, and only its runs are here"
+)
+MANY = (
+    b"sessions_unprofiled\nthe program has so many sessions of ONNX Runtime that only the runs of "
+    b"some are recorded, and not their nodes"
 )
 
 
@@ -47,42 +53,47 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def has_model(session):
-    """Whether there is a model to be read."""
-    path = getattr(session, "_model_path", None)
-    if path:
-        return os.path.isfile(path) and os.path.getsize(path) > 0
-    return bool(getattr(session, "_model_bytes", None))
-
-
 class Profiled:
     """A session whose profiler runs, and the file that says so."""
 
-    def __init__(self, session, number, options, own_prefix):
+    def __init__(self, session, number, options):
         self.session = weakref.ref(session)
         self.number = number
         self.options = options
-        self.own_prefix = own_prefix
+        self.descriptor = None  # of the file that it will write, and which file that is
+        self.is_of_parent = False
         self.about = {"format": FORMAT, "pid": os.getpid(), "number": number}
         self.looks = 0
         self.began_s = time.monotonic()
         self.limit_bytes = 0
 
 
+class Lent:
+    """Options of the program, by which sessions are being created."""
+
+    def __init__(self, options):
+        self.options = options
+        self.prefix = options.profile_file_prefix
+        self.users = 0
+
+
 class Sessions:
     """The sessions of this process; `settings`: of the recording."""
 
-    def __init__(self, settings, onnxruntime, paths_of):
+    def __init__(self, settings, onnxruntime, paths_of, files):
         self.agent = paths_of["recording"](settings["library"])
         self.paths_of = paths_of
         self.onnxruntime = onnxruntime
         self.raw = settings.get("raw", "")
         self.pid = os.getpid()
         self.count = 0
+        self.files = files
+        self.created = {}  # by id of a session that is being created
         self.open = {}  # by id of a session
+        self.lent = {}  # by id of options
         self.numbers = {}  # by name of a model
         self.known = {}  # by id of a session what the agent has to forget it by
-        self.is_told = False
+        self.told = set()
         own = onnxruntime.__file__.rpartition("/")[0] + "/"
         self.paths = paths_of["Paths"](
             self.agent.ls_module_learn,
@@ -136,44 +147,91 @@ class Sessions:
             if not os.path.exists(self.raw + "/session.json"):
                 self.begin_profile(session)
         except FAULTS:
-            pass
+            self.begun(session)
+        except BaseException:  # of a signal handler of the program
+            self.begun(session)
+            raise
 
     def begin_profile(self, session):
         """Ask for a profile of `session` by its options. One without a model says that there is no
         profile.
         """
-        if not has_model(session):
+        if not self.files["has_whole_model"](session) or self.has_enough():
             return
         options = session._sess_options
-        if options is None:
-            options = session._sess_options = self.onnxruntime.SessionOptions()
-        if options.enable_profiling:
-            if not self.is_told:
-                self.agent.ls_mark(OWN, MARK_PROBLEM, 0)
-                self.is_told = True
+        if options is not None and options.enable_profiling and id(options) not in self.lent:
+            self.tell("own", OWN)
             return
-        self.count += 1
-        one = Profiled(session, self.count, options, options.profile_file_prefix)
+        one = Profiled(session, self.count + 1, options or self.onnxruntime.SessionOptions())
         self.note(one)
-        self.open[id(session)] = one
-        options.profile_file_prefix = self.stem(one)
-        options.enable_profiling = True
+        self.count += 1
+        self.created[id(session)] = one
+        self.lend(one.options)
+        session._sess_options = one.options
+        one.options.profile_file_prefix = self.stem(one)
+        one.options.enable_profiling = True
+
+    def has_enough(self):
+        """Whether there are as many profiles as may be: each keeps a descriptor, then a file."""
+        for key, one in list(self.open.items()):
+            if one.session() is None:  # it has written its profile
+                self.open.pop(key, None)
+        is_full = len(self.open) >= MOST_OPEN or self.count >= MOST_PROFILES
+        if is_full:
+            self.tell("many", MANY)
+        return is_full
+
+    def tell(self, code, text):
+        """Tell the reader of the recording, once."""
+        if code not in self.told:
+            self.told.add(code)
+            self.agent.ls_mark(text, MARK_PROBLEM, 0)
+
+    def lend(self, options):
+        """Keep what the program has set: it may create two sessions by the same options at once."""
+        lent = self.lent.setdefault(id(options), Lent(options))
+        lent.users += 1
+
+    def give_back(self, options):
+        """The program finds its options as it left them; its prefix of files."""
+        lent = self.lent[id(options)]
+        lent.users -= 1
+        if not lent.users:
+            del self.lent[id(options)]
+            options.enable_profiling = False
+            options.profile_file_prefix = lent.prefix
+        return lent.prefix
 
     def begun(self, session, outer=None):
-        """It has been created: the program finds its options as it left them."""
-        one = self.open.get(id(session))
+        """It has been created, or has not: an exception says why."""
+        one = self.created.pop(id(session), None)
         if one is None:
             return
         try:
-            one.options.enable_profiling = False
-            one.options.profile_file_prefix = one.own_prefix
-            session._sess_options = one.options
-            one.about["begun_realtime_ns"] = session.get_profiling_start_time_ns()
-            one.about["reading"] = reading()
-            one.limit_bytes = resident_bytes() + MOST_BYTES
-            self.note(one)
+            prefix = self.give_back(one.options)
+            if session._sess is None:
+                os.unlink(self.stem(one) + ".profile")
+            else:
+                self.keep(session, one, prefix)
         except FAULTS:
             pass
+
+    def keep(self, session, one, prefix):
+        """The profiler of a session runs."""
+        known = session._sess_options  # a copy of its own, which the program can ask for
+        is_its_own = known.profile_file_prefix == self.stem(one)
+        known.enable_profiling = False
+        known.profile_file_prefix = prefix
+        if not is_its_own:  # two threads changed the same options at the same time
+            os.unlink(session._sess.end_profiling())
+            os.unlink(self.stem(one) + ".profile")
+            return
+        one.about["begun_realtime_ns"] = session.get_profiling_start_time_ns()
+        one.about["reading"] = reading()
+        one.limit_bytes = resident_bytes() + MOST_BYTES
+        one.descriptor = self.files["descriptor_of"](self.stem(one) + "_")
+        self.open[id(session)] = one
+        self.note(one)
 
     def look(self, session, outer=None):
         """Some runs are over: end the profile of this session if it has become long."""
@@ -188,6 +246,15 @@ class Sessions:
         except FAULTS:
             pass
 
+    def stop(self, session, outer=None):
+        """The program asks for the profile of a session for which it has asked for none."""
+        try:
+            one = self.open.get(id(session))
+            if one is not None:
+                self.end(id(session), one, "full")
+        except FAULTS:
+            pass
+
     def end(self, key, one, why):
         """Have the profile of one session written; `why`: it is full, or is closed."""
         self.open.pop(key, None)
@@ -195,24 +262,38 @@ class Sessions:
         handle = getattr(session, "_sess", None)
         if handle is None:
             return  # it is gone, and has written it
+        if not self.files["is_open"](one.descriptor):  # the program has closed it
+            self.files["keep_for_good"](handle)
+            return
         begin = time.process_time_ns()
         one.about[why] = reading()
         handle.end_profiling()
-        self.note(one)
+        if not one.is_of_parent:
+            self.note(one)
         self.agent.ls_note_cost(time.process_time_ns() - begin)
 
     def end_all(self):
         """The program ends, or a window closes."""
         for key, one in list(self.open.items()):
             try:
-                self.end(key, one, "closed")
+                if not one.is_of_parent:
+                    self.end(key, one, "closed")
             except FAULTS:
                 continue
 
     def forget_all(self):
-        """In a child: the profiles so far are those of its parent."""
-        self.open.clear()
+        """In a child: the profiles so far are those of its parent, and so are their files."""
         self.pid = os.getpid()
+        self.created.clear()
+        for lent in list(self.lent.values()):
+            lent.users = 1
+            self.give_back(lent.options)
+        for one in list(self.open.values()):
+            one.is_of_parent = True
+            try:
+                self.files["write_nowhere"](one.descriptor)
+            except FAULTS:
+                continue
 
     def stem(self, one):
         """How the names of the files of a profile begin."""
