@@ -86,8 +86,8 @@ def test_a_recording_without_shapes_says_how_to_get_them(tmp_path: Path) -> None
 
     assert str(refused.value) == (
         "operators cannot be shown by shape: no layer recorded the shapes of inputs. "
-        "Record them: layerscope run --shapes train.py, or with record_shapes=True of "
-        "torch.profiler"
+        "Record them: layerscope run --shapes train.py, or with record_shapes=True of the "
+        "framework's profiler"
     )
 
 

@@ -179,7 +179,7 @@ def test_what_no_layer_recorded_is_refused_with_the_reason() -> None:
         tables.build(reader, "operators", "shape")
 
     assert "operators cannot be shown by shape: no layer recorded" in str(refused.value)
-    assert str(refused.value).endswith("or with record_shapes=True of torch.profiler")
+    assert str(refused.value).endswith("or with record_shapes=True of the framework's profiler")
 
 
 def test_an_unknown_by_names_the_known_ones() -> None:

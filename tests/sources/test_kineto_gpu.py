@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from layerscope.analyse.gpu import compat_hta
 from layerscope.ingest.open import open_run
 from layerscope.recording.reader import Reader
 from layerscope.sources import kineto
@@ -39,6 +40,18 @@ def work(category: str, name: str, start: float, dur: float, stream: int, **args
 def write(path: Path, events: list[Event], **beside: Any) -> Path:
     path.write_text(json.dumps({"schemaVersion": 1, **beside, "traceEvents": events}, indent=2))
     return path
+
+
+@pytest.mark.parametrize("base", [2**64, float("inf"), float("nan"), "x"])
+def test_a_beginning_of_time_that_cannot_be_is_none(tmp_path: Path, base: object) -> None:
+    events = [
+        work("kernel", "k", 1, 2, 7, correlation=3),
+        event("cuda_runtime", "call", 0, 1, correlation=3),
+    ]
+    path = write(tmp_path / "trace.json", events, baseTimeNanoseconds=base)
+    with Reader(open_run(path)) as reader:
+        (row,) = compat_hta.build(reader, "gpu").data.to_pylist()
+    assert row["compute_time(us)"] == 2.0
 
 
 def rows(path: Path, query: str) -> list[tuple[Any, ...]]:

@@ -22,7 +22,7 @@ NO_TENSORS = "no tensors"
 NOT_KNOWN = "not known"
 _WITHOUT = (
     "no layer recorded the shapes of inputs. Record them: layerscope run --shapes train.py, or "
-    "with record_shapes=True of torch.profiler"
+    "with record_shapes=True of the framework's profiler"
 )
 
 
@@ -53,7 +53,7 @@ def words(text: str) -> str:
         shapes = recorded["shapes"]
         if shapes is None:
             return NOT_KNOWN
-        # What NVTX has of torch's operators are sizes alone.
+        # Ranges of NVTX tell the sizes alone.
         dtypes = recorded.get("dtypes", [""] * len(shapes))
         tensors = [_input(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     except (ValueError, KeyError, TypeError):

@@ -200,8 +200,9 @@ def _scalar(text: str) -> int | str:
 
 
 def _decoded(text: str) -> Any:
+    """What the text says; NaN and Infinity, which are no JSON, as words, as in arguments."""
     try:
-        return json.loads(text, strict=False)
+        return json.loads(text, strict=False, parse_constant=str)
     except (ValueError, RecursionError):
         return None
 

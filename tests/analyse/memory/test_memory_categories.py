@@ -353,7 +353,7 @@ def test_without_allocations_the_tables_say_how_to_record_them(folder: Path, nam
         assert found.rows == 0
         assert found.sentences == (
             "No allocations were recorded: record with layerscope run --layers=+memory, or with "
-            "profile_memory=True of torch.profiler.",
+            "profile_memory=True of the framework's profiler.",
         )
 
 

@@ -32,6 +32,8 @@ COMPUTATION, COMMUNICATION, MEMORY, OTHER = range(4)
 # As HTA writes them, in the order in which it names those that overlap.
 TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")
 _NONE = -1
+# The source takes no larger one either; an int64 has room for the times of the trace behind it.
+_MOST_BASE_NS = 2**61
 _COMMUNICATION = re.compile(r"nccl|hip|hccl|.*ncclKernel", re.DOTALL)
 _MEMORY = re.compile(r"(hip)?(Memcpy|Memset)|dma")
 _NO_KERNEL = re.compile(
@@ -135,9 +137,13 @@ def _origins_ns(reader: Reader) -> dict[int, int]:
     at_ns = readings[0] if readings else 0
     found = {}
     for row in reader.query(_PROCESSES).to_pylist():
-        about = decoded((row["about"] or "{}").encode(), dict)
+        try:
+            about = decoded((row["about"] or "{}").encode(), dict)
+        except ValueError:
+            about = {}
         base_ns = about.get("baseTimeNanoseconds", 0)
-        found[row["process"]] = at_ns - base_ns if isinstance(base_ns, int) else at_ns
+        is_possible = isinstance(base_ns, int) and abs(base_ns) < _MOST_BASE_NS
+        found[row["process"]] = at_ns - base_ns if is_possible else at_ns
     return found
 
 

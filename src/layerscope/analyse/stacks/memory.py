@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 KINDS = ALLOC, LIVE, LEAK = ("alloc", "live", "leak")
 NOT_RECORDED = (
     "has no memory of tensors. Record it: layerscope run --layers=+memory ..., or with "
-    "profile_memory=True of torch.profiler"
+    "profile_memory=True of the framework's profiler"
 )
 
 

@@ -114,7 +114,7 @@ COLUMNS = (*_HEAP, _KEYS["operator"], *_MEASURES)
 TOP = 20
 EMPTY = (
     "No allocations were recorded: record with layerscope run --layers=+memory, or with "
-    "profile_memory=True of torch.profiler."
+    "profile_memory=True of the framework's profiler."
 )
 NEXT = "layerscope table peak"
 

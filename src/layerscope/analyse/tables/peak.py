@@ -80,7 +80,7 @@ _OF_PROCESSES = (
 TOP = 20
 EMPTY = (
     "No allocations were recorded: record with layerscope run --layers=+memory, or with "
-    "profile_memory=True of torch.profiler."
+    "profile_memory=True of the framework's profiler."
 )
 NEXT = "layerscope table memory"
 
