@@ -77,6 +77,7 @@ raw = pathlib.Path("recording.layerscope/raw")
 for _ in range(8000):
     one = double(one)
 one.block_until_ready()
+time.sleep(3)
 kept = bytearray(300 << 20)
 until = time.monotonic() + 20
 while not list(raw.glob("*_segment.pb")) and time.monotonic() < until:

@@ -18,6 +18,7 @@ import time
 MARK_PROBLEM = 4  # native/layout.h
 SEGMENT_S = 60.0
 LEAST_S = 1.0
+SETTLED_S = 2.0
 MOST_BYTES = 256 << 20  # that the memory of the process grows in the first segment
 FILE_BYTES = 16 << 20  # the next segment is as long as one of this size would have been
 MOST_SHARE = 4  # all segments of a process take this part of what the recording may
@@ -185,8 +186,11 @@ class Segments:
     def is_long(self):
         """Whether the segment should end."""
         try:
-            is_late = time.monotonic() > self.begun_s + self.length_s
-            return is_late or resident_bytes() > self.limit_bytes
+            lasted_s = time.monotonic() - self.begun_s
+            resident = resident_bytes()
+            if lasted_s < SETTLED_S:  # events do not take much by then: the program begins
+                self.limit_bytes = resident + self.most_bytes
+            return lasted_s > self.length_s or resident > self.limit_bytes
         except FAULTS:
             return True
 
