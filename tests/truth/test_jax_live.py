@@ -77,7 +77,8 @@ raw = pathlib.Path("recording.layerscope/raw")
 for _ in range(8000):
     one = double(one)
 one.block_until_ready()
-kept = bytearray(150 << 20)
+time.sleep(3)
+kept = bytearray(300 << 20)
 until = time.monotonic() + 20
 while not list(raw.glob("*_segment.pb")) and time.monotonic() < until:
     time.sleep(0.05)
@@ -101,8 +102,14 @@ for number in range(20):
         work(x, w).block_until_ready()
 """
 KILLED = """
-import jax, jax.numpy as jnp, os, pathlib, signal, time
+import jax, jax.numpy as jnp, os, pathlib, signal, threading, time
 double = jax.jit(lambda x: x * 2)
+double(jnp.ones(300))
+def beside():
+    while True:
+        double(jnp.ones(300)).block_until_ready()
+        time.sleep(0.01)
+threading.Thread(target=beside, daemon=True).start()
 raw = pathlib.Path("recording.layerscope/raw")
 def written():
     return len(list(raw.glob("*_segment.pb")))
@@ -236,3 +243,7 @@ def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_a
     assert lost["n"] == 1
     (found,) = ask(run, "SELECT count(*) AS n FROM spans WHERE kind = 'function'")
     assert found["n"] > 10
+    # What a thread has told in one segment is known in the others.
+    of_calls = "FROM spans JOIN tracks USING (track) WHERE spans.name LIKE 'PjitFunction%'"
+    (threads,) = ask(run, f"SELECT count(DISTINCT track) AS n {of_calls}")
+    assert threads["n"] == 2

@@ -28,6 +28,7 @@ class ImportedTrack:
     framework_thread: int = -1  # what the framework numbers it, for forward and backward
     kind: str = THREAD
     device: int | None = None  # of a stream
+    number: int = 0  # what the profiler numbers it, where that is all there is
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ class FoundTracks:
 
     def other(self, process: int, key: object, name: str) -> int:
         """The track of something else, by its name."""
-        return self._track(("other", process, key), ImportedTrack(process, name))
+        number = key if isinstance(key, int) else 0
+        return self._track(("other", process, key), ImportedTrack(process, name, number=number))
 
     def _track(self, key: tuple[object, ...], track: ImportedTrack) -> int:
         if key not in self._tracks:

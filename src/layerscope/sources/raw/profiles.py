@@ -82,6 +82,7 @@ def place(
     problems: list[Problem] = []
     pids = [process.decoder.about.get("pid") for process in processes]
     lost = 0
+    tids: dict[tuple[int, int], int] = {}
     for profile in _profiles(raw):
         if profile.pid not in pids:
             continue
@@ -94,6 +95,7 @@ def place(
         problems += damaged
         lost += not contents
         for content in contents:
+            _number_threads(content, profile.pid, tids)
             spans = _placed(profile, content, processes[number])
             if spans is not None:
                 found.setdefault(number, []).append(spans)
@@ -106,8 +108,21 @@ def place(
     return together, problems
 
 
+def _number_threads(content: Imported, pid: int, tids: dict[tuple[int, int], int]) -> None:
+    """A thread that has told its number in a segment has it in the later ones, in place. `tids`: by
+    process and what the profiler numbers it.
+    """
+    for at, track in enumerate(content.tracks):
+        key = pid, track.number
+        if track.number and track.tid is not None and track.tid != _MAIN:
+            tids[key] = track.tid
+        elif key in tids:
+            content.tracks[at] = replace(track, tid=tids[key])
+
+
 def _profiles(raw: Path) -> Iterator[_ProfileFile]:
-    for path in sorted(raw.glob(PROFILES)):
+    paths = list(raw.glob(PROFILES))
+    for path in sorted(paths, key=lambda one: (len(one.name), one.name)):
         try:
             about = decoded(path.read_bytes(), dict[str, Any])
         except (OSError, ValueError):

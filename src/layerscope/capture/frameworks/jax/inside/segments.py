@@ -18,7 +18,8 @@ import time
 MARK_PROBLEM = 4  # native/layout.h
 SEGMENT_S = 60.0
 LEAST_S = 1.0
-MOST_BYTES = 128 << 20  # that the memory of the process grows in a segment
+SETTLED_S = 2.0
+MOST_BYTES = 256 << 20  # that the memory of the process grows in the first segment
 FILE_BYTES = 16 << 20  # the next segment is as long as one of this size would have been
 MOST_SHARE = 4  # all segments of a process take this part of what the recording may
 USUAL_MOST_BYTES = 2_000_000_000
@@ -92,6 +93,7 @@ class Segments:
         self.over = self.resting = self.is_watched = False
         self.begun_s = self.limit_bytes = self.written = 0
         self.length_s = SEGMENT_S
+        self.most_bytes = MOST_BYTES
         self.most_written = most_written(raw)
         self.threads = set()  # that XLA's profiler knows by their numbers, in this segment
         self.tasks = []
@@ -113,7 +115,7 @@ class Segments:
         self.note(self.count, {})
         self.session = self.begin_session(options)
         self.begun_s = time.monotonic()
-        self.limit_bytes = resident_bytes() + MOST_BYTES
+        self.limit_bytes = resident_bytes() + self.most_bytes
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
             self.is_watched = True
@@ -137,6 +139,8 @@ class Segments:
     def plan(self, size, lasted_s):
         """How long the next segment is, behind one of `size` bytes."""
         self.length_s = min(SEGMENT_S, max(LEAST_S, lasted_s * FILE_BYTES / max(size, 1)))
+        if size < FILE_BYTES // 2:  # it was the program that grew
+            self.most_bytes *= 2
         self.written += size
         if self.written > self.most_written:
             self.over = True
@@ -182,8 +186,11 @@ class Segments:
     def is_long(self):
         """Whether the segment should end."""
         try:
-            is_late = time.monotonic() > self.begun_s + self.length_s
-            return is_late or resident_bytes() > self.limit_bytes
+            lasted_s = time.monotonic() - self.begun_s
+            resident = resident_bytes()
+            if lasted_s < SETTLED_S:  # events do not take much by then: the program begins
+                self.limit_bytes = resident + self.most_bytes
+            return lasted_s > self.length_s or resident > self.limit_bytes
         except FAULTS:
             return True
 
