@@ -82,7 +82,8 @@ def test_a_python_without_torch_cannot(folder: Path, capfd: pytest.CaptureFixtur
     found = told(capfd, sys.executable, status=1)
 
     assert found["operators"]["state"] == NO
-    assert found["operators"]["what"] == f"{sys.executable} has no MXNet or PyTorch"
+    libraries = "JAX, MXNet, ONNX Runtime, TensorFlow or PyTorch"
+    assert found["operators"]["what"] == f"{sys.executable} has no {libraries}"
     assert (
         found["operators"]["remedy"]
         == "name the Python that has it: layerscope doctor -- /path/to/python"

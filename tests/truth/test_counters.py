@@ -227,7 +227,7 @@ def test_steps_that_compute_and_steps_that_sleep_are_told_apart(
     assert all(row["cpu_ns"] <= 25_000_000 for row in asleep[1:]), asleep
     assert all(is_near(row["cpu_ns"], 200_000_000, 2, 25_000_000) for row in busy), busy
     summary = (folder / "recording.layerscope" / "summary.txt").read_text()
-    assert re.search(r"^Request thread: .* sleeping", summary, re.MULTILINE), summary
+    assert re.search(r"^Call thread: .* sleeping", summary, re.MULTILINE), summary
 
 
 # It sleeps until the recorder reads it, and until that has read it once more.

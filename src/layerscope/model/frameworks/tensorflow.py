@@ -7,6 +7,6 @@ from layerscope.model.framework import Framework, PublicNames
 FRAMEWORK = Framework(
     name="tensorflow",
     title="TensorFlow",
-    environment=("TF_",),
+    environment=(),  # Terraform has the same beginning: model/secrets.py has its names
     public=PublicNames(libraries=("libtensorflow_framework",), packages=("tensorflow",)),
 )
