@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -96,7 +96,7 @@ LOG = "toy log\n0 100 0 outer\n10 30 1 inner\n50 20 1 inner\n"
 
 
 @pytest.fixture
-def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Add:
+def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Add]:
     """Puts a file with this content, toy.py or longest.py, beside those of a package."""
 
     def put(package: ModuleType, name: str, content: str) -> None:
@@ -107,8 +107,10 @@ def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Add:
         full = f"{package.__name__}.{name}"
         monkeypatch.setitem(sys.modules, full, ModuleType(full))
         del sys.modules[full]
+        tables.names.cache_clear()
 
-    return put
+    yield put
+    tables.names.cache_clear()
 
 
 @pytest.fixture
