@@ -73,7 +73,7 @@ def test_python_and_native_functions_of_a_thread_that_runs(
         "def spins():\n"
         "    numbers = list(range(5000000))\n"
         "    print('ready', flush=True)\n"
-        "    while True: numbers.index(-1)\n"
+        "    while True: numbers.count(-1)\n"
         "spins()\n"
     )
     with running([sys.executable], text) as process:
