@@ -109,8 +109,10 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
         time.sleep(3 if for_ else 0)
         program.tell("steps", 2)
         refused = layerscope("stop", "recording", cwd=tmp_path)
+        assert program.session.stdin is not None
+        program.session.stdin.close()
+        ended(program.pid)  # nobody waits for it any more
         recorded = program.end()
-        ended(program.pid)
 
     assert (refused.returncode, refused.stdout) == (125, "")
     assert "does not answer: it has ended" in refused.stderr
