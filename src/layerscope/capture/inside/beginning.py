@@ -93,3 +93,20 @@ def tell_refusal(agent, settings):
     call = agent.ls_refusal(ctypes.byref(error)).decode()
     with contextlib.suppress(OSError):  # another user, or another root
         os.symlink(f"{call} {error.value}", f"{settings['refusals']}/refused-{os.getpid()}")
+
+
+def prepared(settings, library=b""):
+    """The agent, ready to record this process; `library`: the one that the hook's framework has.
+    None: it cannot, and that has been told.
+    """
+    agent = load(settings)
+    if agent is None:
+        return None
+    if agent.ls_prepare(settings["socket"].encode(), library, settings["tsc"]):
+        tell_refusal(agent, settings)
+        return None
+    if "window" in settings:
+        ask_for_window(agent, settings["window"])
+    if "stacks" in settings:
+        agent.ls_sampling_start(settings["stacks"]["hz"], settings["stacks"]["timers"])
+    return agent

@@ -19,18 +19,10 @@ def prepare(module):
     path = folder + "/../../../inside/beginning.py"  # noqa: F821 - the door puts `folder` here
     with open(path) as source:
         exec(compile(source.read(), path, "exec"), beginning)
-    agent = beginning["load"](settings)  # noqa: F821 - the door puts `settings` here
-    if agent is None:
-        return
-    if agent.ls_prepare(settings["socket"].encode(), b"", settings["tsc"]):  # noqa: F821
-        beginning["tell_refusal"](agent, settings)  # noqa: F821
-        return
-    state["agent"] = agent
-    if "window" in settings:  # noqa: F821
-        beginning["ask_for_window"](agent, settings["window"])  # noqa: F821
-    if "stacks" in settings:  # noqa: F821
-        agent.ls_sampling_start(settings["stacks"]["hz"], settings["stacks"]["timers"])  # noqa: F821
-    agent.ls_note_cost(time.process_time_ns() - begin)
+    agent = beginning["prepared"](settings)  # noqa: F821 - the door puts `settings` here
+    if agent is not None:
+        state["agent"] = agent
+        agent.ls_note_cost(time.process_time_ns() - begin)
 
 
 def start():
