@@ -82,7 +82,17 @@ static uint8_t timed(lt_part part, uint8_t has, int64_t *found) {
     return lt_scaled(part, 3, found) ? has : LT_IMPOSSIBLE;
 }
 
+/* Whether it is an arrow that nobody follows: calls and what they launch have a number in common. */
+static int is_needless(const lt_fields *fields) {
+    static const uint8_t followed[] = "fwdbwd";
+    int is_arrow = fields->phase == 's' || fields->phase == 't' || fields->phase == 'f';
+    return is_arrow && (fields->category.length != sizeof followed - 1 ||
+                        memcmp(fields->category.at, followed, sizeof followed - 1));
+}
+
 static void add(lt_scan *scan, const lt_fields *fields) {
+    if (scan->takes_numbers && is_needless(fields) && fields->time.length)
+        return;
     size_t row = lt_new_row(scan);
     if (row == SIZE_MAX)
         return;
@@ -105,6 +115,11 @@ static void add(lt_scan *scan, const lt_fields *fields) {
         lt_series(scan, fields, row);
     else
         lt_arguments(scan, fields, row);
+    int is_span = fields->phase == 'X' && (flags & (LT_HAS_TIME | LT_IMPOSSIBLE)) == LT_HAS_TIME;
+    if (scan->takes_numbers && is_span) {
+        lt_keep_span(scan, row);
+        rows->count--;
+    }
 }
 
 static const uint8_t *text_end(const lt_scan *scan, const uint8_t *p, const uint8_t *end, int of_key, int *odd) {

@@ -31,6 +31,7 @@ void lt_free(lt_scan *scan) {
         free(rows->numbers[i]);
     for (size_t i = 0; i < LT_WORDS; i++)
         lt_free_words(&scan->words[i]);
+    lt_free_spans(&scan->spans);
     free(scan);
 }
 

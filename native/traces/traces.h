@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* What trace_scan.py expects; to be changed with any function here. */
-#define LT_VERSION 1
+#define LT_VERSION 2
 #define LT_API __attribute__((visibility("default")))
 /* In a column of numbers: there is none. */
 #define LT_NONE INT64_MIN
@@ -55,7 +55,17 @@ typedef struct {
     uint32_t count, capacity, mask, last;
 } lt_words;
 
-enum { LT_CATEGORIES, LT_NAMES, LT_SCALARS, LT_ARGUMENTS, LT_IDS, LT_BESIDE, LT_WORDS };
+enum {
+    LT_CATEGORIES,
+    LT_NAMES,
+    LT_SCALARS,
+    LT_ARGUMENTS,
+    LT_IDS,
+    LT_BESIDE,
+    LT_PLACES,       /* lt_place as it lies in memory */
+    LT_WIDE_NUMBERS, /* int64_t as it lies in memory */
+    LT_WORDS
+};
 
 typedef struct {
     uint8_t *phase, *flags;
@@ -63,6 +73,22 @@ typedef struct {
     int64_t *time_ns, *duration_ns, *id, *numbers[LT_NUMBERS];
     size_t count, capacity;
 } lt_rows;
+
+/* What many spans have in common; as scanned_spans.py has it. Without a gap: it is compared byte by byte. */
+typedef struct {
+    int64_t stream, device, forward;
+    int32_t category, pid, tid, flags;
+} lt_place;
+
+/* The columns of spans, as scanned_spans.py has them. */
+enum { LT_TIME, LT_DURATION, LT_LONG_COLUMNS };
+enum { LT_NAME, LT_ARGS, LT_OF_OPERATOR, LT_OF_CALL, LT_OF_AUTOGRAD, LT_PLACE, LT_SHORT_COLUMNS };
+
+typedef struct {
+    int64_t *longs[LT_LONG_COLUMNS];
+    int32_t *shorts[LT_SHORT_COLUMNS];
+    size_t count, capacity;
+} lt_spans;
 
 /* Where the scan is. */
 enum { LT_BEFORE, LT_AROUND, LT_AMONG, LT_BEHIND, LT_PASSING, LT_SEARCHING };
@@ -80,6 +106,7 @@ typedef struct {
 
 typedef struct {
     lt_rows rows;
+    lt_spans spans;
     lt_pair pair[LT_MOST_PAIRS];
     size_t pairs; /* how many there are, noted or not */
     lt_words words[LT_WORDS];
@@ -186,6 +213,12 @@ LT_API void lt_pairs(const int32_t *group, const int32_t *name, const uint8_t *b
                      int64_t *stack);
 LT_API int64_t lt_lanes(const int32_t *group, const int64_t *start_ns, const int64_t *end_ns, int64_t count,
                         int32_t *lane, int64_t *stack, int64_t deepest);
+
+/* spans.c */
+void lt_keep_span(lt_scan *scan, size_t row);
+void lt_free_spans(lt_spans *spans);
+LT_API int64_t lt_take_spans(lt_scan *scan, void **columns);
+LT_API void lt_give_back(void *column);
 
 /* scan.c */
 LT_API int64_t lt_version(void);

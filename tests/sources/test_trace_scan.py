@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from layerscope.model.errors import ReadError
 from layerscope.sources import trace_scan
+from layerscope.sources.scanned_spans import ScannedSpans
 from layerscope.sources.trace_scan import (
     HAS_TIME,
     IMPOSSIBLE,
@@ -28,6 +29,7 @@ from layerscope.sources.trace_scan import (
     scan,
 )
 
+NO_SPANS = ScannedSpans()
 FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
 
@@ -42,7 +44,13 @@ def scanned(
         for name, values in columns.items():
             found.setdefault(name, []).extend(values.tolist())
 
-    return scan(path, take, numbers), found
+    trace = scan(path, take, numbers)
+    spans, trace.spans = trace.spans, NO_SPANS
+    places = spans.places[spans.columns["place"]]
+    kept = {name: values.tolist() for name, values in spans.columns.items()}
+    kept |= {name: places[name].tolist() for name in places.dtype.names if len(places)}
+    kept |= {name: spans.whole(spans.columns[name]).tolist() for name in ("external", "correlation")}
+    return trace, found if not numbers else kept
 
 
 NUMBERS = st.one_of(
@@ -102,6 +110,17 @@ def test_pieces_of_any_size_give_the_same(tmp_path: Path, chunk_bytes: int) -> N
     assert found.beside == {"beside": [1, 2], "behind": "x"}
     assert columns["external"] == [3, 3, 3]
     assert found.arguments == ['{"rest": [\n     1,\n     {\n      "a": "}{"\n     }\n    ]}']
+
+
+@pytest.mark.parametrize("number", [0, -1, 1, 2**31 - 1, 2**31, 2**63 - 1])
+def test_numbers_of_any_size_are_kept(tmp_path: Path, number: int) -> None:
+    args = {"External id": number, "correlation": 7, "stream": number}
+    event = {"ph": "X", "cat": "kernel", "ts": 1, "args": args}
+    second = {**event, "args": {**args, "External id": 5}}
+    _, columns = scanned(tmp_path, json.dumps([event, second, event]), numbers=True)
+    assert columns["external"] == [max(number, 0), 5, max(number, 0)]
+    assert columns["correlation"] == [7, 7, 7]
+    assert columns["stream"] == [number] * 3
 
 
 @pytest.mark.parametrize("quoted", ["", '"'])

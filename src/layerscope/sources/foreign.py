@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.model.compiled import compiled
 from layerscope.model.events import Problem
 from layerscope.rawfile import dtypes, layout
 from layerscope.rawfile.raw_file import FULL
 from layerscope.sources.foreign_memory import ForeignMemory
+from layerscope.sources.foreign_spans import Columns, ForeignSpans, columns_of
 from layerscope.sources.imported import (
     Imported,
     ImportedProcess,
@@ -21,7 +21,6 @@ from layerscope.sources.imported import (
     ImportedTrack,
 )
 from layerscope.sources.process import (
-    SPAN,
     Loss,
     Marks,
     ProcessEvents,
@@ -29,8 +28,6 @@ from layerscope.sources.process import (
     SourceTrack,
 )
 
-# Spans that are given out at a time.
-_PIECE_SPANS = 100_000
 # Of a reading of CLOCK_REALTIME that a file has.
 _CLOCK_ERROR_NS = 1_000
 # In the place of ticks: the file has one clock only.
@@ -45,14 +42,12 @@ class ForeignFile:
         self.options: dict[str, Any] = {FULL: True, "step_mark": content.step_mark}
         self.start_ns, self.end_ns = extent(content)
         names = ["(other names)", *content.names, *content.args_texts]
-        spans = _spans(content)
         owner = np.array([track.process for track in content.tracks], np.int64)
-        of_processes = _by_process(spans, owner, len(content.processes))
-        del spans
-        _forget_spans(content)
+        of_processes = _by_process(columns_of(content), owner, len(content.processes))
+        first_args = 1 + len(content.names)
         self._processes = [
-            ForeignProcess(self, number, names, of_process)
-            for number, of_process in enumerate(of_processes)
+            ForeignProcess(self, number, names, ForeignSpans(columns, first_args))
+            for number, columns in enumerate(of_processes)
         ]
         self._share_moments(owner)
         self._is_new = True
@@ -110,7 +105,9 @@ class ForeignProcess(SourceProcess):
 
     __slots__ = ("_foreign",)
 
-    def __init__(self, file: ForeignFile, number: int, names: list[str], spans: np.ndarray) -> None:
+    def __init__(
+        self, file: ForeignFile, number: int, names: list[str], spans: ForeignSpans
+    ) -> None:
         self._foreign = ForeignEvents(spans)
         super().__init__(self._foreign, file.content.host)
         process = file.content.processes[number]
@@ -142,30 +139,14 @@ class ForeignProcess(SourceProcess):
 
 
 class ForeignEvents(ProcessEvents):
-    """The events of one process; `spans`: `SPAN` rows. An outermost span is given out together with
-    all that lies in it.
+    """The events of one process. Its spans come piece by piece: `_read` pieces are ready, of which
+    `_given` were given out.
     """
 
-    def __init__(self, spans: np.ndarray) -> None:
+    def __init__(self, spans: ForeignSpans) -> None:
         super().__init__()
-        if not _is_in_order(spans):
-            spans = spans.take(np.lexsort((spans["depth"], spans["start"], spans["track"])))
-        outermost = np.where(spans["depth"] == 0, np.arange(len(spans)), 0)
-        outermost = np.maximum.accumulate(outermost)
-        # Few are outermost: they are put in order, and what lies in each comes with it.
-        first = np.flatnonzero(np.diff(outermost, prepend=-1) != 0)
-        by_end = np.argsort(spans["end"].take(first), kind="stable")
-        lengths = np.diff(first, append=len(spans))[by_end]
-        ends = np.cumsum(lengths)
-        order = np.repeat(first[by_end] - (ends - lengths), lengths) + np.arange(len(spans))
-        self._spans, self._order = spans, order.astype(np.int32)
-        self._cuts = ends  # behind the last of each outermost span
-        starts = spans["start"].take(order)
-        earliest = np.minimum.accumulate(starts[::-1])[::-1]
-        self._earliest_ns = np.append(
-            earliest, np.iinfo(np.int64).max
-        )  # start of all from there on
-        self._given = 0
+        self._spans = spans
+        self._read = self._given = 0
         self._moments = super().moments()
         self.blocks = ForeignMemory.nothing()
 
@@ -179,14 +160,11 @@ class ForeignEvents(ProcessEvents):
 
     def advance(self) -> bool:
         """Make more spans ready for `batches`; False: there are no more."""
-        count = len(self._spans)
-        if self.records == count:
+        if self._read == self._spans.pieces:
             return False
-        piece_end = self.records + _PIECE_SPANS
-        wanted = min(piece_end, count)
-        cut = np.searchsorted(self._cuts, wanted)
-        self.records = int(self._cuts[cut])
-        self.waiting = self.records - self._given
+        self._read += 1
+        self.records = self._spans.rows_until(self._read)
+        self.waiting = self.records - self._spans.rows_until(self._given)
         return True
 
     def advance_blocks(self) -> bool:
@@ -201,22 +179,14 @@ class ForeignEvents(ProcessEvents):
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
         """By track, the spans that are ready."""
-        ready = self._order[self._given : self.records]
-        self._given = self.records
+        given, self._given = self._given, self._read
         self.waiting = 0
-        tracks = self._spans["track"].take(ready)
-        order = np.argsort(tracks, kind="stable")
-        spans = self._spans.take(ready.take(order))
-        is_border = np.diff(spans["track"]) != 0
-        borders = np.flatnonzero(is_border) + 1
-        for rows in np.split(spans, borders):
-            if len(rows):
-                yield int(rows["track"][0]), rows
+        return self._spans.rows(given, self._read)
 
     @property
     def read_until_ns(self) -> int:
         """The start of the first span that is not ready."""
-        return int(self._earliest_ns[self.records])
+        return self._spans.earliest_ns(self._read)
 
     @property
     def clock_end_ns(self) -> int:
@@ -224,67 +194,16 @@ class ForeignEvents(ProcessEvents):
         return self.read_until_ns
 
 
-def _by_process(spans: np.ndarray, owner: np.ndarray, processes: int) -> list[np.ndarray]:
+def _by_process(columns: Columns, owner: np.ndarray, processes: int) -> list[Columns]:
     """The spans of each process; `owner`: that of each track."""
     if processes == 1:
-        return [spans]
-    process = owner[spans["track"]] if len(spans) else np.zeros(0, np.int64)
-    return [spans.compress(process == number) for number in range(processes)]
-
-
-def _forget_spans(content: Imported) -> None:
-    """They are rows now: the columns are not needed a second time."""
-    nothing = np.zeros(0, np.int64)
-    content.start_ns = content.dur_ns = nothing
-    content.track = content.depth = nothing
-    content.kind = content.name = nothing
-    content.args = nothing
-    content.more = {}
-
-
-def _is_in_order(spans: np.ndarray) -> bool:
-    """Whether spans come by track, then start, then depth."""
-    later = np.zeros(max(len(spans) - 1, 0), np.bool_)
-    same = np.ones(len(later), np.bool_)
-    for name in ("track", "start", "depth"):
-        values = np.ascontiguousarray(spans[name])
-        later |= same & (values[1:] > values[:-1])
-        same &= values[1:] == values[:-1]
-    return bool((later | same).all())
-
-
-def _spans(content: Imported) -> np.ndarray:
-    # The name 0 is that of names which are left out; texts of arguments come behind the names.
-    first_args = 1 + len(content.names)
-    count = len(content.start_ns)
-    more = {"origin": 0, "seq": -1, "submitter": 0, "unfinished": 0} | content.more
-    library = compiled()
-    if library is None:
-        spans = np.zeros(count, SPAN)
-        spans["start"] = content.start_ns
-        spans["end"] = content.start_ns + content.dur_ns
-        spans["name"] = content.name + 1
-        spans["args"] = np.where(content.args >= 0, content.args + first_args, 0)
-        spans["track"] = content.track
-        spans["depth"] = content.depth
-        spans["kind"] = content.kind
-    else:
-        spans = np.empty(count, SPAN)
-        moments = (_as(np.int64, values) for values in (content.start_ns, content.dur_ns))
-        texts = (_as(np.int32, values) for values in (content.name, content.args))
-        places = (_as(np.int32, values) for values in (content.track, content.depth))
-        kind = _as(np.uint8, content.kind)
-        rare = {"origin": np.int64, "seq": np.int32, "submitter": np.int32, "unfinished": np.uint8}
-        others = (_as(kept, np.broadcast_to(more.pop(name), count)) for name, kept in rare.items())
-        library.call("join", spans, count, *moments, *texts, first_args, *places, kind, *others)
-    for name, values in more.items():
-        spans[name] = values
-    return spans
-
-
-def _as(kind: type[Any], values: np.ndarray) -> np.ndarray:
-    """A column of numbers of this type in one piece."""
-    return np.ascontiguousarray(values, kind)
+        return [columns]
+    process = owner.take(columns["track"]) if len(owner) else np.zeros(0, np.int64)
+    found = []
+    for number in range(processes):
+        is_own = process == number
+        found.append({name: values.compress(is_own) for name, values in columns.items()})
+    return found
 
 
 def _moments(content: Imported) -> Marks:
@@ -334,20 +253,20 @@ def extent(content: Imported) -> tuple[int, int]:
     """When the first of all spans, samples, counters, marks and blocks began, or a thread before
     it, and when the last of them ended.
     """
-    of_memory_ns = content.memory.at_ns  # in the order of time
-    moments_ns = np.concatenate([content.moments.at_ns, of_memory_ns[:1], of_memory_ns[-1:]])
-    start_ns = np.append(content.start_ns, moments_ns)
-    end_ns = np.append(content.start_ns + content.dur_ns, moments_ns)
+    starts, ends = [content.start_ns], [content.start_ns + content.dur_ns]
+    for at_ns in (content.moments.at_ns, content.memory.at_ns):
+        starts.append(at_ns)
+        ends.append(at_ns)
     if content.stacks is not None:
         samples = content.stacks.samples
         at_ns = samples["at_ns"]
-        dur_ns = samples["weight_ns"] * samples["exact"]
-        start_ns = np.append(start_ns, at_ns)
-        end_ns = np.append(end_ns, at_ns + dur_ns)
-    if not len(start_ns):
+        starts.append(at_ns)
+        ends.append(at_ns + samples["weight_ns"] * samples["exact"])
+    starts_ns = [int(one.min()) for one in starts if len(one)]
+    if not starts_ns:
         return 0, 0
-    starts_ns = [process.start_ns for process in content.processes]
-    starts_ns += [track.start_ns for track in content.tracks]
+    end_ns = max(int(one.max()) for one in ends if len(one))
     # Threads that were there before the file began have the time 0.
-    known_ns = [int(start_ns.min()), *filter(None, starts_ns)]
-    return min(known_ns), int(end_ns.max())
+    known_ns = [process.start_ns for process in content.processes]
+    known_ns += [track.start_ns for track in content.tracks]
+    return min(starts_ns + [one for one in known_ns if one]), end_ns

@@ -62,9 +62,8 @@ def read(path: Path) -> Imported:
     base_ns = _base_ns(trace)
     tracks = KinetoTracks(trace, rows.columns("names"))
     instants = rows.columns("instants")
-    columns = rows.columns("spans")
-    pid = columns["pid"][columns["stream"] == NONE]
-    spans = spans_of(trace, columns, tracks, _window_end_ns(trace, instants))
+    pid = _pid(trace)
+    spans = spans_of(trace, tracks, _window_end_ns(trace, instants))
     threads = framework_threads(spans, trace, rows.columns("arrows"), tracks)
     # Names may be there twice: as they are meant, and with what JSON escapes.
     names: dict[str, int] = {}
@@ -89,14 +88,13 @@ def read(path: Path) -> Imported:
             values_of(trace, counters, tracks.threads, names),
         ]
     )
-    start_ns = spans.start_ns - first_ns
-    dur_ns = spans.end_ns - spans.start_ns
+    spans.start_ns -= first_ns
     process = _process(path, trace, pid)
     problems = _problems(trace, rows, spans, memory)
     problems += kineto_memory.problems(memory)
     return Imported(
-        start_ns=start_ns,
-        dur_ns=dur_ns,
+        start_ns=spans.start_ns,
+        dur_ns=spans.dur_ns,
         track=spans.track,
         depth=spans.depth,
         kind=spans.kind,
@@ -138,20 +136,22 @@ def _base_ns(trace: ScannedTrace) -> int:
     return told if abs(told) < _MOST_NUMBER else 0
 
 
-def _process(path: Path, trace: ScannedTrace, pid: np.ndarray) -> ImportedProcess:
-    """The one process of the trace, with what the file tells of the job; `pid`: of each event."""
+def _process(path: Path, trace: ScannedTrace, pid: int) -> ImportedProcess:
+    """The one process of the trace, with what the file tells of the job."""
     about = {key: value for key, value in trace.beside.items() if key != _EVENTS}
     text = json.dumps(about, ensure_ascii=False)
     is_kept = bool(about) and len(text) < _MOST_ABOUT
     kept = text if is_kept else None
     rank = _rank(path, trace)
-    number = _pid(trace, pid)
-    return ImportedProcess(rank=rank, pid=number, about=kept)
+    return ImportedProcess(rank=rank, pid=pid, about=kept)
 
 
-def _pid(trace: ScannedTrace, pid: np.ndarray) -> int:
-    """The number that most events have; those of GPUs have the number of the GPU."""
-    counts = np.bincount(pid[pid >= 0])
+def _pid(trace: ScannedTrace) -> int:
+    """The number that most spans have; those of GPUs have the number of the GPU."""
+    places = trace.spans.places
+    spans = np.bincount(trace.spans.columns["place"], minlength=len(places))
+    is_on_cpu = (places["stream"] == NONE) & (places["pid"] >= 0)
+    counts = np.bincount(places["pid"][is_on_cpu], spans[is_on_cpu])
     codes = np.argsort(-counts, kind="stable")
     for code in codes[counts[codes] > 0].tolist():
         number = trace.scalars[code]

@@ -193,6 +193,7 @@ def _open_at(
     if not len(at_ns):
         return np.zeros(0, np.int32), np.zeros(0, np.uint8)
     row = _last_started(trace, track, at_ns)
+    end_ns = trace.start_ns + trace.dur_ns
     parent = _parents(trace)
     is_operator = np.isin(trace.kind, _OPERATORS)
     of_allocators = _numbers_of(trace.names, allocators())
@@ -209,7 +210,7 @@ def _open_at(
     moment = np.flatnonzero(row >= 0)
     while len(moment):
         at = row[moment]
-        is_open = trace.end_ns[at] >= at_ns[moment]
+        is_open = end_ns[at] >= at_ns[moment]
         open_, here = moment[is_open], at[is_open]
         # The innermost one that does more than allocate, else the outermost one.
         is_new = is_operator[here] & ~is_found[open_]

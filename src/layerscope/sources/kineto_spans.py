@@ -25,17 +25,14 @@ from layerscope.sources.kineto_meaning import (
     kinds_of,
 )
 from layerscope.sources.kineto_tracks import KinetoTracks
-from layerscope.sources.span_depths import depths
+from layerscope.sources.span_depths import depths, ordered
 from layerscope.sources.trace_rows import or_none
 from layerscope.sources.trace_scan import HAS_RECORD, NONE, Columns, ScannedTrace
 
 _LAYERS = np.array(LAYER_OF_KIND, np.int8)
 _OPERATORS = SPAN_LAYERS.index(OPERATORS)
-_MOST_SEQUENCE = np.iinfo(np.int32).max
 _MOST = np.iinfo(np.int64).max
 _ON_GPU = "gpu_"
-# What is asked for of spans that are in their order.
-_ORDERED = ("time_ns", "name", "args", "external", "correlation", "sequence", "forward")
 
 
 @dataclass(slots=True)
@@ -48,14 +45,13 @@ class KinetoSpans:
     """
 
     start_ns: np.ndarray
-    end_ns: np.ndarray
+    dur_ns: np.ndarray
     track: np.ndarray
     depth: np.ndarray
     kind: np.ndarray
     name: np.ndarray
     args: np.ndarray
     more: dict[str, np.ndarray]
-    forward: np.ndarray
     args_texts: list[str]
     names: list[str]
     negative: int
@@ -67,45 +63,43 @@ class KinetoSpans:
         return self.more["seq"]
 
 
-def spans_of(
-    trace: ScannedTrace, columns: Columns, tracks: KinetoTracks, window_end_ns: int
-) -> KinetoSpans:
-    """Those of all events that have a duration; `window_end_ns`: when the profile ended, if it is
-    told.
+def spans_of(trace: ScannedTrace, tracks: KinetoTracks, window_end_ns: int) -> KinetoSpans:
+    """Those of all events that have a duration, which are taken out of `trace`. `window_end_ns`:
+    when the profile ended, if it is told.
     """
-    is_negative = columns["duration_ns"] < 0
-    columns["duration_ns"][is_negative] = 0
-    kind = _kinds_by_category(trace, columns["category"])
+    columns, places = trace.spans.columns, trace.spans.places
+    trace.spans.columns = {}
     arguments = Arguments(trace.arguments)
-    end_ns = columns["time_ns"] + columns["duration_ns"]
-    unfinished = _unfinished(columns, kind, arguments)
-    end_ns[unfinished] = max(int(end_ns.max(initial=0)), window_end_ns)
-    track = _tracks(trace, columns, kind, tracks)
-    order = np.lexsort((-end_ns, columns["time_ns"], track))
-    for name in list(columns):  # none is in memory twice but one
-        values = columns.pop(name)
-        if name in _ORDERED:
-            columns[name] = values.take(order)
-    kind, track, end_ns = kind.take(order), track.take(order), end_ns.take(order)
-    forward = or_none(columns["forward"], 0, _MOST)
-    correlation = or_none(columns["correlation"], 0, _MOST)
-    kind = _kinds(trace, columns, kind, forward, track)
-    _name_launches(kind, correlation)
-    is_function = kind == FUNCTION
-    is_backward = kind == BACKWARD
-    args = arguments.numbers(columns["args"], is_function, is_backward)
-    unfinished = unfinished.take(order)
+    kind_of = _kinds_by_category(trace, places["category"])
+    track_of = _tracks(trace, places, kind_of, tracks)
+    is_negative = columns["duration_ns"] < 0
     negative = int(np.count_nonzero(is_negative))
+    columns["duration_ns"][is_negative] = 0
+    unfinished = _unfinished(columns, places, kind_of, arguments)
+    _end_at_last(columns, unfinished, window_end_ns)
+    order = ordered(track_of.take(columns["place"]), columns)
+    is_open = np.zeros(len(order), np.bool_)
+    is_open[unfinished] = True
+    for name, values in columns.items():  # one after the other: none is in memory twice but one
+        columns[name] = values.take(order)
+    is_open = is_open.take(order)
+    del order
+    place = columns.pop("place")
+    kind, track = kind_of.take(place), track_of.take(place)
+    forward = or_none(places["forward"], 0, _MOST)
+    _find_kinds(trace, columns["name"], kind, forward, place, track)
+    _name_launches(kind, columns["correlation"])
+    args = arguments.numbers(columns.pop("args"), kind == FUNCTION, kind == BACKWARD)
+    start_ns, dur_ns = columns["time_ns"], columns["duration_ns"]
     return KinetoSpans(
-        start_ns=columns["time_ns"],
-        end_ns=end_ns,
+        start_ns=start_ns,
+        dur_ns=dur_ns,
         track=track,
-        depth=depths(track, columns["time_ns"], end_ns),
+        depth=depths(track, start_ns, start_ns + dur_ns),
         kind=kind,
         name=columns["name"],
         args=args,
-        more=_more(columns, kind, forward, correlation, unfinished),
-        forward=forward,
+        more=_more(trace, columns, kind, forward, place, is_open),
         args_texts=arguments.texts,
         names=trace.names,
         negative=negative,
@@ -123,16 +117,16 @@ def _kinds_by_category(trace: ScannedTrace, category: np.ndarray) -> np.ndarray:
 
 
 def _tracks(
-    trace: ScannedTrace, columns: Columns, kind: np.ndarray, tracks: KinetoTracks
+    trace: ScannedTrace, places: np.ndarray, kind: np.ndarray, tracks: KinetoTracks
 ) -> np.ndarray:
     """Work of GPUs lies on streams, and what is told of streams; all else on threads, functions of
-    Python apart.
+    Python apart. `kind`: of each place.
     """
     of_gpu = [category.startswith(_ON_GPU) for category in trace.categories]
     of_category = np.array([*of_gpu, False], np.bool_)  # the last one is for -1
-    is_called_so = of_category[columns["category"]]
-    has_device = columns["device"] != NONE
-    has_stream = has_device & (columns["stream"] != NONE)
+    is_called_so = of_category[places["category"]]
+    has_device = places["device"] != NONE
+    has_stream = has_device & (places["stream"] != NONE)
     is_event = kind == EVENT
     is_on_stream = (kind >= KERNEL) & (kind <= MEMSET)
     is_on_stream |= kind == SYNC
@@ -140,104 +134,121 @@ def _tracks(
     found = np.zeros(len(kind), np.int32)
     is_python = kind == PYTHON_CALL
     rows = np.flatnonzero(~(is_on_stream | is_python))
-    found[rows] = tracks.threads(columns["pid"][rows], columns["tid"][rows])
+    found[rows] = tracks.threads(places["pid"][rows], places["tid"][rows])
     rows = np.flatnonzero(is_python)
-    found[rows] = tracks.of_python(columns["pid"][rows], columns["tid"][rows])
+    found[rows] = tracks.of_python(places["pid"][rows], places["tid"][rows])
     rows = np.flatnonzero(is_on_stream)
-    words = [columns[name][rows] for name in ("pid", "tid", "device", "stream")]
+    words = [places[name][rows] for name in ("pid", "tid", "device", "stream")]
     found[rows] = tracks.streams(*words)
     return found
 
 
-def _unfinished(columns: Columns, kind: np.ndarray, arguments: Arguments) -> np.ndarray:
-    """Spans that did not end. Newer builds say so; older ones give them no duration and no number,
-    as no other has; before that (2.1, which tells microseconds) they are spans without a
-    duration like any other.
+def _unfinished(
+    columns: Columns, places: np.ndarray, kind: np.ndarray, arguments: Arguments
+) -> np.ndarray:
+    """The rows of spans that did not end. Newer builds say so; older ones give them no duration and
+    no number, as no other has; before that (2.1, which tells microseconds) they are spans
+    without a duration like any other. `kind`: of each place.
     """
-    has_record = (columns["flags"] & HAS_RECORD) != 0
-    is_operator = (kind == FUNCTION) | (kind == RANGE)
+    has_record = (places["flags"] & HAS_RECORD) != 0
+    may_be_open = (kind == FUNCTION) | (kind == RANGE)
+    is_operator = may_be_open.take(columns["place"])
     is_told = arguments.are_unfinished(columns["args"])
     found: np.ndarray = is_operator & is_told
-    if (has_record & is_operator).any():
+    if (has_record & may_be_open).any():
+        is_without = (may_be_open & ~has_record).take(columns["place"])
         is_empty = columns["duration_ns"] == 0
-        found |= is_operator & ~has_record & is_empty
-    return found
+        found |= is_without & is_empty
+    return np.flatnonzero(found)
 
 
-def _kinds(
+def _end_at_last(columns: Columns, unfinished: np.ndarray, window_end_ns: int) -> None:
+    """Spans that did not end last to the end of the trace; in place."""
+    if not len(unfinished):
+        return
+    ends_ns = columns["time_ns"] + columns["duration_ns"]
+    last_ns = max(int(ends_ns.max(initial=0)), window_end_ns)
+    columns["duration_ns"][unfinished] = last_ns - columns["time_ns"][unfinished]
+
+
+def _find_kinds(
     trace: ScannedTrace,
-    columns: Columns,
+    name: np.ndarray,
     kind: np.ndarray,
-    forward: np.ndarray,
+    forward_of: np.ndarray,
+    place: np.ndarray,
     track: np.ndarray,
-) -> np.ndarray:
-    """What each span is, by its name where its category does not say it."""
-    found = kind.copy()
+) -> None:
+    """What each span is, by its name where its category does not say it; in place. `forward_of`: of
+    each place.
+    """
     rows = np.flatnonzero((kind == FUNCTION) | (kind == RANGE))
-    of_operators = columns["name"][rows]
-    is_range = kind[rows] == RANGE
-    found[rows] = kinds_of(of_operators, trace.names, is_range, forward[rows], track[rows])
+    is_range = kind.take(rows) == RANGE
+    forward = forward_of.take(place.take(rows))
+    kind[rows] = kinds_of(name.take(rows), trace.names, is_range, forward, track.take(rows))
     rows = np.flatnonzero(kind == RUNTIME)
-    codes, place = with_places(columns["name"][rows])
+    codes, at = with_places(name.take(rows))
     names = [*trace.names, ""]
     kinds = [kind_of_call(names[code]) for code in codes.tolist()]
-    found[rows] = np.array(kinds, np.uint8)[place]
-    return found
+    kind[rows] = np.array(kinds, np.uint8)[at]
 
 
 def _name_launches(kind: np.ndarray, correlation: np.ndarray) -> None:
     """Calls that have work are launches, whatever they are called; in place."""
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    is_call = (kind == RUNTIME) & (correlation > 0)
+    is_call = (kind == RUNTIME) & (correlation != 0)
     calls = np.flatnonzero(is_call)
     has_work = np.isin(correlation[calls], correlation[is_work])
     kind[calls[has_work]] = LAUNCH
 
 
 def _more(
+    trace: ScannedTrace,
     columns: Columns,
     kind: np.ndarray,
-    forward: np.ndarray,
-    correlation: np.ndarray,
-    unfinished: np.ndarray,
+    forward_of: np.ndarray,
+    place: np.ndarray,
+    is_open: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Further fields of spans."""
-    layer = _LAYERS.take(kind)
-    sequence = or_none(columns["sequence"], 0, _MOST_SEQUENCE)
+    """Further fields of spans. `forward_of`: of each place."""
+    external, correlation = columns.pop("external"), columns.pop("correlation")
+    is_operator = _LAYERS.take(kind) == _OPERATORS
+    submitter = _numbers_of_operators(external, correlation, kind, is_operator)
+    del external
     is_device = (kind >= KERNEL) & (kind <= RUNTIME)
-    origin = np.where(is_device & (correlation > 0), correlation, 0)
-    is_backward = (kind == BACKWARD) & (forward > 0)
-    origin[is_backward] = forward[is_backward]
-    return {
-        "seq": np.where(layer == _OPERATORS, sequence, -1).astype(np.int32),
-        "origin": origin,
-        "submitter": _numbers_of_operators(columns, kind, layer == _OPERATORS),
-        "unfinished": unfinished,
-    }
+    correlation[~is_device] = 0
+    origin = trace.spans.whole(correlation)
+    backward = np.flatnonzero(kind == BACKWARD)
+    if len(backward):
+        origin = origin.astype(np.int64)
+        origin[backward] = np.maximum(forward_of.take(place.take(backward)), 0)
+    sequence = columns.pop("sequence")
+    sequence[~is_operator] = -1
+    return {"seq": sequence, "origin": origin, "submitter": submitter, "unfinished": is_open}
 
 
 def _numbers_of_operators(
-    columns: Columns, kind: np.ndarray, is_operator: np.ndarray
+    external: np.ndarray, correlation: np.ndarray, kind: np.ndarray, is_operator: np.ndarray
 ) -> np.ndarray:
     """A number that work of a GPU and the operator that it names have in common; 0: none.
 
     In 2023 work had its correlation in the place of the name of its operator: that is no name.
     """
-    external = columns["external"]
     found = np.zeros(len(kind), np.int32)
-    has_one = (external != NONE) & (external > 0)
+    has_one = external != 0
     is_work = (kind >= KERNEL) & (kind <= MEMSET)
-    is_again = external == columns["correlation"]
+    is_again = external == correlation
     work = np.flatnonzero(is_work & has_one & ~is_again)
     wanted = distinct(external[work])
     if not len(wanted):
         return found
     # Of a range and an operator with the same one, the operator.
     for rows in (np.flatnonzero(is_operator & has_one), work):
-        place = np.searchsorted(wanted, external[rows])
-        place = np.minimum(place, len(wanted) - 1)
-        is_wanted = wanted[place] == external[rows]
-        found[rows[is_wanted]] = place[is_wanted] + 1
+        numbers = external.take(rows)
+        at = np.searchsorted(wanted, numbers)
+        at = np.minimum(at, len(wanted) - 1)
+        is_wanted = wanted.take(at) == numbers
+        found[rows[is_wanted]] = at[is_wanted] + 1
     return found
 
 
@@ -261,7 +272,8 @@ def framework_threads(
     code = trace.categories.index(wanted) if wanted in trace.categories else -1
     rows = np.flatnonzero(arrows["category"] == code)
     is_backward = spans.kind == BACKWARD
-    backward = np.flatnonzero(is_backward & (spans.forward > 0))
+    forward = spans.more["origin"]
+    backward = np.flatnonzero(is_backward & (forward > 0))
     if code < 0 or not len(rows) or not len(backward):
         return {}
     track = tracks.threads(arrows["pid"][rows], arrows["tid"][rows])
@@ -283,7 +295,7 @@ def framework_threads(
             continue
         place = int(np.searchsorted(ids, arrow))
         if place < len(ids) and ids[place] == arrow:
-            number = int(spans.forward[row])
+            number = int(forward[row])
             found.setdefault(int(from_track[place]), number)
     return found
 

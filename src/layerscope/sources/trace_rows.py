@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from layerscope.model.distinct import distinct, with_places
+from layerscope.sources.scanned_spans import ScannedSpans
 from layerscope.sources.trace_scan import (
     HAS_TIME,
     IMPOSSIBLE,
@@ -123,12 +124,22 @@ def gather(
     """The rows of a file, and what it has beside them."""
     rows = TraceRows(groups)
     found = scan(path, rows.take, numbers)
-    for code in rows.odd:
+    for code in rows.odd | _odd_arguments(found.spans):
         if code < 0:
             continue
         text = found.arguments[code]
         found.arguments[code] = as_json(text)
     return found, rows
+
+
+def _odd_arguments(spans: ScannedSpans) -> set[int]:
+    """Arguments of spans that are no JSON as they are written."""
+    is_odd = (spans.places["flags"] & ODD_ARGUMENTS) != 0
+    if not is_odd.any():
+        return set()
+    of_odd = np.isin(spans.columns["place"], np.flatnonzero(is_odd))
+    codes = distinct(spans.columns["args"][of_odd])
+    return set(codes.tolist())
 
 
 def named(trace: ScannedTrace, names: Columns, wanted: str) -> dict[tuple[int, int], str]:

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from layerscope.model.errors import ReadError
+from layerscope.sources import scanned_spans
+from layerscope.sources.scanned_spans import ScannedSpans
 from layerscope.sources.text_chunks import raw_parts
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-traces.so"
 # LT_VERSION of native/traces/traces.h. A library of other sources is not called.
-VERSION = 1
+VERSION = 2
 # Rows that are handed on together, or a few more.
 BLOCK_ROWS = 1 << 18
 NONE = np.iinfo(np.int64).min
@@ -46,7 +48,7 @@ _TYPES: dict[str, Any] = {
     "id": np.int64,
     **dict.fromkeys(NUMBERS, np.int64),
 }
-_CATEGORIES, _NAMES, _SCALARS, _ARGUMENTS, _IDS, _BESIDE = range(6)
+_CATEGORIES, _NAMES, _SCALARS, _ARGUMENTS, _IDS, _BESIDE, _PLACES, _WIDE = range(8)
 _WORD = re.compile(r"(?<![\w.+-])-?[A-Za-z_]\w*(?![\w.])")
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _LAST_COMMA = re.compile(r",\s*([}\]])")
@@ -61,7 +63,7 @@ class ScannedTrace:
 
     `beside`: what stands beside the events, as JSON. `damaged`: how many events could not be read,
     of which `example` was the first. `is_cut`: it ends within an event. `has_header`, `has_end`:
-    whether the list of events has them.
+    whether the list of events has them. `spans`: those of a trace of Kineto.
     """
 
     categories: list[str] = field(default_factory=list)
@@ -75,6 +77,7 @@ class ScannedTrace:
     is_cut: bool = False
     has_header: bool = False
     has_end: bool = False
+    spans: ScannedSpans = field(default_factory=ScannedSpans)
 
 
 class _About(ctypes.Structure):
@@ -85,8 +88,9 @@ class _About(ctypes.Structure):
 
 def scan(path: Path, take: Callable[[Columns], object], numbers: bool = False) -> ScannedTrace:
     """Hand on all rows of the file `path`, which may be packed with gzip, block by block; arrays
-    are valid until `take` returns. `numbers`: take those that differ in every event out of the
-    arguments. ReadError when the file, or the library, cannot be read.
+    are valid until `take` returns. `numbers`, for a trace of Kineto: take those that differ in
+    every event out of the arguments, and keep the spans apart. ReadError when the file, or the
+    library, cannot be read.
     """
     library = _library()
     if library is None:
@@ -145,6 +149,7 @@ def _told(library: ctypes.CDLL, handle: int) -> ScannedTrace:
     length = library.lt_example(handle, ctypes.byref(example))
     words = b"" if not length else ctypes.string_at(example.value or 0, length)
     beside = [text.partition('"') for text in _texts(library, handle, _BESIDE)]
+    places, wide = (_bytes(library, handle, which)[0] for which in (_PLACES, _WIDE))
     return ScannedTrace(
         categories=list(map(_unescaped, _texts(library, handle, _CATEGORIES))),
         names=list(map(_unescaped, _texts(library, handle, _NAMES))),
@@ -157,20 +162,26 @@ def _told(library: ctypes.CDLL, handle: int) -> ScannedTrace:
         is_cut=bool(about.cut),
         has_header=bool(about.headers) and not about.headless,
         has_end=bool(about.ended),
+        spans=scanned_spans.taken(library, handle, places, wide),
     )
 
 
-def _texts(library: ctypes.CDLL, handle: int, which: int) -> list[str]:
-    """Texts of a table, by their numbers."""
+def _bytes(library: ctypes.CDLL, handle: int, which: int) -> tuple[bytes, list[int]]:
+    """What a table has, and where each of its texts begins and the last one ends."""
     text, at = ctypes.c_void_p(), ctypes.c_void_p()
     count = library.lt_texts(handle, which, ctypes.byref(text), ctypes.byref(at))
     if not count:
-        return []
+        return b"", []
     array = ctypes.c_uint64 * (count + 1)
     places = array.from_address(at.value or 0)
     numbers = np.frombuffer(places, np.uint64)
     bounds = numbers.tolist()
-    whole = ctypes.string_at(text.value or 0, bounds[-1])
+    return ctypes.string_at(text.value or 0, bounds[-1]), bounds
+
+
+def _texts(library: ctypes.CDLL, handle: int, which: int) -> list[str]:
+    """Texts of a table, by their numbers."""
+    whole, bounds = _bytes(library, handle, which)
     found = []
     for first, last in pairwise(bounds):
         piece = whole[first:last]
@@ -282,6 +293,10 @@ def _library() -> ctypes.CDLL | None:
     library.lt_example.argtypes = [place, place]
     library.lt_pairs.restype = None
     library.lt_pairs.argtypes = [place, place, place, number, place, place]
+    library.lt_take_spans.restype = number
+    library.lt_take_spans.argtypes = [place, place]
+    library.lt_give_back.restype = None
+    library.lt_give_back.argtypes = [place]
     library.lt_lanes.restype = number
     library.lt_lanes.argtypes = [place, place, place, number, place, place, number]
     return library
