@@ -49,7 +49,9 @@ def scanned(
     places = spans.places[spans.columns["place"]]
     kept = {name: values.tolist() for name, values in spans.columns.items()}
     kept |= {name: places[name].tolist() for name in places.dtype.names if len(places)}
-    kept |= {name: spans.whole(spans.columns[name]).tolist() for name in ("external", "correlation")}
+    kept |= {
+        name: spans.whole(spans.columns[name]).tolist() for name in ("external", "correlation")
+    }
     return trace, found if not numbers else kept
 
 

@@ -27,15 +27,19 @@ from layerscope.model.layers import LINKS
 
 LAUNCH_GPU, OPERATOR_GPU = LINKS.index("launch_gpu"), LINKS.index("operator_gpu")
 _NONE = -1
+_MOST_RUNS = 31  # an odd number: with one more they are pairs
 
 
 class _Known(Struct):
     """Rows of numbers that come piece by piece, found by the first of them. Of several with the
     same one the first that came counts.
+
+    They are in order in runs. Numbers grow with time, so most runs have none in common, and few
+    are looked at.
     """
 
     width: int
-    _rows: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    _runs: list[np.ndarray] = field(default_factory=list)
     _fresh: list[np.ndarray] = field(default_factory=list)
 
     def add(self, *columns: np.ndarray) -> None:
@@ -48,21 +52,31 @@ class _Known(Struct):
         """The row of each of these keys, and whether there is one."""
         if self._fresh:
             self._put_in_order()
-        if not len(self._rows):
-            nothing = np.full((len(keys), self.width), _NONE)
-            return nothing, np.zeros(len(keys), np.bool_)
-        known = self._rows[:, 0]
-        place = np.searchsorted(known, keys)
-        place = np.minimum(place, len(known) - 1)
-        found = self._rows[place]
-        return found, found[:, 0] == keys
+        found = np.full((len(keys), self.width), _NONE)
+        is_there = np.zeros(len(keys), np.bool_)
+        for run in self._runs:
+            known = run[:, 0]
+            may_be = (keys >= known[0]) & (keys <= known[-1])
+            left = np.flatnonzero(may_be & ~is_there)
+            place = np.searchsorted(known, keys[left])
+            is_here = known[place] == keys[left]
+            found[left[is_here]] = run[place[is_here]]
+            is_there[left[is_here]] = True
+        return found, is_there
 
     def _put_in_order(self) -> None:
-        """By their keys, each once."""
-        before = [self._rows] if len(self._rows) else []
-        rows = np.concatenate([*before, *self._fresh])
+        """Make a run of what is new. Where there are many, neighbours become one."""
+        self._runs.append(_first_of(self._fresh))
         self._fresh.clear()
-        self._rows = rows[first_rows(rows[:, 0])]
+        if len(self._runs) > _MOST_RUNS:
+            pairs = zip(self._runs[::2], self._runs[1::2], strict=True)
+            self._runs = [_first_of([*pair]) for pair in pairs]
+
+
+def _first_of(parts: list[np.ndarray]) -> np.ndarray:
+    """The rows of all parts by their first number, each of these once."""
+    rows = np.concatenate(parts)
+    return rows[first_rows(rows[:, 0])]
 
 
 def _calls() -> _Known:

@@ -118,12 +118,13 @@ def _make(path: Path, format_: sources.SourceFormat, base: Path, folder: Path, n
 
     with reading_progress.told(path), complete_by_rename(base, folder) as draft:
         content = format_.read(path)
+        source = ForeignFile(content)
         trim()
-        run = Run.create(draft / name, _info(path, content, folder.name))
-        conversion = RunConversion(ForeignFile(content), run.path, _MEMORY_BYTES)
+        run = Run.create(draft / name, _info(path, content, source.start_ns, folder.name))
+        conversion = RunConversion(source, run.path, _MEMORY_BYTES)
         conversion.finish({})
         write_state(run.path, 0, conversion.rows, all_files(run.path))
-    del conversion, content
+    del conversion, source, content
     give_back()
 
 
@@ -134,9 +135,7 @@ def _beside(format_: sources.SourceFormat, path: Path) -> list[tuple[bytes, int]
     return [(os.fsencode(one), one.stat().st_mtime_ns) for one in found]
 
 
-def _info(path: Path, content: Imported, key: str) -> RunInfo:
-    from layerscope.sources.foreign import extent
-
+def _info(path: Path, content: Imported, start_ns: int, key: str) -> RunInfo:
     began_s = path.stat().st_mtime if content.realtime_ns is None else content.realtime_ns / 1e9
     return RunInfo(
         schema=SCHEMA_VERSION,
@@ -148,7 +147,7 @@ def _info(path: Path, content: Imported, key: str) -> RunInfo:
         environment=content.environment,
         host={"name": content.host} if content.host else {},
         started_utc=datetime.fromtimestamp(began_s, UTC).isoformat(timespec="seconds"),
-        start_ns=extent(content)[0],
+        start_ns=start_ns,
         versions=content.versions,
         imported_from=path.name,
     )

@@ -9,6 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 from layerscope.model.compiled import compiled
+from layerscope.model.distinct import distinct
+
+# Rows that are looked at together: what is made of them stays in the caches.
+_BLOCK_ROWS = 1 << 17
 
 
 def ordered(track: np.ndarray, columns: dict[str, np.ndarray]) -> np.ndarray:
@@ -18,22 +22,32 @@ def ordered(track: np.ndarray, columns: dict[str, np.ndarray]) -> np.ndarray:
     Most files have the spans of each track in this order already.
     """
     order = np.argsort(_narrow(track), kind="stable").astype(np.int32)
-    track = track.take(order)
-    start_ns = columns["time_ns"].take(order)
-    dur_ns = columns["duration_ns"].take(order)
+    wrong = set()
+    for first in range(0, len(order), _BLOCK_ROWS):
+        block = order[first : first + _BLOCK_ROWS + 1]
+        wrong.update(_out_of_order(block, track, columns))
+    if wrong:
+        in_order = track.take(order)
+    for number in wrong:
+        bounds = (number, number + 1)
+        first, behind = np.searchsorted(in_order, bounds)
+        rows = order[first:behind]
+        start_ns, dur_ns = columns["time_ns"].take(rows), columns["duration_ns"].take(rows)
+        order[first:behind] = rows.take(np.lexsort((-dur_ns, start_ns)))
+    return order
+
+
+def _out_of_order(rows: np.ndarray, track: np.ndarray, columns: dict[str, np.ndarray]) -> list[int]:
+    """The tracks on which one of these rows, which come by track, is before the one before it."""
+    track = track.take(rows)
+    start_ns = columns["time_ns"].take(rows)
+    dur_ns = columns["duration_ns"].take(rows)
     is_later = start_ns[1:] > start_ns[:-1]
     is_same = start_ns[1:] == start_ns[:-1]
     is_in_order = is_later | (is_same & (dur_ns[1:] <= dur_ns[:-1]))
-    is_border = track[1:] != track[:-1]
-    borders = np.flatnonzero(is_border) + 1
-    out_of_order = np.flatnonzero(~(is_in_order | is_border))
-    wrong = np.searchsorted(borders, out_of_order, side="right")
-    bounds = [0, *borders.tolist(), len(track)]
-    for number in set(wrong.tolist()):
-        of_track = slice(bounds[number], bounds[number + 1])
-        by_start = np.lexsort((-dur_ns[of_track], start_ns[of_track]))
-        order[of_track] = order[of_track].take(by_start)
-    return order
+    is_in_order |= track[1:] != track[:-1]
+    found: list[int] = distinct(track[1:][~is_in_order]).tolist()
+    return found
 
 
 def _narrow(track: np.ndarray) -> np.ndarray:

@@ -15,24 +15,76 @@ from layerscope.analyse.columns import Columns, has_name
 from layerscope.analyse.gpu.sweep import Int64s
 from layerscope.analyse.stacks.sample_reader import places_of
 from layerscope.analyse.stacks.tree import added_up, by_level
-from layerscope.model.layers import OPERATORS
+from layerscope.model.layers import GPU, OPERATORS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from layerscope.recording.reader import Reader
 
-# As short as they can be: there may be millions.
-_TYPES = {
-    "span": np.int64,
-    "parent": np.int64,
-    "depth": np.int32,
-    "dur_ns": np.int64,
-    "layer": np.int8,
-    "kind": np.int8,
-    "name": np.int32,
-}
 _LINKS = ["from_span", "to_span", "kind"]
+_OF_WORK = ["span", "dur_ns", "layer"]
+_OF_OPERATORS = ["span", "parent", "layer", "kind", "name"]
+
+
+class _Sums:
+    """Time of work by the key of a span, until the span is found. `by_pair`: what was found, by
+    name and kind. `found`: how often there was something in a piece.
+    """
+
+    def __init__(self, keys: Int64s, times_ns: Int64s) -> None:
+        """These keys may be there several times."""
+        self.by_pair: dict[tuple[str, str], int] = {}
+        self.found = 0
+        self._keys, self._times_ns = _summed(keys, times_ns)
+        # Of spans around what was found, which are few.
+        self._around, self._around_ns = keys[:0], times_ns[:0]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a span was not found so far."""
+        return bool(len(self._around)) or bool(self._times_ns.any())
+
+    def find(self, piece: Columns) -> None:
+        """Add up what is of the spans of this piece, and of those around them."""
+        keys = piece["span"]
+        own_ns = np.zeros((len(keys), 1), np.int64)
+        self._give(keys, own_ns[:, 0])
+        if not own_ns.any():
+            return
+        self.found += 1
+        up = places_of(keys, piece["parent"]).astype(np.int32)
+        whole_ns = added_up(up, own_ns, by_level(up))[:, 0]
+        rows = np.flatnonzero(has_name(piece, "layer", OPERATORS) & (whole_ns > 0))
+        self._add(piece, whole_ns.take(rows), rows)
+        is_elsewhere = (up < 0) & (piece["parent"] >= 0) & (whole_ns > 0)
+        around = np.concatenate([self._around, piece["parent"][is_elsewhere]])
+        around_ns = np.concatenate([self._around_ns, whole_ns[is_elsewhere]])
+        self._around, self._around_ns = _summed(around, around_ns)
+
+    def _give(self, keys: Int64s, own_ns: Int64s) -> None:
+        """Add what is of these spans, once."""
+        bounds = (int(keys.min()), int(keys.max()) + 1)
+        first, behind = np.searchsorted(self._keys, bounds)
+        times_ns = self._times_ns[first:behind]
+        place = places_of(keys, self._keys[first:behind])
+        is_here = place >= 0
+        own_ns[place[is_here]] += times_ns[is_here]
+        times_ns[is_here] = 0
+        place = places_of(keys, self._around)
+        is_here = place >= 0
+        own_ns[place[is_here]] += self._around_ns[is_here]
+        self._around, self._around_ns = self._around[~is_here], self._around_ns[~is_here]
+
+    def _add(self, piece: Columns, times_ns: Int64s, rows: Int64s) -> None:
+        """Add up these rows by name and kind."""
+        names, kinds = piece["name.names"], piece["kind.names"]
+        pair = piece["name"].take(rows) * np.int64(len(kinds)) + piece["kind"].take(rows)
+        pairs, sums = _summed(pair, times_ns)
+        for at, time_ns in zip(pairs.tolist(), sums.tolist(), strict=True):
+            name, kind = divmod(at, len(kinds))
+            key = (names[name], kinds[kind])
+            self.by_pair[key] = self.by_pair.get(key, 0) + time_ns
 
 
 def gpu_times(reader: Reader) -> pa.Table | None:
@@ -41,53 +93,54 @@ def gpu_times(reader: Reader) -> pa.Table | None:
     launches = has_name(links, "kind", "operator_gpu")
     if not launches.any():
         return None
-    spans = _spans(reader)
-    key = spans.pop("span")
-    asking = places_of(key, links["from_span"][launches])
-    work = places_of(key, links["to_span"][launches])
+    asking, work = links["from_span"][launches], links["to_span"][launches]
     del links, launches
-    is_known = (asking >= 0) & (work >= 0)
-    own_ns = np.zeros((len(key), 1), np.int64)
-    dur_ns = spans.pop("dur_ns").take(work[is_known])
-    np.add.at(own_ns[:, 0], asking[is_known], dur_ns)
-    up = places_of(key, spans.pop("parent")).astype(np.int32)
-    del key, asking, work, is_known, dur_ns
-    # Where the one around it was lost, nothing is.
-    depth = np.where(up >= 0, spans.pop("depth"), 0)
-    levels = by_level(up, depth)
-    del depth
-    gpu_ns = added_up(up, own_ns, levels)[:, 0]
-    rows = np.flatnonzero(has_name(spans, "layer", OPERATORS) & (gpu_ns > 0))
-    return _by_name(spans, gpu_ns.take(rows), rows)
+    sums = _Sums(asking, _durations(reader, work))
+    del asking, work
+    before, newest_first = -1, True
+    # What lies in a span that ended later is found before it, in one of both directions.
+    while sums.is_waiting and sums.found > before:
+        before = sums.found
+        for piece in reader.pieces("spans", _OF_OPERATORS, newest_first):
+            sums.find(piece)
+        newest_first = not newest_first
+    return _as_table(sums.by_pair)
 
 
-def _spans(reader: Reader) -> dict[str, np.ndarray]:
-    """All spans, read piece by piece."""
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in _TYPES}
-    names = {}
-    for piece in reader.pieces("spans", list(_TYPES)):
-        for name, kind in _TYPES.items():
-            parts[name].append(piece[name].astype(kind))
-            texts = f"{name}.names"
-            if texts in piece:
-                names[texts] = piece[texts]
-    columns = {name: np.concatenate(parts.pop(name)) for name in _TYPES}
-    return {**columns, **names}
+def _durations(reader: Reader, work: Int64s) -> Int64s:
+    """The duration of each of these spans; 0: it is not known."""
+    found = np.zeros(len(work), np.int64)
+    order = np.argsort(work, kind="stable")
+    keys = work.take(order)
+    for piece in reader.pieces("spans", _OF_WORK):
+        rows = np.flatnonzero(has_name(piece, "layer", GPU))
+        span, dur_ns = piece["span"][rows], piece["dur_ns"][rows]
+        first = np.searchsorted(keys, span)
+        behind = np.searchsorted(keys, span, side="right")
+        counts = behind - first
+        shift = np.repeat(first - (np.cumsum(counts) - counts), counts)
+        at = shift + np.arange(len(shift))
+        found[order.take(at)] = np.repeat(dur_ns, counts)
+    return found
 
 
-def _by_name(spans: Columns, gpu_ns: Int64s, rows: Int64s) -> pa.Table:
-    """The sums by the name and the kind of these rows."""
+def _summed(keys: Int64s, values: Int64s) -> tuple[Int64s, Int64s]:
+    """Each key once, ascending, and the sum of its values."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys.take(order)
+    first = np.flatnonzero(np.diff(ordered, prepend=-1) != 0)
+    if not len(first):
+        return ordered, values
+    return ordered.take(first), np.add.reduceat(values.take(order), first)
+
+
+def _as_table(sums: dict[tuple[str, str], int]) -> pa.Table:
+    """The sums by the name and the kind."""
     import pyarrow as pa
 
-    names, kinds = spans["name.names"], spans["kind.names"]
-    pair = spans["name"].take(rows) * np.int64(len(kinds)) + spans["kind"].take(rows)
-    sums = np.zeros(len(names) * len(kinds), np.int64)
-    np.add.at(sums, pair, gpu_ns)
-    pairs = np.flatnonzero(sums)
-    name, kind = np.divmod(pairs, len(kinds))
     columns = {
-        "called": pa.array(names[name].tolist(), pa.string()),
-        "called_kind": pa.array(kinds[kind].tolist(), pa.string()),
-        "gpu_ns": pa.array(sums[pairs].tolist(), pa.int64()),
+        "called": pa.array([name for name, _ in sums], pa.string()),
+        "called_kind": pa.array([kind for _, kind in sums], pa.string()),
+        "gpu_ns": pa.array(list(sums.values()), pa.int64()),
     }
     return pa.table(columns)
