@@ -25,7 +25,7 @@ from layerscope.sources.kineto_meaning import (
     kinds_of,
 )
 from layerscope.sources.kineto_tracks import KinetoTracks
-from layerscope.sources.span_depths import depths, ordered
+from layerscope.sources.span_depths import depths, ordered, put_in_order
 from layerscope.sources.trace_rows import or_none
 from layerscope.sources.trace_scan import HAS_RECORD, NONE, Columns, ScannedTrace
 
@@ -78,12 +78,11 @@ def spans_of(trace: ScannedTrace, tracks: KinetoTracks, window_end_ns: int) -> K
     unfinished = _unfinished(columns, places, kind_of, arguments)
     _end_at_last(columns, unfinished, window_end_ns)
     order = ordered(track_of.take(columns["place"]), columns)
-    is_open = np.zeros(len(order), np.bool_)
-    is_open[unfinished] = True
-    for name, values in columns.items():  # one after the other: none is in memory twice but one
-        columns[name] = values.take(order)
-    is_open = is_open.take(order)
+    columns["is_open"] = np.zeros(len(order), np.bool_)
+    columns["is_open"][unfinished] = True
+    put_in_order(columns, order)
     del order
+    is_open = columns.pop("is_open")
     place = columns.pop("place")
     kind, track = kind_of.take(place), track_of.take(place)
     forward = or_none(places["forward"], 0, _MOST)
