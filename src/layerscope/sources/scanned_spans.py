@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ PLACE = np.dtype(
     ]
 )
 # As lt_take_spans gives them.
-_COLUMNS = {
+_COLUMNS: dict[str, type[Any]] = {
     "time_ns": np.int64,
     "duration_ns": np.int64,
     "name": np.int32,
@@ -35,7 +36,10 @@ _FIRST_WIDE = -2
 
 
 def _no_columns() -> dict[str, np.ndarray]:
-    return {name: np.zeros(0, kind) for name, kind in _COLUMNS.items()}
+    columns = {}
+    for name, kind in _COLUMNS.items():
+        columns[name] = np.zeros(0, kind)
+    return columns
 
 
 def _no_places() -> np.ndarray:
@@ -75,16 +79,16 @@ def taken(library: ctypes.CDLL, handle: int, places: bytes, wide: bytes) -> Scan
     count = library.lt_take_spans(handle, addresses)
     columns = {}
     for (name, kind), address in zip(_COLUMNS.items(), addresses, strict=True):
-        columns[name] = _owned(library, address, np.dtype(kind), count)
+        columns[name] = _owned(library, address, kind, count)
     return ScannedSpans(columns, np.frombuffer(places, PLACE), np.frombuffer(wide, np.int64))
 
 
-def _owned(
-    library: ctypes.CDLL, address: int | None, kind: np.dtype[np.generic], count: int
-) -> np.ndarray:
+def _owned(library: ctypes.CDLL, address: int | None, kind: Any, count: int) -> np.ndarray:
     """A column in the memory at this address, which is given back with the last array over it."""
     if not address:
         return np.zeros(0, kind)
-    memory = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
+    size = count * np.dtype(kind).itemsize
+    memory = (ctypes.c_char * size).from_address(address)
     weakref.finalize(memory, library.lt_give_back, address)
-    return np.frombuffer(memory, kind)
+    column: np.ndarray = np.frombuffer(memory, kind)
+    return column

@@ -27,7 +27,7 @@ _OF_WORK = ["span", "dur_ns", "layer"]
 _OF_OPERATORS = ["span", "parent", "layer", "kind", "name"]
 
 
-class _Sums:
+class _WorkTimes:
     """Time of work by the key of a span, until the span is found. `by_pair`: what was found, by
     name and kind. `found`: how often there was something in a piece.
     """
@@ -95,16 +95,16 @@ def gpu_times(reader: Reader) -> pa.Table | None:
         return None
     asking, work = links["from_span"][launches], links["to_span"][launches]
     del links, launches
-    sums = _Sums(asking, _durations(reader, work))
+    times = _WorkTimes(asking, _durations(reader, work))
     del asking, work
     before, newest_first = -1, True
     # What lies in a span that ended later is found before it, in one of both directions.
-    while sums.is_waiting and sums.found > before:
-        before = sums.found
+    while times.is_waiting and times.found > before:
+        before = times.found
         for piece in reader.pieces("spans", _OF_OPERATORS, newest_first):
-            sums.find(piece)
+            times.find(piece)
         newest_first = not newest_first
-    return _as_table(sums.by_pair)
+    return _as_table(times.by_pair)
 
 
 def _durations(reader: Reader, work: Int64s) -> Int64s:
