@@ -43,11 +43,13 @@ def _out_of_order(rows: np.ndarray, track: np.ndarray, columns: dict[str, np.nda
     track = track.take(rows)
     start_ns = columns["time_ns"].take(rows)
     dur_ns = columns["duration_ns"].take(rows)
-    is_later = start_ns[1:] > start_ns[:-1]
-    is_same = start_ns[1:] == start_ns[:-1]
-    is_in_order = is_later | (is_same & (dur_ns[1:] <= dur_ns[:-1]))
-    is_in_order |= track[1:] != track[:-1]
-    found: list[int] = distinct(track[1:][~is_in_order]).tolist()
+    after_ns = np.diff(start_ns)
+    is_tied = after_ns == 0
+    is_longer = np.diff(dur_ns) > 0
+    is_wrong = (after_ns < 0) | (is_tied & is_longer)
+    is_wrong &= np.diff(track) == 0
+    wrong = track[1:].compress(is_wrong)
+    found: list[int] = distinct(wrong).tolist()
     return found
 
 

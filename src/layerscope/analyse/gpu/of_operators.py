@@ -79,12 +79,14 @@ class _WorkTimes:
     def _add(self, piece: Columns, times_ns: Int64s, rows: Int64s) -> None:
         """Add up these rows by name and kind."""
         names, kinds = piece["name.names"], piece["kind.names"]
-        pair = piece["name"].take(rows) * np.int64(len(kinds)) + piece["kind"].take(rows)
-        pairs, sums = _summed(pair, times_ns)
-        for at, time_ns in zip(pairs.tolist(), sums.tolist(), strict=True):
-            name, kind = divmod(at, len(kinds))
-            key = (names[name], kinds[kind])
-            self.by_pair[key] = self.by_pair.get(key, 0) + time_ns
+        name = piece["name"].take(rows).astype(np.int64)
+        kind = piece["kind"].take(rows)
+        pairs, sums = _summed(name * len(kinds) + kind, times_ns)
+        for pair, time_ns in zip(pairs.tolist(), sums.tolist(), strict=True):
+            at_name, at_kind = divmod(pair, len(kinds))
+            key = (names[at_name], kinds[at_kind])
+            before_ns = self.by_pair.get(key, 0)
+            self.by_pair[key] = before_ns + time_ns
 
 
 def gpu_times(reader: Reader) -> pa.Table | None:
