@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from layerscope.analyse.across.answers import ibis_table
-from layerscope.analyse.across.medians import with_middle
+from layerscope.analyse.across.medians import with_medians
 
 if TYPE_CHECKING:
     import ibis
@@ -46,8 +46,8 @@ def compared() -> ibis.Table:
     work_ns = ibis.greatest(timed.mean_ns - ibis.coalesce(timed.wait_ns, 0), 0)
     working = timed.mutate(work_ns=timed.mean_ns.isnull().ifelse(ibis.null("float64"), work_ns))
     known = working.filter(working.work_ns.notnull()).mutate(all=1)
-    twice = with_middle(known, ["work_ns"], ["all"])
-    typical = twice.agg(typical_ns=twice.work_ns_twice.max() / 2)
+    beside = with_medians(known, ["work_ns"], ["all"])
+    typical = beside.agg(typical_ns=beside.work_ns_median.max())
     found = working.cross_join(typical)
     found = found.mutate(of_median=found.work_ns / found.typical_ns.nullif(0))
     return found.select("rank", "wait_ns", "of_median").order_by("rank")

@@ -119,6 +119,13 @@ def test_of_two_ranks_one_is_late_by_what_the_other_waits(tmp_path: Path) -> Non
     assert (rows[1]["late"], rows[1]["total_ns"]) == (0, 0)
 
 
+def test_half_of_the_ranks_are_late_by_what_the_others_wait(tmp_path: Path) -> None:
+    job = Job(4, {1: ("loader", 40), 3: ("compute", 40)})
+    rows, _ = table(job, tmp_path, "stragglers")
+    late = {row["rank"]: (row["late_ns"], row["reason"]) for row in rows if row["late"]}
+    assert late == {1: (40 * US, "loader"), 3: (40 * US, "compute")}
+
+
 def test_clocks_that_are_apart_make_nobody_late(tmp_path: Path) -> None:
     job = Job(4, {2: ("loader", 40)}, ahead_us={0: 3_000, 1: -700, 3: 12_345})
 

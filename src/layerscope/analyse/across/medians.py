@@ -1,5 +1,7 @@
-"""Exact medians in expressions: of the values in order the one in the middle, or half of the sum of
-the two in the middle. The medians of the engines themselves are doubles, or approximate.
+"""Exact medians in expressions. The medians of the engines themselves are doubles, or approximate.
+
+Of an even number of values it is the smaller of the two in the middle (the lower median): a value
+that occurs, and one that half of the ranks have reached, also where the other half is late.
 """
 
 from __future__ import annotations
@@ -11,32 +13,23 @@ if TYPE_CHECKING:
     import ibis
 
 
-def with_middle(table: ibis.Table, columns: Sequence[str], keys: Sequence[str]) -> ibis.Table:
-    """`table` with, for each of `columns`, the sum of the two values in the middle of the rows that
-    are equal in `keys`, twice the one in the middle where there is one: `NAME_twice`.
+def with_medians(table: ibis.Table, columns: Sequence[str], keys: Sequence[str]) -> ibis.Table:
+    """`table` with, for each of `columns`, the lower median of the rows that are equal in `keys`:
+    `NAME_median`.
 
     Every row needs a value.
     """
     import ibis
 
     group = ibis.window(group_by=list(keys))
-    size = ibis._.count().over(group)
-    places: dict[str, Any] = {"group_size": size}
+    places: dict[str, Any] = {"middle_place": (ibis._.count().over(group) - 1) // 2}
     for name in columns:
         in_order = ibis.window(group_by=list(keys), order_by=name)
         places[f"{name}_place"] = ibis.row_number().over(in_order)
     placed = table.mutate(**places)
-    sums = {f"{name}_twice": _twice(placed, name).over(group) for name in columns}
-    return placed.mutate(**sums).drop(*places)
-
-
-def _twice(placed: ibis.Table, name: str) -> Any:
-    import ibis
-
-    value = placed[name]
-    behind_middle = 2 * placed[f"{name}_place"] - placed.group_size
-    # One row is -1 where their number is odd; where it is even one is -2 and one 0.
-    is_middle = behind_middle == -1
-    is_beside = behind_middle.isin((-2, 0))
-    counted = ibis.cases((is_middle, 2 * value), (is_beside, value))
-    return counted.sum()
+    medians = {}
+    for name in columns:
+        is_middle = placed[f"{name}_place"] == placed.middle_place
+        value = ibis.cases((is_middle, placed[name]))
+        medians[f"{name}_median"] = value.max().over(group)
+    return placed.mutate(**medians).drop(*places)

@@ -1,7 +1,8 @@
 """Which rank came last to collectives, by how much, and what it did meanwhile that others did not.
 
 Late: a rank that came behind the median of all ranks, by at least a microsecond and a fourth of
-what the last one was behind; of two ranks, behind the other. The window of a rank is the time from
+what the last one was behind. The median is the lower one (`across.medians`): of two ranks, and
+where half of the ranks are late, the one that was not. The window of a rank is the time from
 the end of the collective before, on any group, to the start of this one, on its own clock; its
 parts are those of `rank_timeline`. The reason is the part in which the late rank has most more than
 the median of all ranks.
@@ -57,14 +58,14 @@ def question(calls: ibis.Table) -> ibis.Table:
     """One row for each rank."""
     import ibis
 
-    from layerscope.analyse.across.medians import with_middle
+    from layerscope.analyse.across.medians import with_medians
 
-    measured = with_middle(placed(calls), ("behind_ns", *PARTS), ONE)
-    counted = measured.mutate(members=ibis._.count().over(ibis.window(group_by=list(ONE))))
-    behind = counted.mutate(
-        late_ns=_beyond(counted, counted.behind_ns, "behind_ns"),
-        most_late_ns=_beyond(counted, counted.skew_ns, "behind_ns"),
-        **{f"more_{part}_ns": _beyond(counted, counted[part], part) for part in PARTS},
+    measured = with_medians(placed(calls), ("behind_ns", *PARTS), ONE)
+    more = {f"more_{part}_ns": measured[part] - measured[f"{part}_median"] for part in PARTS}
+    behind = measured.mutate(
+        late_ns=measured.behind_ns - measured.behind_ns_median,
+        most_late_ns=measured.skew_ns - measured.behind_ns_median,
+        **more,
     )
     is_last = behind.behind_ns == behind.skew_ns
     window = ibis.window(group_by=list(ONE))
@@ -73,7 +74,7 @@ def question(calls: ibis.Table) -> ibis.Table:
     is_late = (behind.late_ns >= LEAST_LATE_NS) & (
         LEAST_LATE_PART * behind.late_ns >= behind.most_late_ns
     )
-    more = {f"more_{part}_ns": _sum(behind[f"more_{part}_ns"], is_late) for part in PARTS}
+    more = {name: _sum(behind[name], is_late) for name in more}
     ranks = behind.group_by("rank").agg(
         collectives=behind.count(),
         last=behind.count(where=is_late & (behind.rank == behind.last_rank)),
@@ -84,14 +85,6 @@ def question(calls: ibis.Table) -> ibis.Table:
     )
     found = ranks.mutate(reason=_reason(ranks))
     return found.order_by(ibis.desc("total_ns"), "rank")
-
-
-def _beyond(measured: ibis.Table, value: Any, name: str) -> Any:
-    """How much larger `value` is than the middle of the column `name`; of two ranks, than that of
-    the other one.
-    """
-    twice = measured[f"{name}_twice"]
-    return (measured.members == 2).ifelse(2 * value - twice, value - twice // 2)
 
 
 def _sum(values: Any, where: Any) -> Any:

@@ -60,7 +60,8 @@ COLUMNS = (
 )
 TOP = 30
 EMPTY = (
-    "No collective of several ranks was recorded on GPUs. Name a folder with a trace of each rank."
+    "No collective of several ranks was recorded on GPUs. Name a folder with a trace of each rank "
+    "of a program that calls some (all_reduce, for example)."
 )
 NEXT = "layerscope table stragglers"
 

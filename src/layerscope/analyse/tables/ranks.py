@@ -8,7 +8,8 @@ mean_ns    how long a step took
 wait_ns    the part of it in which it waited in a collective for ranks that came later; none where
            the calls of the ranks do not match, and on a GPU, where only launching them is seen
 work_ns    the rest: the rank with the most is the one that the others wait for
-of_median  work_ns divided by the median of all ranks
+of_median  work_ns divided by the median of all ranks; of an even number of them the smaller of
+           the two in the middle
 """
 
 from __future__ import annotations

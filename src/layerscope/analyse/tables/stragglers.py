@@ -3,8 +3,9 @@
 rank          number in the job
 collectives   collectives of several ranks that it took part in
 last          how often it came last
-late          how often it came late: behind the median of the ranks (of two, behind the other),
-              by at least a microsecond and a fourth of what the last one was behind
+late          how often it came late: behind the median of the ranks (of an even number, the
+              earlier of the two in the middle), by at least a microsecond and a fourth of what the
+              last one was behind
 late_ns       by how much then, on average
 max_late_ns   the most
 total_ns      the sum: what the others waited because of it, at most
@@ -47,7 +48,8 @@ COLUMNS = (
 )
 TOP = 0
 EMPTY = (
-    "No collective of several ranks was recorded on GPUs. Name a folder with a trace of each rank."
+    "No collective of several ranks was recorded on GPUs. Name a folder with a trace of each rank "
+    "of a program that calls some (all_reduce, for example)."
 )
 NEXT = "layerscope table collectives"
 
