@@ -65,7 +65,7 @@ def _compiled(
     count = len(spans["track"])
     module = spans.get("module", np.broadcast_to(np.int32(-1), count))
     whats = [spans["track"], spans["kind"], spans["name"], module]
-    common = [np.ascontiguousarray(column, np.int32) for column in whats]
+    common: list[NDArray[Any]] = [np.ascontiguousarray(column, np.int32) for column in whats]
     flags = _flags(spans, measured, in_step)
     self_ns = np.ascontiguousarray(spans["self_ns"], np.int64)
     dur_ns = np.ascontiguousarray(spans.get("dur_ns", self_ns), np.int64)
@@ -75,7 +75,7 @@ def _compiled(
         places = np.zeros(1 << bits, np.int32)
         firsts = np.empty(len(places) // 2, np.int64)
         sums = np.empty((len(firsts), 3), np.int64)
-        rows = (*common, flags, self_ns, dur_ns, weight)
+        rows = [*common, flags, self_ns, dur_ns, weight]
         found = library.call("groups", *rows, count, places, bits, firsts, sums)
         bits += 2
     return firsts[:found], sums[:found]

@@ -19,6 +19,9 @@ thinned the steps are those that were kept.
     step_primitives   primitives of these operators: step, span, start_ns, dur_ns, kind,
                       primitive_kind, implementation, dtype, formats, problem, threads, cache_hit,
                       share_of, operator, operator_span, operator_ns, module, is_critical
+    span_sums         spans in measured steps, of all threads, those that are alike
+                      added up: track, layer, kind, name, module, phase, count, self_ns, dur_ns
+    kept_spans        the spans that a primitive is, or called one, or that are calls of optimizers
     stack_frames      every frame of the stacks of these samples: stack, frame
 """
 
@@ -73,6 +76,8 @@ _SPANS = """
         coalesce(modules.path, '') AS module, phase{more}
     FROM {spans} spans LEFT JOIN modules USING (module)
     WHERE layer = 'operators' AND track IN ({tracks}) AND {in_steps}"""
+# The rows of this one are not put into memory.
+_OF_MILLIONS = "step_spans"
 _OPTIMIZERS = "AND spans.kind = 'optimizer'"
 _TOTALS = """
     SELECT kind, span_sums.name, coalesce(modules.path, '') AS module, phase,
@@ -121,12 +126,12 @@ class Workload:
             "span_sums": lambda: self._spans_read().sums(),
             "kept_spans": lambda: self._spans_read().kept(),
             "operator_totals": lambda: _TOTALS.format(tracks=self._listed_tracks()),
+            _OF_MILLIONS: lambda: self._span_rows("spans", ", sequence"),
             "step_optimizers": self._optimizers,
             "step_primitives": self._primitives,
         }
         self._add_steps()
         self.tracks = self._critical_tracks()
-        self._add_spans()
         self.contention = contention(self)
 
     @property
@@ -166,7 +171,7 @@ class Workload:
 
         self._prepare(sql)
         try:
-            return self.reader.connection().sql(sql).to_arrow_table()
+            return self.reader.connection(sql).sql(sql).to_arrow_table()
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise unreadable(self.reader.run.path, error) from error
 
@@ -246,13 +251,14 @@ class Workload:
         made = self._makers.pop(view)()
         if isinstance(made, str):
             self._prepare(made)
-            connection = self.reader.connection()
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE {view} AS {made}")
+            connection = self.reader.connection(made)
+            kind = "VIEW" if view == _OF_MILLIONS else "TABLE"
+            connection.execute(f"CREATE OR REPLACE TEMP {kind} {view} AS {made}")
         else:
             self._register(view, made)
 
     def _register(self, view: str, data: pa.Table) -> None:
-        connection = self.reader.connection()
+        connection = self.reader.connection("")
         connection.register(f"{view}_rows", data)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {view} AS SELECT * FROM {view}_rows")
         connection.unregister(f"{view}_rows")
@@ -277,11 +283,6 @@ class Workload:
             tracks = _main_track(self)
         self._register("critical_tracks", pa.table({"track": pa.array(tracks, pa.int32())}))
         return tracks
-
-    def _add_spans(self) -> None:
-        rows = self._span_rows("spans", ", sequence")
-        connection = self.reader.connection()
-        connection.execute(f"CREATE OR REPLACE TEMP VIEW step_spans AS {rows}")
 
     def _optimizers(self) -> str:
         return self._span_rows("kept_spans") + _OPTIMIZERS
