@@ -11,7 +11,7 @@
 #include "layout.h"
 
 /* What compiled.py expects; to be changed with any function here. */
-#define LC_VERSION 11
+#define LC_VERSION 12
 #define LC_API __attribute__((visibility("default")))
 /* Around a span that has none; below it a span that has not ended (ingest/parents.py). */
 #define LC_NONE (-1)
@@ -92,11 +92,11 @@ LC_API int64_t lc_totals(const int64_t *key, const int64_t *dur_ns, const int64_
 
 /* groups.c */
 typedef struct {
-    int64_t self_ns, calls;
+    int64_t self_ns, calls, dur_ns;
 } lc_group;
 LC_API int64_t lc_groups(const int32_t *track, const int32_t *kind, const int32_t *name, const int32_t *module,
-                         const uint8_t *flags, const int64_t *self_ns, const int32_t *weight, int64_t count,
-                         int32_t *places, int64_t bits, int64_t *firsts, lc_group *sums);
+                         const int32_t *flags, const int64_t *self_ns, const int64_t *dur_ns, const int32_t *weight,
+                         int64_t count, int32_t *places, int64_t bits, int64_t *firsts, lc_group *sums);
 
 /* ends.c */
 LC_API int64_t lc_nest(const int64_t *start, const int64_t *end, const int32_t *depth, const int8_t *layer,

@@ -14,35 +14,36 @@ from tests.ingest.without_library import without_library
 
 SMALL = st.integers(-1, 3)
 SPAN = st.tuples(
-    SMALL, SMALL, SMALL, SMALL, st.integers(-(10**12), 10**15), st.integers(1, 9), st.sets(SMALL)
+    *[SMALL] * 6, *[st.integers(-(10**12), 10**15)] * 2, st.integers(1, 9), st.sets(SMALL)
 )
-COLUMNS = ("track", "kind", "name", "module")
-Sums = dict[tuple[int, ...], tuple[int, int]]
+COLUMNS = ("track", "kind", "name", "layer", "module", "phase")
+Sums = dict[tuple[int, ...], tuple[int, ...]]
 
 
 def sums_of(groups: SpanGroups) -> Sums:
-    """By what spans have in common their self time and their number."""
-    found: dict[tuple[int, ...], list[int]] = defaultdict(lambda: [0, 0])
+    """By what spans have in common their self time, their number and their duration."""
+    found: dict[tuple[int, ...], list[int]] = defaultdict(lambda: [0, 0, 0])
     common = [groups.columns[name] for name in COMMON if name in groups.columns]
-    columns = (*common, groups.measured, groups.in_step, groups.self_ns, groups.calls)
-    for *key, self_ns, calls in zip(*(column.tolist() for column in columns), strict=True):
-        found[tuple(key)][0] += self_ns
-        found[tuple(key)][1] += calls
-    return {key: (self_ns, calls) for key, (self_ns, calls) in found.items()}
+    amounts = (groups.self_ns, groups.calls, groups.dur_ns)
+    columns = (*common, groups.measured, groups.in_step, *amounts)
+    for *key, self_ns, calls, dur_ns in zip(*(column.tolist() for column in columns), strict=True):
+        sums = found[tuple(key)]
+        sums[:] = sums[0] + self_ns, sums[1] + calls, sums[2] + dur_ns
+    return {key: tuple(sums) for key, sums in found.items()}
 
 
-@given(st.lists(SPAN, max_size=60), st.booleans())
+@given(st.lists(SPAN, max_size=60), st.sets(st.sampled_from(["module", "phase", "dur_ns"])))
 def test_groups_have_the_sums_of_their_spans(
-    rows: list[tuple[Any, ...]], has_modules: bool
+    rows: list[tuple[Any, ...]], left_out: set[str]
 ) -> None:
-    *columns, self_ns, weight, flags = zip(*rows, strict=True) if rows else [()] * 7
+    *columns, self_ns, dur_ns, weight, flags = zip(*rows, strict=True) if rows else [()] * 10
     spans = {
         name: np.array(values, np.int32) for name, values in zip(COLUMNS, columns, strict=True)
     }
-    if not has_modules:
-        del spans["module"]
-    spans |= {"layer": spans["kind"] + 1, "name.names": np.array(["a", "b"], object)}
-    spans |= {"self_ns": np.array(self_ns, np.int64), "weight": np.array(weight, np.int32)}
+    spans |= {"self_ns": np.array(self_ns, np.int64), "dur_ns": np.array(dur_ns, np.int64)}
+    spans |= {"weight": np.array(weight, np.int32), "name.names": np.array(["a", "b"], object)}
+    for name in left_out:
+        del spans[name]
     measured = np.array([0 in one for one in flags], np.bool_)
     in_step = np.array([1 in one for one in flags], np.bool_)
 

@@ -41,7 +41,7 @@ from layerscope.analyse.resources import (
     resources,
     switches,
 )
-from layerscope.analyse.span_groups import SpanGroups, grouped
+from layerscope.analyse.span_groups import SpanGroups, grouped, sums_by
 from layerscope.analyse.stacks.spinning import Spinning, spinning_of
 from layerscope.analyse.step_times import (
     Array,
@@ -61,15 +61,22 @@ from layerscope.analyse.thinned import (
 )
 from layerscope.analyse.thread_times import ThreadTimes, thread_times
 from layerscope.analyse.top_functions import TopFunctions, top_functions
-from layerscope.analyse.work_breakdown import KindTime, PrimitiveSum, PrimitiveTime, WorkSums
-from layerscope.analyse.worth_a_try import worth_a_try
+from layerscope.analyse.work_breakdown import (
+    KindTime,
+    PrimitiveSum,
+    PrimitiveTime,
+    WorkSums,
+    ranked_layer,
+)
+from layerscope.analyse.worth_a_try import pass_for_findings, worth_a_try
 from layerscope.model.events import Problem
-from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
+from layerscope.model.layers import OPERATORS
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import RunInfo
 
 if TYPE_CHECKING:
     from layerscope.analyse.findings import RunFindings
+    from layerscope.analyse.findings.span_pass import SpanPass
 
 TOP = 10
 # The kinds of spans that tell which threads make steps, by the rule of the steps.
@@ -164,7 +171,8 @@ def summarise(reader: Reader) -> Summary:
     steps = MeasuredSteps(reader)
     counters = Counters(reader, tracks, processes)
     times = steps.times()
-    sums = _sum_up(reader, steps, times, tracks)
+    spans = pass_for_findings(reader, times)
+    sums = _sum_up(reader, steps, times, tracks, spans)
     makes_steps = _step_tracks(sums, steps, times, tracks) if sums and times else None
     ranks = rank_times(reader)
     operators = _operators(sums, steps, times, tracks, info)
@@ -196,7 +204,7 @@ def summarise(reader: Reader) -> Summary:
         by_shape=calls_by_shape(reader, steps, process_of_tracks(tracks)),
         spinning=spinning_of(reader),
         bulks=bulk_note(reader) if sums else "",
-        findings=worth_a_try(reader, times),
+        findings=worth_a_try(reader, times, spans),
         blocks=blocks_at_peak(reader),
         gpu=gpu_summary(reader),
         late_device=late_device(reader),
@@ -304,14 +312,20 @@ def _primitives(sums: list[PrimitiveSum], whole_ns: float) -> list[OperatorRow]:
 
 
 def _sum_up(
-    reader: Reader, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays
+    reader: Reader,
+    steps: MeasuredSteps,
+    times: StepTimes | None,
+    tracks: Arrays,
+    others: SpanPass | None = None,
 ) -> _Sums | None:
-    """Sums of integers below 2**53, so the floating-point weights of bincount are exact."""
+    """Sums of integers below 2**53, so the floating-point weights of bincount are exact. `others`
+    are shown all spans too, where all are read.
+    """
     process_of = process_of_tracks(tracks)
     none, count = np.zeros(0), len(process_of)
     busy, of_scopes, backward = (np.zeros(count) for _ in range(3))
     sums = _Sums(np.zeros(0, object), none, none, none, busy, of_scopes, backward)
-    sums.layer = _ranked_layer(reader)
+    sums.layer = ranked_layer(reader)
     scopes = _SCOPES.get(steps.rule, ("optimizer", "loader"))
     wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight", "unfinished"]
     if reader.has("modules"):
@@ -321,8 +335,14 @@ def _sum_up(
         wanted += sums.work.columns
     if not is_thinned(reader) or sums.layer != OPERATORS:
         files = _with_primitives_read(sums, reader.files("spans"))
+        if is_thinned(reader):
+            others = None
+        if others is not None:
+            wanted += [name for name in others.columns if name not in wanted]
         for spans in reader.pieces("spans", wanted, files=files):
-            _add_spans(sums, spans, steps, times, process_of, scopes)
+            _add_spans(sums, spans, steps, times, process_of, scopes, others)
+        if others is not None:
+            others.is_read = True
         if sums.work is not None:
             sums.work.finish()
         sums.scale = np.ones(len(sums.names))
@@ -346,20 +366,6 @@ def _with_primitives_read(sums: _Sums, files: Iterable[Path]) -> Iterable[Path]:
     if sums.work is None:
         return files
     return sums.work.files(files)
-
-
-def _ranked_layer(reader: Reader) -> str:
-    """What is ranked: operators, or, of a program without any, the ranges that it marks."""
-    has_others = False
-    totals = reader.arrays("totals", ["layer"])  # of every span that has ended
-    if has_name(totals, "layer", OPERATORS).any():
-        return OPERATORS
-    for spans in reader.pieces("spans", ["layer"]):
-        if has_name(spans, "layer", OPERATORS).any():
-            return OPERATORS
-        is_other = np.isin(spans["layer.names"], (RANGES, PRIMITIVES))
-        has_others |= bool(is_other.any())
-    return RANGES if has_others else OPERATORS
 
 
 def _make_exact(
@@ -387,6 +393,7 @@ def _add_spans(
     times: StepTimes | None,
     process_of: Array,
     scopes: tuple[str, ...],
+    others: SpanPass | None = None,
 ) -> tuple[Bools, Bools]:
     """Add a piece up; which of its spans lie in measured steps, or count where there are none, and
     which in any.
@@ -396,6 +403,8 @@ def _add_spans(
     if times is not None:
         measured, in_step = steps.of_spans(spans, process_of)
     groups = grouped(spans, measured, in_step)
+    if others is not None:
+        others.add(spans, groups)
     if sums.work is not None:
         sums.work.add(spans, measured, groups)
     _add_groups(sums, groups, scopes, times is not None, len(process_of))
@@ -413,29 +422,23 @@ def _add_groups(
     if has_steps:
         track = columns["track"]
         sums.outside_ns += float(self_ns[~groups.in_step].sum())
-        sums.busy_by_track += _by(track[measured], self_ns[measured], tracks)
+        sums.busy_by_track += sums_by(track[measured], self_ns[measured], tracks)
         scope_codes = [code_of(columns["kind.names"], kind) for kind in scopes]
         is_scope = np.isin(columns["kind"], scope_codes)
-        sums.scopes_by_track += _by(track[is_scope], groups.calls[is_scope], tracks)
+        sums.scopes_by_track += sums_by(track[is_scope], groups.calls[is_scope], tracks)
         is_backward = columns["kind"] == code_of(columns["kind.names"], "backward")
-        sums.backward_by_track += _by(track[is_backward], groups.calls[is_backward], tracks)
+        sums.backward_by_track += sums_by(track[is_backward], groups.calls[is_backward], tracks)
     is_submission = columns["kind"] == code_of(columns["kind.names"], "submit")
     sums.is_asynchronous |= bool(is_submission.any())
     chosen = measured & ours
     sums.names = columns["name.names"]
     name, names = columns["name"][chosen], len(sums.names)
     chosen_ns, calls = self_ns[chosen], groups.calls[chosen]
-    sums.self_by_name = summed(sums.self_by_name, _by(name, chosen_ns, names))
-    sums.calls_by_name = summed(sums.calls_by_name, _by(name, calls, names))
+    sums.self_by_name = summed(sums.self_by_name, sums_by(name, chosen_ns, names))
+    sums.calls_by_name = summed(sums.calls_by_name, sums_by(name, calls, names))
     if "module" in columns:
         module = columns["module"][chosen] + 1
-        sums.self_by_module = summed(sums.self_by_module, _by(module, chosen_ns, 0))
-
-
-def _by(codes: Array, weights: Array, length: int) -> Floats:
-    """The weights of each code, added up."""
-    sums = np.bincount(codes, weights=weights, minlength=length)
-    return sums.astype(np.float64)
+        sums.self_by_module = summed(sums.self_by_module, sums_by(module, chosen_ns, 0))
 
 
 def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Arrays) -> Bools:

@@ -46,7 +46,7 @@ from layerscope.analyse.span_groups import SpanGroups
 from layerscope.analyse.step_times import Array, Arrays, Bools
 from layerscope.model.distinct import distinct
 from layerscope.model.frameworks import backends_of, frameworks, products
-from layerscope.model.layers import OPERATORS, PRIMITIVES
+from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
 from layerscope.recording.reader import Reader
 
 _NAMES = (
@@ -400,3 +400,17 @@ def _framework_of(versions: Mapping[str, str]) -> str:
 def _folder(file: Path) -> Path:
     """The folder with the tables that a file of one belongs to: of several ranks each has one."""
     return file.parent.parent
+
+
+def ranked_layer(reader: Reader) -> str:
+    """What is ranked: operators, or, of a program without any, the ranges that it marks."""
+    has_others = False
+    totals = reader.arrays("totals", ["layer"])  # of every span that has ended
+    if has_name(totals, "layer", OPERATORS).any():
+        return OPERATORS
+    for spans in reader.pieces("spans", ["layer"]):
+        if has_name(spans, "layer", OPERATORS).any():
+            return OPERATORS
+        is_other = np.isin(spans["layer.names"], (RANGES, PRIMITIVES))
+        has_others |= bool(is_other.any())
+    return RANGES if has_others else OPERATORS

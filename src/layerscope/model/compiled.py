@@ -15,7 +15,7 @@ import numpy as np
 
 LIBRARY = Path(__file__).parent.parent / "native" / "liblayerscope-tables.so"
 # LC_VERSION of native/tables/tables.h. A library of other sources is not called.
-VERSION = 11
+VERSION = 12
 # By name without `lc_`, the arguments: a number (n), rows with fields (V), or an array in one piece
 # of this type, as NumPy's letters have it.
 ARGUMENTS = {
@@ -26,7 +26,7 @@ ARGUMENTS = {
     "join": "VnqqiiniiBqiiB",
     "sums": "Vnninqqnq",
     "totals": "qqqninqq",
-    "groups": "iiiiBqininqq",
+    "groups": "iiiiiqqininqq",
     "link": "Biiiqqninqninqqq",
     "index": "innnin",
     "push": "inniniinni",

@@ -8,8 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+# Where somebody waits for the answer to one question.
+THREADS = 2
 
-def connected() -> Any:
+
+def connected(threads: int = THREADS) -> Any:
     """A database without tables, for a reader."""
     import duckdb
 
@@ -17,7 +20,8 @@ def connected() -> Any:
     # directory.
     name = f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
     spill = Path(tempfile.gettempdir()) / name
-    connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
+    config = {"threads": threads, "temp_directory": str(spill)}
+    connection = duckdb.connect(":memory:", config=config)
     # Where Python is used interactively, DuckDB would draw a bar into the standard output.
     connection.execute("SET enable_progress_bar = false")
     return connection

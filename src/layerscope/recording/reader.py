@@ -23,7 +23,7 @@ from layerscope.model.schema import TABLES
 from layerscope.model.table import Table
 from layerscope.recording.arrow_columns import numbers_of, texts_of
 from layerscope.recording.complete import TablesState, check_files
-from layerscope.recording.database import connected
+from layerscope.recording.database import THREADS, connected
 from layerscope.recording.failures import first_line, unreadable
 from layerscope.recording.rank_histograms import histograms_of_spans
 from layerscope.recording.rank_keys import SHARED_TABLES, RankKeys
@@ -40,9 +40,12 @@ class Reader:
     since_ns = -(2**63)
     until_ns = 2**63 - 1
 
-    def __init__(self, run: Run, connection: Any = None) -> None:
-        """`connection`: one that others use before and after, from `connected`."""
+    def __init__(self, run: Run, connection: Any = None, threads: int = THREADS) -> None:
+        """`connection`: one that others use before and after, from `connected`. `threads`: of the
+        database. Many small questions take half the CPU time on one.
+        """
         self.run = run
+        self._threads = threads
         self._connection: Any = connection
         self._is_shared = connection is not None
         self._views: set[str] = set()
@@ -83,7 +86,7 @@ class Reader:
         """The answer to `sql` as an Arrow table."""
         import duckdb
 
-        connection = self._with_views(_tables_in(sql))
+        connection = self.connection(sql)
         try:
             table: pa.Table = connection.sql(sql, params=parameters or None).to_arrow_table()
         except duckdb.Error as error:
@@ -95,7 +98,7 @@ class Reader:
         import duckdb
 
         try:
-            self._with_views(_tables_in(sql)).execute(sql)
+            self.connection(sql).execute(sql)
         except duckdb.Error as error:
             raise unreadable(self.run.path, error) from error
 
@@ -175,9 +178,11 @@ class Reader:
                     piece[f"{name}.names"] = np.array(list(codes), object)
                 yield piece
 
-    def connection(self) -> Any:
-        """The DuckDB connection, with a view for every table of the schema."""
-        return self._with_views(TABLES.keys())
+    def connection(self, sql: str | None = None) -> Any:
+        """The DuckDB connection, with a view for every table of the schema; for `sql` alone with
+        those that it names.
+        """
+        return self._with_views(TABLES.keys() if sql is None else _tables_in(sql))
 
     def _with_views(self, tables: Collection[str]) -> Any:
         """The connection, with a view for each of these tables: of many ranks a view takes a
@@ -186,7 +191,7 @@ class Reader:
         import duckdb
 
         if self._connection is None:
-            self._connection = connected()
+            self._connection = connected(self._threads)
         try:
             for name in tables:
                 if name not in self._views:

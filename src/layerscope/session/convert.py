@@ -94,7 +94,7 @@ def _summary(path: Path, request: dict[str, Any]) -> dict[str, Any]:
     run = Run(path, info)
     run.tables_path = Path(request["tables"])
     try:
-        with Reader(run) as reader:
+        with Reader(run, threads=1) as reader:
             summary = summarise(reader)
             info.cost.converter_cpu_ns = time.process_time_ns()
             cost = replace(cost_of(info), of_steps=summary.cost.of_steps)

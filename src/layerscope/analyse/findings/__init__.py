@@ -32,6 +32,7 @@ from layerscope.model.events import Problem
 from layerscope.recording.proofs import REFUTED, Proof, proofs_of
 
 if TYPE_CHECKING:
+    from layerscope.analyse.findings.span_pass import SpanPass
     from layerscope.recording.reader import Reader
 
 # Less of a step than this is not worth a change.
@@ -97,12 +98,15 @@ def thresholds() -> dict[str, tuple[Threshold, ...]]:
 
 
 def find(
-    reader: Reader, chosen: list[str] | None = None, changes: Mapping[str, Mapping[str, float]] = {}
+    reader: Reader,
+    chosen: list[str] | None = None,
+    changes: Mapping[str, Mapping[str, float]] = {},
+    spans: SpanPass | None = None,
 ) -> RunFindings:
     """What the rules (`chosen`: only these) say of `reader`'s recording. `changes`: thresholds by
-    rule.
+    rule. `spans`: a pass over the spans of the measured steps, where one was made already.
     """
-    workload = Workload(reader)
+    workload = Workload(reader, spans)
     proofs = {proof.rule: proof for proof in proofs_of(reader.run)}
     every = RunFindings(
         contention=workload.contention,
@@ -128,10 +132,12 @@ def find(
     return every
 
 
-def found_once(reader: Reader) -> RunFindings:
-    """All that the rules say of `reader`'s recording, worked out when it is first asked for."""
+def found_once(reader: Reader, spans: SpanPass | None = None) -> RunFindings:
+    """All that the rules say of `reader`'s recording, worked out when it is first asked for.
+    `spans`: as in `find`.
+    """
     if reader not in _FOUND:
-        _FOUND[reader] = find(reader)
+        _FOUND[reader] = find(reader, spans=spans)
     return _FOUND[reader]
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from layerscope.analyse.columns import dictionary_of
-from layerscope.analyse.stacks.frames import FrameTable, StackFrame
+from layerscope.analyse.stacks.frames import StackFrame
 from layerscope.analyse.stacks.innermost import innermost, labelled, named
-from layerscope.analyse.stacks.sample_reader import places_of, read_stacks
+from layerscope.analyse.stacks.sample_reader import places_of, stacks_once
 from layerscope.analyse.stacks.tree import Ints
 from layerscope.model.distinct import distinct
 
@@ -34,8 +34,7 @@ def sample_rows(workload: Workload) -> pa.Table:
     for name in _NAMES:
         columns[name] = dictionary_of(samples[name][mine], list(map(str, samples[f"{name}.names"])))
     columns["is_critical"] = np.isin(columns["track"], workload.tracks)
-    frames = FrameTable()
-    stacks = read_stacks(reader, frames)
+    stacks, frames = stacks_once(reader)
     place = stacks.place(columns["stack"].astype(np.int64))
     inner, every = innermost(stacks, frames), frames.all()
     for name in ("line", "symbol", "operator", "module"):

@@ -15,9 +15,13 @@ thinned the steps are those that were kept.
                       dur_ns, self_ns, kind, name, module (a path), phase, sequence (of autograd)
     operator_totals   the same added up over these steps: kind, name, module, phase, count, self_ns,
                       dur_ns. Ask it first: there are millions of spans and hundreds of these
+    step_optimizers   the rows of step_spans that are calls of optimizers
     step_primitives   primitives of these operators: step, span, start_ns, dur_ns, kind,
                       primitive_kind, implementation, dtype, formats, problem, threads, cache_hit,
                       share_of, operator, operator_span, operator_ns, module, is_critical
+    span_sums         spans in measured steps, of all threads, those that are alike
+                      added up: track, layer, kind, name, module, phase, count, self_ns, dur_ns
+    kept_spans        the spans that a primitive is, or called one, or that are calls of optimizers
     stack_frames      every frame of the stacks of these samples: stack, frame
 """
 
@@ -34,6 +38,7 @@ from layerscope.analyse.diff.intervals import LEVEL, MEAN, block_count, estimate
 from layerscope.analyse.findings.contention import contention
 from layerscope.analyse.findings.finding import RUN, STEP, Evidence, Price
 from layerscope.analyse.findings.sample_rows import frames_of_stacks, sample_rows
+from layerscope.analyse.findings.span_pass import SpanPass
 from layerscope.analyse.step_times import MeasuredSteps
 from layerscope.recording.failures import unreadable
 
@@ -68,26 +73,25 @@ _Z = 1.959964
 # Tracks are listed: the files skip what lies on others, which they do not for a question.
 _SPANS = """
     SELECT {step} AS step, track, start_ns, dur_ns, self_ns, spans.kind, spans.name,
-        coalesce(modules.path, '') AS module, phase, sequence
-    FROM spans LEFT JOIN modules USING (module)
+        coalesce(modules.path, '') AS module, phase{more}
+    FROM {spans} spans LEFT JOIN modules USING (module)
     WHERE layer = 'operators' AND track IN ({tracks}) AND {in_steps}"""
+# The rows of this one are not put into memory.
+_OF_MILLIONS = "step_spans"
+_OPTIMIZERS = "AND spans.kind = 'optimizer'"
 _TOTALS = """
-    SELECT kind, name, module, phase, count(*) AS count, sum(self_ns)::BIGINT AS self_ns,
-        sum(dur_ns)::BIGINT AS dur_ns
-    FROM step_spans GROUP BY ALL"""
-# Few spans are primitives or have some: the others are left out before the tables are joined.
+    SELECT kind, span_sums.name, coalesce(modules.path, '') AS module, phase,
+        sum(count)::BIGINT AS count, sum(self_ns)::BIGINT AS self_ns, sum(dur_ns)::BIGINT AS dur_ns
+    FROM span_sums LEFT JOIN modules USING (module)
+    WHERE layer = 'operators' AND track IN ({tracks}) GROUP BY ALL"""
 _PRIMITIVES = """
-    WITH executed AS (
-            SELECT * FROM spans SEMI JOIN primitives USING (span)),
-        above AS (
-            SELECT span, name, dur_ns, track FROM spans
-            SEMI JOIN (SELECT operator AS span FROM primitives) USING (span))
     SELECT {step} AS step, spans.span, spans.start_ns, spans.dur_ns, spans.kind, primitive_kind,
         implementation, dtype, formats, problem, threads, cache_hit, share_of,
         above.name AS operator, above.span AS operator_span, above.dur_ns AS operator_ns,
         coalesce(modules.path, '') AS module,
         coalesce(above.track, spans.track) IN ({tracks}) AS is_critical
-    FROM primitives JOIN executed spans USING (span) LEFT JOIN above ON above.span = operator
+    FROM primitives JOIN kept_spans spans USING (span)
+        LEFT JOIN kept_spans above ON above.span = operator
         LEFT JOIN modules ON modules.module = spans.module
     WHERE spans.track IN (SELECT track FROM tracks WHERE process = {process}) AND {in_steps}"""
 
@@ -97,7 +101,8 @@ class Workload:
     first asked for.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, spans: SpanPass | None = None) -> None:
+        """`spans`: a pass over the spans of the measured steps, that others make too."""
         self.reader = reader
         self._steps = steps = MeasuredSteps(reader)
         self.process, self.about = _slowest_process(reader, steps)
@@ -105,6 +110,7 @@ class Workload:
         mine &= _is_kept(reader, steps)
         self.has_steps = int(np.count_nonzero(mine)) >= FEWEST_STEPS
         self.per = STEP if self.has_steps else RUN
+        self._span_pass = spans if self.has_steps else None
         columns = {name: steps.columns[name][mine] for name in ("step", "start_ns", "dur_ns")}
         columns |= {name: steps.columns[name][mine] for name in _PHASES}
         if not self.has_steps:
@@ -117,12 +123,15 @@ class Workload:
         self._makers: dict[str, Callable[[], pa.Table | str]] = {
             "step_samples": lambda: sample_rows(self),
             "stack_frames": lambda: frames_of_stacks(self),
-            "operator_totals": lambda: _TOTALS,
+            "span_sums": lambda: self._spans_read().sums(),
+            "kept_spans": lambda: self._spans_read().kept(),
+            "operator_totals": lambda: _TOTALS.format(tracks=self._listed_tracks()),
+            _OF_MILLIONS: lambda: self._span_rows("spans", ", sequence"),
+            "step_optimizers": self._optimizers,
             "step_primitives": self._primitives,
         }
         self._add_steps()
         self.tracks = self._critical_tracks()
-        self._add_spans()
         self.contention = contention(self)
 
     @property
@@ -160,11 +169,9 @@ class Workload:
         """The answer to `sql` as an Arrow table. duckdb.Error where `sql` is wrong."""
         import duckdb
 
-        for view in list(self._makers):
-            if re.search(rf"\b{view}\b", sql):
-                self._make(view)
+        self._prepare(sql)
         try:
-            return self.reader.connection().sql(sql).to_arrow_table()
+            return self.reader.connection(sql).sql(sql).to_arrow_table()
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise unreadable(self.reader.run.path, error) from error
 
@@ -233,16 +240,25 @@ class Workload:
         """The expression for the step of a row of `table`."""
         return f"{table}.step" if self.has_steps else f"{WHOLE_RUN}"
 
+    def _prepare(self, sql: str) -> None:
+        """Make the views that `sql` asks and that were not made yet."""
+        words = set(re.findall(r"\w+", sql))
+        for view in words.intersection(self._makers):
+            if view in self._makers:  # else another needed it
+                self._make(view)
+
     def _make(self, view: str) -> None:
         made = self._makers.pop(view)()
         if isinstance(made, str):
-            connection = self.reader.connection()
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE {view} AS {made}")
+            self._prepare(made)
+            connection = self.reader.connection(made)
+            kind = "VIEW" if view == _OF_MILLIONS else "TABLE"
+            connection.execute(f"CREATE OR REPLACE TEMP {kind} {view} AS {made}")
         else:
             self._register(view, made)
 
     def _register(self, view: str, data: pa.Table) -> None:
-        connection = self.reader.connection()
+        connection = self.reader.connection("")
         connection.register(f"{view}_rows", data)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {view} AS SELECT * FROM {view}_rows")
         connection.unregister(f"{view}_rows")
@@ -268,13 +284,28 @@ class Workload:
         self._register("critical_tracks", pa.table({"track": pa.array(tracks, pa.int32())}))
         return tracks
 
-    def _add_spans(self) -> None:
-        spans = _SPANS.format(
+    def _optimizers(self) -> str:
+        return self._span_rows("kept_spans") + _OPTIMIZERS
+
+    def _span_rows(self, table: str, more: str = "") -> str:
+        """The question for operators of the critical threads in measured steps; `more`: further
+        columns.
+        """
+        return _SPANS.format(
+            spans=table,
+            more=more,
             step=self.step_of("spans"),
             tracks=self._listed_tracks(),
             in_steps=self.in_steps("spans"),
         )
-        self.reader.connection().execute(f"CREATE OR REPLACE TEMP VIEW step_spans AS {spans}")
+
+    def _spans_read(self) -> SpanPass:
+        """The pass over the spans, made by now."""
+        spans = self._span_pass
+        if spans is None or not spans.is_read:
+            self._span_pass = spans = SpanPass(self.reader)
+            spans.read(self.step if self.has_steps else None)
+        return spans
 
     def _primitives(self) -> str:
         return _PRIMITIVES.format(
@@ -375,13 +406,11 @@ def _makers_of_steps(workload: Workload) -> list[int]:
     """
     kinds = _MAKERS.get(workload.rule_of_steps, ("optimizer", "loader"))
     listed = ", ".join(f"'{kind}'" for kind in kinds)
-    makers = _tracks_with(workload, f"spans.kind IN ({listed})", "count(*)")
+    makers = _tracks_with(workload, f"span_sums.kind IN ({listed})", "count")
     if workload.rule_of_steps == "request":
         return [row["track"] for row in makers]
     most = [row["track"] for row in makers if row["amount"] == makers[0]["amount"]]
-    if len(most) == 1:  # else all spans are asked for, which are millions
-        return most
-    busiest = _tracks_with(workload, "layer IN ('operators', 'modules')", "sum(self_ns)")
+    busiest = _tracks_with(workload, "layer IN ('operators', 'modules')", "self_ns")
     tracks = [row["track"] for row in busiest]
     return [track for track in tracks if track in most or not most][:1]
 
@@ -390,8 +419,8 @@ def _tracks_with(workload: Workload, condition: str, amount: str) -> list[dict[s
     """The threads of the process that have such spans in the steps, most of the amount first."""
     return workload.rows(
         f"""
-        SELECT track, {amount} AS amount FROM spans JOIN tracks USING (track)
-        WHERE process = {workload.process} AND {condition} AND {workload.in_steps("spans")}
+        SELECT track, sum({amount})::BIGINT AS amount FROM span_sums JOIN tracks USING (track)
+        WHERE process = {workload.process} AND {condition}
         GROUP BY track ORDER BY amount DESC, track"""
     )
 

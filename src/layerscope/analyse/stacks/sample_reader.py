@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +96,20 @@ class StackColumns:
         table.
         """
         return places_of(self.key, keys)
+
+
+# What was read, as long as somebody has the recording open.
+_READ: WeakKeyDictionary[Reader, tuple[StackColumns, FrameTable]] = WeakKeyDictionary()
+
+
+def stacks_once(reader: Reader) -> tuple[StackColumns, FrameTable]:
+    """The stacks of a recording and their frames, read when they are first asked for, for those who
+    add no frames of another one.
+    """
+    if reader not in _READ:
+        frames = FrameTable()
+        _READ[reader] = read_stacks(reader, frames), frames
+    return _READ[reader]
 
 
 def read_stacks(reader: Reader, frames: FrameTable) -> StackColumns:

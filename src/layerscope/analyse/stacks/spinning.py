@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from layerscope.analyse.columns import has_name
-from layerscope.analyse.stacks.frames import FrameTable
 from layerscope.analyse.stacks.marked import spinning, waiting_for_gpu
-from layerscope.analyse.stacks.sample_reader import read_stacks
+from layerscope.analyse.stacks.sample_reader import stacks_once
 from layerscope.analyse.stacks.tree import by_level
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ def spinning_of(reader: Reader) -> Spinning | None:
     """The parts of the CPU time of a recording; None where nothing was sampled."""
     if not reader.has("samples"):
         return None
-    frames = FrameTable()
-    stacks = read_stacks(reader, frames)
+    stacks, frames = stacks_once(reader)
     columns = reader.arrays("samples", ["stack", "kind", "weight_ns"])
     is_cpu = has_name(columns, "kind", "cpu")
     weight_ns = columns["weight_ns"][is_cpu]

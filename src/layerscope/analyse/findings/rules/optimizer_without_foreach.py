@@ -43,7 +43,7 @@ _COUNTS = f"""
         coalesce(sum(count) FILTER (regexp_matches(name, '_foreach_|_fused_')), 0) AS together
     FROM operator_totals WHERE {_IN_OPTIMIZER} AND name NOT LIKE '%zero_'"""
 _STEP = "phase = 'optimizer' AND kind = 'optimizer' AND name LIKE '%.step'"
-_PRICE = f"SELECT step, sum(self_ns) AS ns FROM step_spans WHERE {_STEP} GROUP BY step"
+_PRICE = f"SELECT step, sum(self_ns) AS ns FROM step_optimizers WHERE {_STEP} GROUP BY step"
 # How many parameters an optimizer has: told by the program's own.
 PARAMETERS = """
     SELECT DISTINCT name FROM marks JOIN args USING (args)

@@ -39,6 +39,10 @@ FOR_SIZES = Remedy("compile for all sizes at once: `torch.compile(..., dynamic=T
 FOR_VALUES = Remedy(
     "hand numbers that change over as tensors, or read them outside of the function"
 )
+# Few programs mark ranges at all.
+_RANGES = """
+    SELECT coalesce(sum(count), 0)::BIGINT AS n FROM span_sums
+    WHERE layer = 'ranges' AND track IN (SELECT track FROM critical_tracks)"""
 # The number is that of the function, and behind the stroke how often it was compiled before.
 _COMPILED = """
     SELECT step, name, self_ns, coalesce(json_extract_string(json, '$.line'), '') AS line,
@@ -62,6 +66,8 @@ _IS_OF_SIZE = "size mismatch|shape|stride|size\\("
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """What the thread that makes the steps compiles in them that was compiled before."""
+    if not workload.rows(_RANGES)[0]["n"]:
+        return
     compiled = _COMPILED.format(in_steps=workload.in_steps("spans"))
     question = _COUNTS.format(compiled=compiled)
     rows = workload.rows(question)
