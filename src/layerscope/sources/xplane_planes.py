@@ -131,15 +131,24 @@ class XPlane:
 
     def _line(self, scan: PlaneScan, begin: int, end: int) -> XLine:
         found = scan.line(begin, end)
-        for text in scan.texts[len(self.stats) :]:
-            own = Wire(text)
-            places = [value for _, value in own.fields(0, len(text)) if isinstance(value, tuple)]
-            told = dict(self._stat(text[slice(*place)]) for place in places)
-            self.stats.append(told)
-        text_of = self.wire.text
-        name = text_of(found.about.get(_SHOWN_NAME)) or text_of(found.about.get(_LINE_NAME))
-        number_of_line = number(found.about.get(_LINE_ID))
-        return XLine(number_of_line, name, number(found.about.get(_LINE_NS)), found)
+        new = scan.texts[len(self.stats) :]
+        self.stats += map(self._set, new)
+        about = found.about
+        shown = self.wire.text(about.get(_SHOWN_NAME))
+        name = self.wire.text(about.get(_LINE_NAME))
+        number_of_line = number(about.get(_LINE_ID))
+        at_ns = number(about.get(_LINE_NS))
+        return XLine(number_of_line, shown or name, at_ns, found)
+
+    def _set(self, text: bytes) -> Stats:
+        """Stats that are the fields of a message."""
+        found = {}
+        for _, place in Wire(text).fields(0, len(text)):
+            if isinstance(place, tuple):
+                begin, end = place
+                name, told = self._stat(text[begin:end])
+                found[name] = told
+        return found
 
     def _stat(self, text: bytes) -> tuple[str, Any]:
         """The name and the value of a stat."""
