@@ -181,6 +181,8 @@ def _follow(conversion: RunConversion) -> None:
             if has_more or backlog_share >= enough_share:
                 worker = less_so if backlog_share > BEHIND_SHARE else guest
                 has_more = worker.submit(_go_on, conversion).result()
+            else:
+                guest.submit(conversion.source.read_ahead).result()
 
 
 def _go_on(conversion: RunConversion) -> bool:

@@ -112,7 +112,7 @@ class Segments:
         options.python_tracer_level = 0
         options.host_tracer_level = 2
         self.count += 1
-        self.note(self.count, {})
+        self.note(self.count, {"is_whole": True})
         self.session = self.begin_session(options)
         self.begun_s = time.monotonic()
         self.limit_bytes = resident_bytes() + self.most_bytes
