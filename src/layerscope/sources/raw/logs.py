@@ -18,6 +18,7 @@ from layerscope.sources.raw.late_spans import LateChunks, LateSpans, joined_span
 from layerscope.sources.raw.open_operators import read_processes
 from layerscope.sources.raw.process import RawProcess
 from layerscope.sources.raw.profile_files import ProfilesAhead
+from layerscope.sources.raw.unrecorded import unrecorded
 
 # Every span of the run is in memory while they are placed: 33 bytes each.
 _MOST_SPANS = 20_000_000
@@ -51,6 +52,10 @@ def merge_logs(
         problems += said
         for number, spans in late.items():
             of_processes.setdefault(number, []).append(spans)
+    for process, before in zip(processes, recorded, strict=True):
+        losses, said = unrecorded(raw, before.decoder)
+        process.decoder.losses += losses
+        problems += said
     for number, parts in of_processes.items():
         before = recorded[number]
         spans = joined_spans(parts, before.new_track)
