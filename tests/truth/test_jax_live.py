@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.analyse import tables
 from layerscope.ingest.open import open_run
+from layerscope.recording.reader import Reader
 from tests.differential import Differential
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, record
 
@@ -41,6 +43,7 @@ def double(x):
     return x * 2
 for size in (3, 3, 4, 5):
     double(jnp.zeros(size)).block_until_ready()
+double(jnp.zeros(5, jnp.int32))
 """
 OWN = """
 import jax, jax.numpy as jnp, pathlib
@@ -180,7 +183,12 @@ def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> N
     recorded = record(jax_python, SHAPES, tmp_path)
     assert recorded.status == 0, recorded.stderr
     compiled = "SELECT count(*) FROM spans WHERE name = 'compile jit(double)'"
-    assert recorded.value(compiled) == 3
+    assert recorded.value(compiled) == 4
+    with Reader(recorded.run) as reader:
+        found = tables.build(reader, "compilations").data.to_pylist()
+    (double,) = [row for row in found if row["function"] == "jit(double)"]
+    assert (double["count"], double["arguments"]) == (4, "int32[5]")
+    assert double["reason"] == "x: float32[5] → int32[5]"
 
 
 def test_steps_are_those_that_are_annotated_and_a_late_device_is_named(

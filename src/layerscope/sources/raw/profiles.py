@@ -24,9 +24,9 @@ from layerscope.sources.raw.first_runs import extrapolated
 from layerscope.sources.raw.late_spans import LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
 from layerscope.sources.raw.profile_files import ProfileFile, ProfilesAhead, profiles_in
-from layerscope.sources.span_depths import depths
+from layerscope.sources.raw.profile_tasks import tasks
 
-_FUNCTION, _MODULE, _TASK = (KINDS.index(kind) for kind in ("function", "module", "task"))
+_FUNCTION, _MODULE = (KINDS.index(kind) for kind in ("function", "module"))
 # Fewer calls of a function than these are no loop.
 _FEWEST_CALLS = 5
 # The thread of a profile that is the one that the process began with.
@@ -53,8 +53,10 @@ def place(
             continue
         number = pids.index(profile.pid)
         if "tasks" in profile.about:
-            tasks = _tasks(profile, processes[number])
-            found.setdefault(number, []).extend([tasks] if tasks else [])
+            clock = _clock(processes[number])
+            told = profile.about["tasks"] if clock else []
+            others = tasks(told, clock or Conversion(), _threads(processes[number]))
+            found.setdefault(number, []).extend([others] if others else [])
             continue
         contents, damaged = ahead.take(profile)
         problems += damaged
@@ -175,33 +177,6 @@ def _numbers_of_others(content: Imported) -> list[int]:
         name = zlib.crc32(track.name.encode()) % _NAMES
         numbers.append(-1 - (name * _TRACKS_OF_A_NAME + nth % _TRACKS_OF_A_NAME))
     return numbers
-
-
-def _tasks(profile: ProfileFile, process: RecordedProcess) -> LateSpans | None:
-    """What the framework did besides, such as compilations, by thread."""
-    clock, threads = _clock(process), _threads(process)
-    told = [one for one in profile.about.get("tasks", []) if one[1] in threads]
-    if clock is None or not told:
-        return None
-    names = [f"{one[0]}" for one in told]
-    texts = list(dict.fromkeys(names))
-    moments = np.array([one[2:4] for one in told], np.int64)
-    start_ns, end_ns = clock.to_run(moments[:, 0]), clock.to_run(moments[:, 1])
-    track = np.array([threads[one[1]].track for one in told], np.int32)
-    depth = np.zeros(len(told), np.int32)
-    for number in distinct(track).tolist():
-        rows = np.flatnonzero(track == number)
-        depth[rows] = depths(track[rows], start_ns[rows], end_ns[rows])
-    return LateSpans(
-        track=track,
-        start_ns=start_ns,
-        end_ns=end_ns,
-        depth=depth,
-        kind=np.full(len(told), _TASK, np.uint8),
-        name=np.array([texts.index(name) for name in names], np.int32),
-        args=np.full(len(told), -1, np.int32),
-        texts=texts,
-    )
 
 
 def _middles(start_ns: np.ndarray, end_ns: np.ndarray, depth: np.ndarray) -> np.ndarray:

@@ -83,10 +83,12 @@ def resident_bytes():
 class Segments:
     """The segments of this process, below `raw`; `profiler`: XLA's module of that name."""
 
-    def __init__(self, raw, agent, profiler, bridge, hidden):
+    def __init__(self, raw, agent, profiler, bridge, hidden, arguments):
         self.raw, self.agent, self.profiler, self.bridge = raw, agent, profiler, bridge
         self.begin_session = profiler.ProfilerSession
         self.hidden = hidden
+        self.arguments_of_lowering = arguments
+        self.lowered = {}  # by thread, the arguments of what was lowered last
         self.pid = os.getpid()
         self.holder = 0  # the thread that has the lock
         self.lock = _thread.allocate_lock()
@@ -267,6 +269,8 @@ class Segments:
             return
         try:
             tid = _thread.get_native_id()
+            if stage == "lower":
+                self.lowered[tid] = self.arguments_of_lowering()
             if stage == "compile":
                 self.compilations += 1
                 self.agent.ls_counter(b"compilations\nJAX", self.compilations)
@@ -284,7 +288,8 @@ class Segments:
         """Keep a compilation."""
         if len(self.tasks) < MOST_TASKS:
             name = "compile " + str(about.get("fun_name", ""))[:200]
-            self.tasks.append([name, tid, round(start_s * 1e9), round(end_s * 1e9)])
+            moments = round(start_s * 1e9), round(end_s * 1e9)
+            self.tasks.append([name, tid, *moments, self.lowered.pop(tid, None)])
             self.note(0, {"tasks": self.tasks})
 
     def mind_profilers(self, hidden):
@@ -305,9 +310,10 @@ class Segments:
         module["__getattr__"] = hidden(look_up)
 
 
-def watch(raw, agent, hidden):
+def watch(raw, agent, hidden, arguments):
     """Record segments of this process into files in `raw`; what has to be kept. `hidden`: makes
-    what calls a function of ours unseen by the program's profilers.
+    what calls a function of ours unseen by the program's profilers. `arguments`: gives those of
+    what is lowered.
     """
     profiler = getattr(sys.modules.get("jax._src.profiler"), "_profiler", None)
     bridge = sys.modules.get("jax._src.xla_bridge")
@@ -317,7 +323,7 @@ def watch(raw, agent, hidden):
     if listen is None or not is_known:
         agent.ls_mark(b"no_segments\nthis version of JAX is not understood", MARK_PROBLEM, 0)
         return None
-    segments = Segments(raw, agent, profiler, bridge, hidden)
+    segments = Segments(raw, agent, profiler, bridge, hidden, arguments)
     segments.mind_profilers(hidden)
     listen(hidden(segments.compiled))
     atexit.register(segments.leave)
