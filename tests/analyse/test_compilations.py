@@ -9,8 +9,9 @@ from tests.recordings import MS, Recording
 
 
 def compiled(recording: Recording, name: str, start_ns: int, dur_ns: int, **told: str) -> None:
-    key = len(recording.rows["args"])
-    recording.rows["args"].append({"args": key, "json": json.dumps({"domain": "d", **told})})
+    known = recording.rows.setdefault("args", [])
+    key = len(known)
+    known.append({"args": key, "json": json.dumps({"domain": "d", **told})})
     recording.add_span(name, start_ns, dur_ns, layer="ranges", kind="task", args=key)
 
 
