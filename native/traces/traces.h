@@ -1,4 +1,5 @@
 /* Reads traces in Chrome's JSON: every event becomes a row of columns. layerscope/sources/trace_scan.py loads it.
+ * xspace.c does so with events of XSpaces.
  *
  * The file comes in pieces that end anywhere. What a trace may have that JSON has not is read too: quotes and control
  * characters in texts, NaN, no beginning, no end, several traces one behind the other. What cannot be read is counted,
@@ -207,6 +208,31 @@ typedef struct {
 } lt_fields;
 void lt_arguments(lt_scan *scan, const lt_fields *fields, size_t row);
 void lt_series(lt_scan *scan, const lt_fields *fields, size_t row);
+
+/* xspace.c */
+enum { LT_CUT = 1, LT_DAMAGED = 2 };
+/* Bytes of what events of XSpaces have in common: 8 of the metadata, 4 of the number of stats, 1. */
+#define LT_XROW 13
+#define LT_XFIELDS 16
+typedef struct lt_plane lt_plane;
+/* A field of a line: its value, or where its bytes begin and end. */
+typedef struct {
+    int64_t is_there, is_bytes, value, end;
+} lt_xfield;
+typedef struct {
+    const int32_t *row;
+    const int64_t *offset_ps, *duration_ps, *correlation;
+    const uint8_t *rows;
+    int64_t row_count;
+    const uint8_t *sets;
+    const uint64_t *set_at;
+    int64_t set_count;
+} lt_xcolumns;
+LT_API lt_plane *lt_plane_new(const int64_t *special, const uint8_t *is_correlation, int64_t specials);
+LT_API void lt_plane_free(lt_plane *plane);
+LT_API int64_t lt_plane_line(lt_plane *plane, const uint8_t *data, int64_t begin, int64_t end, lt_xfield *about,
+                             int64_t *trouble);
+LT_API void lt_plane_columns(const lt_plane *plane, lt_xcolumns *columns);
 
 /* nesting.c */
 LT_API void lt_pairs(const int32_t *group, const int32_t *name, const uint8_t *begins, int64_t count, int64_t *other,

@@ -179,12 +179,12 @@ def test_without_the_compiled_part_the_remedy_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace_scan, "LIBRARY", tmp_path / "none.so")
-    trace_scan._library.cache_clear()
+    trace_scan.compiled_scan.cache_clear()
     try:
         with pytest.raises(ReadError, match="install a C compiler"):
             scanned(tmp_path, "[]")
     finally:
-        trace_scan._library.cache_clear()
+        trace_scan.compiled_scan.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
 from layerscope.recording.reader import Reader
-from layerscope.sources import xplane
+from layerscope.sources import trace_scan, xplane
 from tests.corpus import corpus
 
 BEGAN_NS = 1_757_516_928_000_000_000
@@ -295,6 +295,36 @@ def test_counts_of_the_corpus_are_those_of_another_reading(name: str) -> None:
     assert ours == counts
     is_work = sum(found.kind == KINDS.index(kind) for kind in ("kernel", "memcpy", "memset")) > 0
     assert int(found.dur_ns[is_work].sum()) == work_ns
+
+
+def test_without_the_compiled_part_the_remedy_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.xplane.pb"
+    path.write_bytes(space())
+    monkeypatch.setattr(trace_scan, "LIBRARY", tmp_path / "none.so")
+    trace_scan.compiled_scan.cache_clear()
+    try:
+        with pytest.raises(ReadError, match="install a C compiler"):
+            xplane.read(path)
+    finally:
+        trace_scan.compiled_scan.cache_clear()
+
+
+def test_events_that_differ_in_nothing_that_is_kept_have_their_arguments_once(
+    tmp_path: Path,
+) -> None:
+    plane = Plane("/host:CPU")
+    events = [
+        plane.event("dot.3", n, 1, hlo_op="dot.3", run_id=n, _flow=n, correlation_id=n + 1)
+        for n in range(50)
+    ]
+    plane.line(1, "python", 0, *events)
+    path = tmp_path / "run.xplane.pb"
+    path.write_bytes(message((1, plane.content())))
+    found = xplane.read(path)
+    assert found.args_texts == ['{"hlo_op": "dot.3"}']
+    assert found.start_ns.tolist() == list(range(50))
 
 
 def test_a_huge_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.analyse import tables
 from layerscope.ingest.open import open_run
+from layerscope.recording.reader import Reader
 from tests.differential import Differential
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, record
 
@@ -41,6 +43,7 @@ def double(x):
     return x * 2
 for size in (3, 3, 4, 5):
     double(jnp.zeros(size)).block_until_ready()
+double(jnp.zeros(5, jnp.int32))
 """
 OWN = """
 import jax, jax.numpy as jnp, pathlib
@@ -68,22 +71,17 @@ print(sorted(name for name in names if " at 0x" not in name[1]))
 print(_profiler.ProfilerSession, isinstance(profile, _profiler.ProfilerSession), hasattr(_profiler, "nothing"))
 print(sorted(vars(_profiler)))
 """
-# Its memory grows by what ends a segment, while it works.
+# Works until no segment has begun for a second.
 FULL = """
 import jax, jax.numpy as jnp, pathlib, time
 double = jax.jit(lambda x: x * 2)
-one = double(jnp.ones(3))
 raw = pathlib.Path("recording.layerscope/raw")
-for _ in range(8000):
-    one = double(one)
-one.block_until_ready()
-time.sleep(3)
-kept = bytearray(300 << 20)
-until = time.monotonic() + 20
-while not list(raw.glob("*_segment.pb")) and time.monotonic() < until:
-    time.sleep(0.05)
-double(jnp.ones(5)).block_until_ready()
-print(len(list(raw.glob("*_segment.pb"))) == 1)
+known, since = 0, time.monotonic()
+while time.monotonic() < since + 1:
+    double(jnp.ones(3)).block_until_ready()
+    begun = len(list(raw.glob("*.profile")))
+    if begun != known:
+        known, since = begun, time.monotonic()
 """
 DEVICES = """
 import os
@@ -100,6 +98,19 @@ x, w = jnp.ones((256, 256)), jnp.eye(256) * 0.5
 for number in range(20):
     with jax.profiler.StepTraceAnnotation("train", step_num=number):
         work(x, w).block_until_ready()
+"""
+CALLS = """
+import jax, jax.numpy as jnp, pathlib
+@jax.jit
+def double(x):
+    return x * 2
+double(jnp.ones(300)).block_until_ready()
+raw = pathlib.Path("recording.layerscope/raw")
+calls = 0
+while len(list(raw.glob("*_segment.pb"))) < 4:
+    double(jnp.ones(300)).block_until_ready()
+    calls += 1
+print(calls)
 """
 KILLED = """
 import jax, jax.numpy as jnp, os, pathlib, signal, threading, time
@@ -172,7 +183,12 @@ def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> N
     recorded = record(jax_python, SHAPES, tmp_path)
     assert recorded.status == 0, recorded.stderr
     compiled = "SELECT count(*) FROM spans WHERE name = 'compile jit(double)'"
-    assert recorded.value(compiled) == 3
+    assert recorded.value(compiled) == 4
+    with Reader(recorded.run) as reader:
+        found = tables.build(reader, "compilations").data.to_pylist()
+    (double,) = [row for row in found if row["function"] == "jit(double)"]
+    assert (double["count"], double["arguments"]) == (4, "int32[5]")
+    assert double["reason"] == "x: float32[5] → int32[5]"
 
 
 def test_steps_are_those_that_are_annotated_and_a_late_device_is_named(
@@ -205,42 +221,76 @@ def test_profilers_of_the_program_see_nothing_of_ours(tmp_path: Path, jax_python
     assert differential.recorded().count("compile jit(<lambda>)") == 2
 
 
-def test_segments_take_a_part_of_what_the_recording_may(jax_python: str, tmp_path: Path) -> None:
-    (tmp_path / "full.py").write_text(FULL)
-    words = ("run", "--without", "stacks", "--max-size", "4MB", "-o", "recording", "--")
-    done = subprocess.run(
-        [sys.executable, "-m", "layerscope", *words, jax_python, "full.py"],
-        cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
-    run = open_run(tmp_path / "recording.layerscope")
-    assert len(list(run.raw.glob("*_segment.pb"))) == 1
-    (full,) = ask(run, "SELECT count(*) AS n FROM problems WHERE code = 'segments_full'")
-    assert full["n"] == 1
-
-
-def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_agent: Path) -> None:
-    package = tmp_path / "layerscope"
+def in_short_segments(
+    folder: Path, python: str, program: str, *more: str
+) -> subprocess.CompletedProcess[str]:
+    """Record a program with a copy of layerscope whose segments take 0.2 s."""
+    package = folder / "layerscope"
     shutil.copytree(
         ROOT / "src" / "layerscope", package, ignore=shutil.ignore_patterns("__pycache__")
     )
     segments = package / "capture" / "frameworks" / "jax" / "inside" / "segments.py"
-    text = re.sub(r"SEGMENT_S = \S+", "SEGMENT_S = 0.2", segments.read_text())
-    segments.write_text(text.replace("POLL_S = 0.5", "POLL_S = 0.05"))
-    (tmp_path / "killed.py").write_text(KILLED)
-    words = ("run", "--without", "stacks", "-o", "recording", "--", jax_python, "killed.py")
-    done = subprocess.run(
+    text = segments.read_text()
+    for name, value in (
+        ("SEGMENT_S", 0.2),
+        ("POLL_S", 0.05),
+        ("MOST_HELD_SHARE", 100),
+        ("MOST_WAITED_NS", 10**10),
+    ):
+        text = re.sub(rf"^{name} = \S+", f"{name} = {value}", text, flags=re.MULTILINE)
+    segments.write_text(text)
+    (folder / "program.py").write_text(program)
+    words = ("run", "--without", "stacks", *more, "-o", "recording", "--", python, "program.py")
+    return subprocess.run(
         [sys.executable, "-m", "layerscope", *words],
-        cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        cwd=folder, env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
         capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
+
+
+def test_segments_take_a_part_of_what_the_recording_may(
+    jax_python: str, tmp_path: Path, native_agent: Path
+) -> None:
+    done = in_short_segments(tmp_path, jax_python, FULL, "--max-size", "4MB")
+    assert done.returncode == 0, done.stderr
+    run = open_run(tmp_path / "recording.layerscope")
+    sizes = [path.stat().st_size for path in sorted(run.raw.glob("*_segment.pb"))]
+    assert sum(sizes) > 1_000_000
+    (full,) = ask(run, "SELECT count(*) AS n FROM problems WHERE code = 'segments_full'")
+    assert full["n"] == 1
+
+
+def test_a_segment_ends_between_two_calls_so_none_is_lost(
+    jax_python: str, tmp_path: Path, native_agent: Path
+) -> None:
+    done = in_short_segments(tmp_path, jax_python, CALLS)
+    assert done.returncode == 0, done.stderr
+    run = open_run(tmp_path / "recording.layerscope")
+    assert len(list(run.raw.glob("*_segment.pb"))) > 3
+    calls = (
+        "SELECT count(*) AS n FROM spans WHERE name = 'PjitFunction(double)' AND kind = 'function'"
+    )
+    (found,) = ask(run, calls)
+    assert found["n"] in (int(done.stdout), int(done.stdout) + 1)  # the first one compiles it
+    (gaps,) = ask(
+        run, "SELECT count(*) AS n, min(end_ns - start_ns) AS ns FROM gaps WHERE lost IS NULL"
+    )
+    assert gaps["n"] == len(list(run.raw.glob("*_segment.pb"))) - 1
+    assert gaps["ns"] > 0
+
+
+def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_agent: Path) -> None:
+    done = in_short_segments(tmp_path, jax_python, KILLED)
     assert done.returncode == -9, done.stderr
     run = open_run(tmp_path / "recording.layerscope")
     kept = len(list(run.raw.glob("*_segment.pb")))
     assert kept >= 3
     (lost,) = ask(run, "SELECT count(*) AS n FROM problems WHERE code = 'profile_lost'")
     assert lost["n"] == 1
+    (gaps,) = ask(
+        run, "SELECT count(*) AS n, max(end_ns) - max(start_ns) AS ns FROM gaps WHERE lost IS NULL"
+    )
+    assert (gaps["n"], gaps["ns"] > 0) == (kept + 1, True)
     (found,) = ask(run, "SELECT count(*) AS n FROM spans WHERE kind = 'function'")
     assert found["n"] > 10
     # What a thread has told in one segment is known in the others.

@@ -14,6 +14,7 @@ from layerscope.model.events import Problem
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
+_TOLD_APART = {"no_sampler", "no_segment"}
 REASONS = {
     "ring_full": "the ring of their thread was full: the drainer was slower than the program",
     "disk_full": "the disk was full",
@@ -79,7 +80,7 @@ def _gaps(reader: Reader) -> list[Problem]:
         columns["track"], columns["reason"], columns["lost"], strict=True
     ):
         reason = reasons[code]
-        if reason == "no_sampler":  # a problem of its own says it
+        if reason in _TOLD_APART:  # a problem of its own says it
             continue
         lost = lost_by_reason.setdefault(reason, _Lost())
         lost.add(int(track), int(records))

@@ -196,7 +196,10 @@ class Epochs:
         lines = self._without_calls(columns, lines)
         marked = marked_names(self._texts, self.step_mark)
         if marked:  # wherever they lie
-            lines = np.union1d(lines, rows[np.isin(columns["name_code"][rows], marked)])
+            is_line = np.zeros(len(is_mine), np.bool_)
+            is_line[lines] = True
+            is_line[rows[np.isin(columns["name_code"][rows], marked)]] = True
+            lines = np.flatnonzero(is_line)
         outline = {name: columns[name][lines] for name in OF_STEPS}
         # A program that has made no step so far may be one that makes none.
         is_waiting = process.stepping.count > 0 or process.cut_ns < 0

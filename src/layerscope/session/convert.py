@@ -70,7 +70,7 @@ def _about(conversion: RunConversion) -> dict[str, Any]:
         "rows": conversion.rows,
         "tables": str(conversion.tables),
         "records": sum(one.records for one in events),
-        "dropped": sum(loss.lost for one in events for loss in one.losses),
+        "dropped": sum(loss.lost or 0 for one in events for loss in one.losses),
         "agent_cpu_ns": sum(one.final.get("agent_cpu_ns", 0) for one in events),
         "backward": sum(process.backward for process in conversion.processes),
         "thinned": conversion.parts.most_weight,
@@ -181,6 +181,8 @@ def _follow(conversion: RunConversion) -> None:
             if has_more or backlog_share >= enough_share:
                 worker = less_so if backlog_share > BEHIND_SHARE else guest
                 has_more = worker.submit(_go_on, conversion).result()
+            else:
+                guest.submit(conversion.source.read_ahead).result()
 
 
 def _go_on(conversion: RunConversion) -> bool:

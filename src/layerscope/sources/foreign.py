@@ -91,6 +91,10 @@ class ForeignFile:
         problems = self.content.problems
         return {"": problems}
 
+    def read_ahead(self) -> bool:
+        """Nothing waits for the end."""
+        return False
+
     def left_bytes(self) -> int:
         """The file was read."""
         return 0

@@ -133,14 +133,20 @@ class SourceTrack:
     device: int | None = None  # of a stream
 
 
+# The reason of a loss: the framework's own profiler did not record.
+NO_SEGMENT = "no_segment"
+
+
 @dataclass(slots=True)
 class Loss:
-    """Records that were lost, in times of the source's clock. Track 0: not known which."""
+    """Records that were lost, in times of the source's clock. Track 0: not known which. `lost`:
+    None where nobody could count them.
+    """
 
     track: int
     start: int
     end: int
-    lost: int
+    lost: int | None
     reason: str
     final: bool = False  # not told by a record but by the drainer's last word
 

@@ -24,6 +24,9 @@ class Source(Protocol):
     def new_processes(self) -> Sequence[SourceProcess]:
         """Processes that were not there at the last call."""
 
+    def read_ahead(self) -> bool:
+        """Read some of what only the end asks for. False: there is nothing."""
+
     def new_samples(self) -> Sequence[SamplerFile | ImportedStacks]:
         """Samples of stacks that were not there at the last call."""
 

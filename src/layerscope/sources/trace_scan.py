@@ -92,7 +92,7 @@ def scan(path: Path, take: Callable[[Columns], object], numbers: bool = False) -
     every event out of the arguments, and keep the spans apart. ReadError when the file, or the
     library, cannot be read.
     """
-    library = _library()
+    library = compiled_scan()
     if library is None:
         raise ReadError(
             f"{path} cannot be read without the part of layerscope that is compiled, which is not "
@@ -245,7 +245,7 @@ def pairs(group: np.ndarray, name: np.ndarray, begins: np.ndarray) -> np.ndarray
     """The row of the other end of each event that begins or ends a span, -1: it has none. Rows come
     by group, then time.
     """
-    library = _library()
+    library = compiled_scan()
     assert library is not None
     arrays = (group.astype(np.int32), name.astype(np.int32), begins.astype(np.uint8))
     other, stack = np.empty((2, len(group)), np.int64)
@@ -258,7 +258,7 @@ def lanes(group: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, depth: in
     """The lane of each span of a group: spans that cross lie in different ones. Rows come by group,
     then start; of two that start together the longer one first. `depth`: how many are open at most.
     """
-    library = _library()
+    library = compiled_scan()
     assert library is not None
     arrays = (group.astype(np.int32), start_ns.astype(np.int64), end_ns.astype(np.int64))
     lane = np.zeros(len(group), np.int32)
@@ -270,7 +270,7 @@ def lanes(group: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, depth: in
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
+def compiled_scan() -> ctypes.CDLL | None:
     """None: it is not there, or of other sources."""
     try:
         library = ctypes.CDLL(str(LIBRARY))

@@ -37,6 +37,8 @@ class Wire:
             at += 1
             if key > 127:
                 key, at = self.varint(at - 1, end)
+                if at < 0:
+                    return
             kind = key & 7
             if kind == _VARINT:
                 value, at = self.varint(at, end)

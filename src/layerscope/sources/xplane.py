@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from layerscope.sources.kineto_meaning import (
     MEMSET,
     kind_of_call,
 )
-from layerscope.sources.span_rows import MOST_NS, FoundTracks, SpanRows, by_distinct
+from layerscope.sources.span_rows import MOST_NS, FoundTracks, SpanRows
 from layerscope.sources.wire import Wire
 from layerscope.sources.xplane_hlo import Instruction, instructions
 from layerscope.sources.xplane_planes import Stats, XLine, XPlane
@@ -176,7 +175,7 @@ class _Space:
         if device:
             self._note_device(plane, int(device[2]))
         for line in plane.lines():
-            if not len(line.metadata):
+            if not len(line.scanned.row):
                 continue
             if device and self._is_work(line, device[1]):
                 self._add_line(plane, line, self._stream(process, int(device[2]), line), True)
@@ -219,20 +218,20 @@ class _Space:
         return self.tracks.other(process, line.number, name)
 
     def _add_line(self, plane: XPlane, line: XLine, track: int, is_work: bool) -> None:
-        columns = [np.frombuffer(one, np.int64) for one in _columns(line)]
-        metadata, offset_ps, duration_ps, correlation, stats = columns
+        scanned = line.scanned
+        offset_ps, duration_ps = scanned.offset_ps, scanned.duration_ps
         start_ns = line.at_ns + offset_ps // 1000
         is_possible = np.abs(offset_ps) < MOST_NS
         is_possible &= np.abs(duration_ps) < MOST_NS
         is_possible &= abs(line.at_ns) < MOST_NS
         end_ns = line.at_ns + (offset_ps + duration_ps) // 1000
         end_ns = np.where(is_possible, end_ns, MOST_NS)
-        rows, place = by_distinct(metadata, stats, correlation > 0)
+        rows, place = scanned.rows, scanned.row
         kinds, names, args, lines = [], [], [], []
         for key, number, has_call in rows:
             name = plane.names.get(key) or f"event {key}"
             told = plane.stats[number]
-            kind = _kind_of_work(name, told) if is_work else self._kind(name, told, bool(has_call))
+            kind = _kind_of_work(name, told) if is_work else self._kind(name, told, has_call)
             about, source = self._about(told)
             kinds.append(kind)
             names.append(self.spans.name(name.removeprefix("$")))
@@ -255,7 +254,7 @@ class _Space:
             track=where[rows_of],
             name=name_of[rows_of],
             args=args_of[rows_of],
-            correlation=correlation[rows_of],
+            correlation=scanned.correlation[rows_of],
             line=line_of[rows_of],
         )
         marks = np.flatnonzero(~is_span & is_possible)
@@ -307,15 +306,6 @@ class _Space:
             known = instructions(self.wire, *place) if place else {}
             self._instructions[key] = known
         return self._instructions[key].get(str(name))
-
-
-def _columns(line: XLine) -> Iterator[Any]:
-    """Those of its events."""
-    yield line.metadata
-    yield line.offset_ps
-    yield line.duration_ps
-    yield line.correlation
-    yield line.stats
 
 
 def _kind_of_work(name: str, told: Stats) -> int:

@@ -7,16 +7,16 @@ column; the rest is told once for all events that have the same.
 from __future__ import annotations
 
 import struct
-from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from layerscope.sources.wire import Wire, number, signed
+from layerscope.sources.xspace_scan import PlaneScan, ScannedLine, scanned
 
 # Numbers of fields, of a plane, a line, an event, a stat and what describes them.
 _PLANE_NAME, _LINES, _EVENT_NAMES, _STAT_NAMES, _PLANE_STATS = 2, 3, 4, 5, 6
-_LINE_ID, _LINE_NAME, _LINE_NS, _EVENTS, _SHOWN_ID, _SHOWN_NAME = 1, 2, 3, 4, 10, 11
-_METADATA_ID, _OFFSET, _DURATION, _STATS = 1, 2, 3, 4
+_LINE_ID, _LINE_NAME, _LINE_NS, _SHOWN_NAME = 1, 2, 3, 11
 _DOUBLE, _UINT, _INT, _TEXT, _RAW, _REFERENCE = 2, 3, 4, 5, 6, 7
 _KEY, _VALUE, _ID, _NAME, _SHOWN, _NAME_STATS = 1, 2, 1, 2, 4, 5
 # Stats that differ in every event and tell nothing outside of the file, beside those that begin so.
@@ -31,18 +31,14 @@ Stats = dict[str, Any]
 
 @dataclass(slots=True)
 class XLine:
-    """One line: `metadata`, `offset_ps`, `duration_ps`, `correlation` and `stats` of its events, of
-    which the last one is a number of `XPlane.stats`.
+    """One line with its events. `scanned`: what each has; `stats` of its rows are numbers of
+    `XPlane.stats`.
     """
 
     number: int
     name: str
     at_ns: int
-    metadata: array[int] = field(default_factory=lambda: array("q"))
-    offset_ps: array[int] = field(default_factory=lambda: array("q"))
-    duration_ps: array[int] = field(default_factory=lambda: array("q"))
-    correlation: array[int] = field(default_factory=lambda: array("q"))
-    stats: array[int] = field(default_factory=lambda: array("q"))
+    scanned: ScannedLine
 
 
 @dataclass(slots=True)
@@ -59,7 +55,6 @@ class XPlane:
     _metadata: dict[int, tuple[int, int]] = field(default_factory=dict)
     _stat_names: dict[int, str] = field(default_factory=dict)
     _known: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
-    _sets: dict[tuple[bytes, ...], int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, wire: Wire, begin: int, end: int) -> XPlane:
@@ -84,9 +79,16 @@ class XPlane:
             plane.told[name] = told
         return plane
 
-    def lines(self) -> list[XLine]:
-        """Its lines with their events."""
-        return [self._line(*place) for place in self._lines]
+    def lines(self) -> Iterator[XLine]:
+        """Its lines with their events, one by one."""
+        special = {
+            number: name == CORRELATION
+            for number, name in self._stat_names.items()
+            if name == CORRELATION or name in _IDS or name.startswith(_OF_FLOWS)
+        }
+        with scanned(self.wire, special) as scan:
+            for place in self._lines:
+                yield self._line(scan, *place)
 
     def raw_stats(self, wanted: str) -> dict[str, tuple[int, int]]:
         """Where the stat of this name of each event's metadata lies, by the name of the event."""
@@ -127,57 +129,25 @@ class XPlane:
         name = self.wire.text(told.get(_NAME))
         self._stat_names[number(key)] = name
 
-    def _line(self, begin: int, end: int) -> XLine:
-        wire = self.wire
-        told: dict[int, Any] = {}
-        events = []
-        for key, value in wire.fields(begin, end):
-            if key == _EVENTS:
-                events.append(value)
-            else:
-                told[key] = value
-        name = wire.text(told.get(_SHOWN_NAME)) or wire.text(told.get(_LINE_NAME))
-        line = XLine(number(told.get(_LINE_ID)), name, number(told.get(_LINE_NS)))
-        for place in events:
+    def _line(self, scan: PlaneScan, begin: int, end: int) -> XLine:
+        found = scan.line(begin, end)
+        new = scan.texts[len(self.stats) :]
+        self.stats += map(self._set, new)
+        about = found.about
+        shown = self.wire.text(about.get(_SHOWN_NAME))
+        name = self.wire.text(about.get(_LINE_NAME))
+        number_of_line = number(about.get(_LINE_ID))
+        at_ns = number(about.get(_LINE_NS))
+        return XLine(number_of_line, shown or name, at_ns, found)
+
+    def _set(self, text: bytes) -> Stats:
+        """Stats that are the fields of a message."""
+        found = {}
+        for _, place in Wire(text).fields(0, len(text)):
             if isinstance(place, tuple):
-                self._add_event(line, *place)
-        return line
-
-    def _add_event(self, line: XLine, begin: int, end: int) -> None:
-        metadata = offset = duration = correlation = 0
-        stats = []
-        data = self.wire.data
-        for key, value in self.wire.fields(begin, end):
-            if isinstance(value, tuple):
-                if key == _STATS:
-                    stats.append(data[value[0] : value[1]])
-            elif key == _METADATA_ID:
-                metadata = value
-            elif key == _OFFSET:
-                offset = value
-            elif key == _DURATION:
-                duration = value
-        kept = []
-        for text in stats:
-            name, told = self._stat(text)
-            if name == CORRELATION:
-                correlation = told if isinstance(told, int) else 0
-            elif name not in _IDS and not name.startswith(_OF_FLOWS):
-                kept.append(text)
-        line.metadata.append(signed(metadata))
-        line.offset_ps.append(signed(offset))
-        line.duration_ps.append(signed(duration))
-        line.correlation.append(_fitting(correlation))
-        line.stats.append(self._set(tuple(kept)))
-
-    def _set(self, texts: tuple[bytes, ...]) -> int:
-        """The number of these stats together."""
-        if not texts:
-            return 0
-        found = self._sets.get(texts)
-        if found is None:
-            found = self._sets[texts] = len(self.stats)
-            self.stats.append(dict(self._stat(text) for text in texts))
+                begin, end = place
+                name, told = self._stat(text[begin:end])
+                found[name] = told
         return found
 
     def _stat(self, text: bytes) -> tuple[str, Any]:
@@ -206,7 +176,3 @@ class XPlane:
         if key == _REFERENCE:
             return self._stat_names.get(value, "")
         return signed(value) if key == _INT else value
-
-
-def _fitting(value: int) -> int:
-    return value if 0 <= value < 1 << 62 else 0

@@ -78,7 +78,8 @@ _QUERY = f"""
     losses AS (
         SELECT coalesce(gaps.process, tracks.process) AS process, true AS has_lost,
                CASE WHEN bool_or(lost IS NULL) THEN NULL ELSE sum(lost) END AS lost
-        FROM gaps LEFT JOIN tracks USING (track) WHERE reason <> 'no_sampler' GROUP BY ALL
+        FROM gaps LEFT JOIN tracks USING (track) WHERE reason NOT IN ('no_sampler', 'no_segment')
+        GROUP BY ALL
     ),
     -- A worker that lives for milliseconds ends before the name of its thread is read.
     named AS (

@@ -14,9 +14,11 @@ def load(settings):
     if not settings["socket"]:
         return None
     try:
-        return ctypes.CDLL(settings["library"])
+        agent = ctypes.CDLL(settings["library"])
     except OSError:
         return None
+    agent.ls_note_cost.argtypes = [ctypes.c_uint64]  # else what takes seconds is cut to 32 bits
+    return agent
 
 
 def hidden_by(settings):

@@ -204,7 +204,7 @@ class LiveRecording:
 
     def _lost(self, process: RawProcess) -> int:
         events = process.events
-        return sum(loss.lost for loss in events.losses)
+        return sum(loss.lost or 0 for loss in events.losses)
 
 
 def _add_spans(found: Increment, sums: TrackSums) -> None:

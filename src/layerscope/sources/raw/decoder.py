@@ -366,7 +366,7 @@ class Decoder(ProcessEvents):
         if newest is None or newest.reason != "max_size":
             newest = Loss(0, now, now, 0, "max_size")
             self.losses.append(newest)
-        newest.lost += stripped
+        newest.lost = (newest.lost or 0) + stripped
         newest.end = max(newest.end, now)
 
     def _ring_event(self, ring: int, record: Any, track: int) -> None:

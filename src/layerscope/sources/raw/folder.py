@@ -11,6 +11,7 @@ from layerscope.model.events import Problem
 from layerscope.rawfile import json_files, raw_file, sampler_file
 from layerscope.rawfile.log_files import WINDOWS, has_logs, profiled_pids
 from layerscope.sources.raw.process import RawProcess
+from layerscope.sources.raw.profile_files import ProfilesAhead
 
 
 class RawFolder:
@@ -30,6 +31,11 @@ class RawFolder:
         self._is_over = False
         self.holds = True
         self.step_mark = ""
+        self._ahead = ProfilesAhead()
+
+    def read_ahead(self) -> bool:
+        """Read a profile of a framework that has ended, for `finish`. False: there is none."""
+        return self._ahead.read(self.raw)
 
     def new_processes(self) -> list[RawProcess]:
         """Those that were not there at the last call."""
@@ -55,7 +61,8 @@ class RawFolder:
         if has_logs(self.raw):
             from layerscope.sources.raw.logs import merge_logs
 
-            self.problems += merge_logs(self.raw, list(self._processes.values()), main_pid)
+            processes = list(self._processes.values())
+            self.problems += merge_logs(self.raw, processes, main_pid, self._ahead)
         self._is_over = True
         marks = [process.step_mark for process in self._processes.values()]
         self.step_mark = next(filter(None, marks), "")
@@ -115,6 +122,10 @@ class RawRecording:
     def new_processes(self) -> list[RawProcess]:
         """Processes whose raw files were not there at the last call."""
         return self._folder.new_processes()
+
+    def read_ahead(self) -> bool:
+        """Read some of what only the end asks for. False: there is nothing."""
+        return self._folder.read_ahead()
 
     def new_samples(self) -> list[SamplerFile]:
         """Files of samplers that were not there at the last call."""

@@ -10,6 +10,7 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -26,6 +27,7 @@ OF_NO_THREAD = "calls whose thread is not known"
 _NAMES_BYTES = 1 << 20  # of one chunk
 # Numbers of rings and segments that no agent gives.
 _FIRST_RING, _SEGMENT = 1 << 21, 1 << 21
+_NO_TRACK = np.iinfo(np.int64).max
 # In the place of an extra record: there is none. No record has this kind.
 _NONE = layout.FIRST_SPECIAL - 1
 
@@ -138,11 +140,15 @@ class LateChunks:
         if stop <= self._at or not self._has_begun:
             return
         ended = slice(self._at, stop)
-        track, pairs = self._track[ended], self._records[ended]
         self._at = stop
-        for number in distinct(track).tolist():
+        order = np.argsort(self._track[ended], kind="stable")
+        track = self._track[ended].take(order)
+        pairs = self._records[ended].take(order, axis=0)
+        numbers = distinct(track).tolist()
+        borders = np.searchsorted(track, [*numbers, _NO_TRACK]).tolist()
+        for number, (first, last) in zip(numbers, pairwise(borders), strict=True):
             # Each with the extra record behind it, if it has one.
-            records = pairs[track == number].ravel()
+            records = pairs[first:last].ravel()
             records = records[records["kind"] != _NONE]
             ring = self._rings[number]
             yield self._chunk(number, ring, records)

@@ -17,15 +17,19 @@ from layerscope.sources.raw import mkl_log, onednn_log, profiles
 from layerscope.sources.raw.late_spans import LateChunks, LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import read_processes
 from layerscope.sources.raw.process import RawProcess
+from layerscope.sources.raw.profile_files import ProfilesAhead
+from layerscope.sources.raw.unrecorded import unrecorded
 
 # Every span of the run is in memory while they are placed: 33 bytes each.
 _MOST_SPANS = 20_000_000
 
 
-def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None) -> list[Problem]:
+def merge_logs(
+    raw: Path, processes: Sequence[RawProcess], main_pid: int | None, ahead: ProfilesAhead
+) -> list[Problem]:
     """Have `processes` read the logs below `raw` too; what has to be said about them.
 
-    `main_pid`: the program's.
+    `main_pid`: the program's. `ahead`: profiles that have been read.
     """
     if not has_logs(raw):
         return []
@@ -39,11 +43,19 @@ def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None)
     main = pids.index(main_pid) if main_pid in pids else 0
     problems: list[Problem] = []
     of_processes: dict[int, list[LateSpans]] = {}
-    for place in (onednn_log.place, mkl_log.place, profiles.place):
-        late, said = place(raw, recorded, main)
+    placed = (
+        onednn_log.place(raw, recorded, main),
+        mkl_log.place(raw, recorded, main),
+        profiles.place(raw, recorded, ahead),
+    )
+    for late, said in placed:
         problems += said
         for number, spans in late.items():
             of_processes.setdefault(number, []).append(spans)
+    for process, before in zip(processes, recorded, strict=True):
+        losses, said = unrecorded(raw, before.decoder)
+        process.decoder.losses += losses
+        problems += said
     for number, parts in of_processes.items():
         before = recorded[number]
         spans = joined_spans(parts, before.new_track)

@@ -1,39 +1,32 @@
 """What the own profilers of frameworks recorded of a process, beside its raw file.
 
-A framework's hook leaves FORMAT-PID-NUMBER.profile, which says how the file is read and when the
-profile began, and the profiler a file whose name begins so. The spans of a thread that the agent
-knows lie in what the agent has of it; others have tracks of their own.
+The spans of a thread that the agent knows lie in what the agent has of it; others have tracks of
+their own.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-import layerscope.sources
 from layerscope.model import units
 from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct
-from layerscope.model.errors import ReadError
 from layerscope.model.events import FIRST_RUNS, Problem
 from layerscope.model.layers import KINDS, OPERATORS
-from layerscope.model.stored_json import decoded
 from layerscope.rawfile import layout
-from layerscope.rawfile.log_files import PROFILES
 from layerscope.sources.imported import Imported
 from layerscope.sources.raw.first_runs import extrapolated
 from layerscope.sources.raw.late_spans import LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
-from layerscope.sources.span_depths import depths
+from layerscope.sources.raw.profile_files import ProfileFile, ProfilesAhead, profiles_in
+from layerscope.sources.raw.profile_tasks import tasks
 
-_FUNCTION, _MODULE, _TASK = (KINDS.index(kind) for kind in ("function", "module", "task"))
+_FUNCTION, _MODULE = (KINDS.index(kind) for kind in ("function", "module"))
 # Fewer calls of a function than these are no loop.
 _FEWEST_CALLS = 5
 # The thread of a profile that is the one that the process began with.
@@ -44,54 +37,28 @@ _NAMES, _TRACKS_OF_A_NAME = 1 << 13, 1 << 7
 _OTHERS = 1 << 21
 
 
-@dataclass(frozen=True, slots=True)
-class _ProfileFile:
-    """One `.profile` file; `about`: what it says."""
-
-    path: Path
-    about: dict[str, Any]
-
-    @property
-    def pid(self) -> int:
-        """The number of the process, by the name of the file."""
-        *_, number, _ = ("", *self.path.stem.rsplit("-", 2))
-        return int(number) if number.isdecimal() else -1
-
-    def files(self) -> list[Path]:
-        """What the profiler wrote."""
-        stem = self.path.stem
-        beside = self.path.parent.glob(f"{stem}_*")
-        inside = self.path.parent.glob(f"{stem}/plugins/profile/*/*.pb")
-        return sorted([*beside, *inside])
-
-    def first_ns(self, content: Imported) -> int | None:
-        """When the first span began, on CLOCK_REALTIME; None: that is not known."""
-        if content.realtime_ns is not None:
-            return content.realtime_ns
-        began_ns = self.about.get("begun_realtime_ns")
-        return began_ns + content.first_ns if isinstance(began_ns, int) else None
-
-
 def place(
-    raw: Path, processes: list[RecordedProcess], main: int
+    raw: Path, processes: list[RecordedProcess], ahead: ProfilesAhead
 ) -> tuple[dict[int, LateSpans], list[Problem]]:
-    """The spans of each process by the profiles in `raw`, and what has to be said. `main`: the
-    first process.
+    """The spans of each process by the profiles in `raw`, and what has to be said. `ahead`: those
+    that have been read.
     """
     found: dict[int, list[LateSpans]] = {}
     problems: list[Problem] = []
     pids = [process.decoder.about.get("pid") for process in processes]
     lost = 0
     tids: dict[tuple[int, int], int] = {}
-    for profile in _profiles(raw):
+    for profile in profiles_in(raw):
         if profile.pid not in pids:
             continue
         number = pids.index(profile.pid)
         if "tasks" in profile.about:
-            tasks = _tasks(profile, processes[number])
-            found.setdefault(number, []).extend([tasks] if tasks else [])
+            clock = _clock(processes[number])
+            told = profile.about["tasks"] if clock else []
+            others = tasks(told, clock or Conversion(), _threads(processes[number]))
+            found.setdefault(number, []).extend([others] if others else [])
             continue
-        contents, damaged = _read(profile)
+        contents, damaged = ahead.take(profile)
         problems += damaged
         lost += not contents
         for content in contents:
@@ -120,36 +87,6 @@ def _number_threads(content: Imported, pid: int, tids: dict[tuple[int, int], int
             content.tracks[at] = replace(track, tid=tids[key])
 
 
-def _profiles(raw: Path) -> Iterator[_ProfileFile]:
-    paths = list(raw.glob(PROFILES))
-    for path in sorted(paths, key=lambda one: (len(one.name), one.name)):
-        try:
-            about = decoded(path.read_bytes(), dict[str, Any])
-        except (OSError, ValueError):
-            about = {}  # the program was killed while it wrote
-        yield _ProfileFile(path, about)
-
-
-def _read(profile: _ProfileFile) -> tuple[list[Imported], list[Problem]]:
-    """What is in the files of a profile, and which of them cannot be read."""
-    contents, problems = [], []
-    known = {module.name for module in pkgutil.iter_modules(layerscope.sources.__path__)}
-    name = profile.about.get("format")
-    if name not in known:
-        return [], []
-    reader = importlib.import_module(f"layerscope.sources.{name}")
-    for file in profile.files():
-        try:
-            content = getattr(reader, "recorded", reader.read)(file)
-        except ReadError as error:
-            if file.stat().st_size:
-                what, lost = f"{error}", "operators of this profile"
-                problems.append(Problem(OPERATORS, "profile_damaged", what, "record again", lost))
-            continue
-        contents.append(content)
-    return contents, problems
-
-
 def _lost(count: int) -> Problem:
     what = (
         f"{count} profile{'s' if count > 1 else ''} of the framework had not ended when the "
@@ -159,7 +96,7 @@ def _lost(count: int) -> Problem:
     return Problem(OPERATORS, "profile_lost", what, remedy, "the operators in them")
 
 
-def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:
+def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:
     """The spans of one file on the tracks and the clock of its process."""
     first_ns = profile.first_ns(content)
     clock = _clock(process)
@@ -205,7 +142,7 @@ def _placed(profile: _ProfileFile, content: Imported, process: RecordedProcess) 
 
 
 def _counters(
-    profile: _ProfileFile, content: Imported, process: RecordedProcess
+    profile: ProfileFile, content: Imported, process: RecordedProcess
 ) -> LateSpans | None:
     """The counters of one file, on threads that the agent knows."""
     moments, threads = content.moments, _threads(process)
@@ -242,33 +179,6 @@ def _numbers_of_others(content: Imported) -> list[int]:
     return numbers
 
 
-def _tasks(profile: _ProfileFile, process: RecordedProcess) -> LateSpans | None:
-    """What the framework did besides, such as compilations, by thread."""
-    clock, threads = _clock(process), _threads(process)
-    told = [one for one in profile.about.get("tasks", []) if one[1] in threads]
-    if clock is None or not told:
-        return None
-    names = [f"{one[0]}" for one in told]
-    texts = list(dict.fromkeys(names))
-    moments = np.array([one[2:4] for one in told], np.int64)
-    start_ns, end_ns = clock.to_run(moments[:, 0]), clock.to_run(moments[:, 1])
-    track = np.array([threads[one[1]].track for one in told], np.int32)
-    depth = np.zeros(len(told), np.int32)
-    for number in distinct(track).tolist():
-        rows = np.flatnonzero(track == number)
-        depth[rows] = depths(track[rows], start_ns[rows], end_ns[rows])
-    return LateSpans(
-        track=track,
-        start_ns=start_ns,
-        end_ns=end_ns,
-        depth=depth,
-        kind=np.full(len(told), _TASK, np.uint8),
-        name=np.array([texts.index(name) for name in names], np.int32),
-        args=np.full(len(told), -1, np.int32),
-        texts=texts,
-    )
-
-
 def _middles(start_ns: np.ndarray, end_ns: np.ndarray, depth: np.ndarray) -> np.ndarray:
     """Of each span of a thread the middle of the outermost one around it, which the clock of the
     profile, of microseconds, puts into the right call.
@@ -299,7 +209,7 @@ def _modules(process: RecordedProcess, track: int, at_ns: np.ndarray) -> np.ndar
 
 
 def _first_runs(
-    profile: _ProfileFile, late: LateSpans, process: RecordedProcess
+    profile: ProfileFile, late: LateSpans, process: RecordedProcess
 ) -> Iterator[Problem]:
     """That only the first runs were profiled, and what all take by these."""
     sessions = distinct(late.module[late.module > 0])

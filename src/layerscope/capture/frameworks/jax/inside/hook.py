@@ -38,7 +38,9 @@ def start():
     if state["segments"] is None:
         segments = part_of("segments")
         hidden = part_of("../../../inside/beginning")["hidden_by"](settings)  # noqa: F821
-        state["segments"] = segments["watch"](settings["raw"], agent, hidden)  # noqa: F821
+        arguments = part_of("arguments")["of_lowering"]
+        raw = settings["raw"]  # noqa: F821
+        state["segments"] = segments["watch"](raw, agent, hidden, arguments)
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
 

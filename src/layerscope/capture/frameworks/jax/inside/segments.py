@@ -2,7 +2,9 @@
 compiles.
 
 The profiler keeps its events in memory until it is stopped, so a segment ends when it is long or
-when the process has grown; its file is written and the next one begins. The first one begins with
+when the process has grown; its file is written and the next one begins. Where that takes little of
+the time, the main thread is held up meanwhile, between two calls: then no call is lost. Else the
+program goes on, and the files say from when to when nothing was recorded. The first one begins with
 the first compilation behind the start of a backend: before, the program may still choose one. A
 profiler of the program's own comes first: at its start the segments are over. Children that the
 program forks are left alone. Standard library only.
@@ -10,6 +12,7 @@ program forks are left alone. Standard library only.
 
 import _thread
 import atexit
+import ctypes
 import json
 import os
 import sys
@@ -21,6 +24,9 @@ LEAST_S = 1.0
 SETTLED_S = 2.0
 MOST_BYTES = 256 << 20  # that the memory of the process grows in the first segment
 FILE_BYTES = 16 << 20  # the next segment is as long as one of this size would have been
+FASTEST_BYTES_S = 100 << 20  # what grows quicker than that is the program itself
+MOST_HELD_SHARE = 0.02  # so much of the time of the main thread may be taken
+MOST_WAITED_NS = 250_000_000  # for the main thread to come between two calls
 MOST_SHARE = 4  # all segments of a process take this part of what the recording may
 USUAL_MOST_BYTES = 2_000_000_000
 POLL_S = 0.5
@@ -63,8 +69,6 @@ def most_written(raw):
 
 def give_memory_back():
     """Memory that is free goes to the system: what the next segment takes is seen then."""
-    import ctypes
-
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -79,10 +83,12 @@ def resident_bytes():
 class Segments:
     """The segments of this process, below `raw`; `profiler`: XLA's module of that name."""
 
-    def __init__(self, raw, agent, profiler, bridge, hidden):
+    def __init__(self, raw, agent, profiler, bridge, hidden, arguments):
         self.raw, self.agent, self.profiler, self.bridge = raw, agent, profiler, bridge
         self.begin_session = profiler.ProfilerSession
         self.hidden = hidden
+        self.arguments_of_lowering = arguments
+        self.lowered = {}  # by thread, the arguments of what was lowered last
         self.pid = os.getpid()
         self.holder = 0  # the thread that has the lock
         self.lock = _thread.allocate_lock()
@@ -92,6 +98,9 @@ class Segments:
         self.count = 0
         self.over = self.resting = self.is_watched = False
         self.begun_s = self.limit_bytes = self.written = 0
+        self.looked_s = self.seen_bytes = 0  # when the memory was looked at, and what it was
+        self.is_heavy = False  # to end the segment takes too much to hold the main thread up
+        self.told = {}  # what the file about the segment says
         self.length_s = SEGMENT_S
         self.most_bytes = MOST_BYTES
         self.most_written = most_written(raw)
@@ -112,10 +121,12 @@ class Segments:
         options.python_tracer_level = 0
         options.host_tracer_level = 2
         self.count += 1
-        self.note(self.count, {})
+        self.told = {"is_whole": True, "begun_realtime_ns": time.time_ns()}
+        self.note(self.count, self.told)
         self.session = self.begin_session(options)
-        self.begun_s = time.monotonic()
-        self.limit_bytes = resident_bytes() + self.most_bytes
+        self.begun_s = self.looked_s = time.monotonic()
+        self.seen_bytes = resident_bytes()
+        self.limit_bytes = self.seen_bytes + self.most_bytes
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
             self.is_watched = True
@@ -126,15 +137,24 @@ class Segments:
         session, self.session = self.session, None
         if session is None or os.getpid() != self.pid:
             return
-        begin = time.process_time_ns()
-        lasted_s = time.monotonic() - self.begun_s
+        begin, begin_s = time.thread_time_ns(), time.monotonic()
+        lasted_s = begin_s - self.begun_s
+        self.told["ended_realtime_ns"] = time.time_ns()
+        self.note(self.count, self.told)
         content = session.stop()
         path = f"{self.stem(self.count)}_segment.pb"
         with open(path + ".part", "wb") as file:
             file.write(content)
         os.rename(path + ".part", path)
         self.plan(len(content), lasted_s)
-        self.agent.ls_note_cost(time.process_time_ns() - begin)
+        took_s = time.monotonic() - begin_s
+        self.is_heavy = took_s > MOST_HELD_SHARE * lasted_s
+        self.agent.ls_note_cost(time.thread_time_ns() - begin)
+
+    def end_as_asked(self):
+        """End the last segment, or the last one before a pause: nothing is missing behind it."""
+        self.told["is_asked"] = True
+        self.end()
 
     def plan(self, size, lasted_s):
         """How long the next segment is, behind one of `size` bytes."""
@@ -178,18 +198,35 @@ class Segments:
 
     def watch(self):
         """The thread that looks at the time."""
+        self.agent.ls_python_hold.argtypes = [ctypes.c_int64]
         while not self.over:
             self.wakes.acquire(True, POLL_S)
             if self.session is not None and self.is_long():
-                self.guarded(self.end, give_memory_back, self.begin)
+                self.guarded(self.turn, give_memory_back)
+
+    def turn(self):
+        """End the segment and begin the next one, where the main thread is between two calls."""
+        is_held = not self.is_heavy and self.agent.ls_python_hold(MOST_WAITED_NS)
+        try:
+            self.end()
+            self.begin()
+        finally:
+            if is_held:
+                self.agent.ls_python_let_go()
 
     def is_long(self):
         """Whether the segment should end."""
         try:
-            lasted_s = time.monotonic() - self.begun_s
+            now_s = time.monotonic()
             resident = resident_bytes()
+            usual = FASTEST_BYTES_S * (now_s - self.looked_s)
+            self.limit_bytes += max(0, resident - self.seen_bytes - usual)
+            self.looked_s, self.seen_bytes = now_s, resident
+            lasted_s = now_s - self.begun_s
             if lasted_s < SETTLED_S:  # events do not take much by then: the program begins
                 self.limit_bytes = resident + self.most_bytes
+            if resident > self.limit_bytes:
+                self.is_heavy = True
             return lasted_s > self.length_s or resident > self.limit_bytes
         except FAULTS:
             return True
@@ -197,13 +234,13 @@ class Segments:
     def leave(self):
         """The program ends."""
         if os.getpid() == self.pid:
-            self.guarded(self.end)
+            self.guarded(self.end_as_asked)
             self.over = True
 
     def rest(self):
         """The program has stopped the profiler of layerscope."""
         self.resting = True
-        self.guarded(self.end)
+        self.guarded(self.end_as_asked)
 
     def go_on(self):
         """It goes on."""
@@ -232,6 +269,8 @@ class Segments:
             return
         try:
             tid = _thread.get_native_id()
+            if stage == "lower":
+                self.lowered[tid] = self.arguments_of_lowering()
             if stage == "compile":
                 self.compilations += 1
                 self.agent.ls_counter(b"compilations\nJAX", self.compilations)
@@ -249,7 +288,8 @@ class Segments:
         """Keep a compilation."""
         if len(self.tasks) < MOST_TASKS:
             name = "compile " + str(about.get("fun_name", ""))[:200]
-            self.tasks.append([name, tid, round(start_s * 1e9), round(end_s * 1e9)])
+            moments = round(start_s * 1e9), round(end_s * 1e9)
+            self.tasks.append([name, tid, *moments, self.lowered.pop(tid, None)])
             self.note(0, {"tasks": self.tasks})
 
     def mind_profilers(self, hidden):
@@ -270,9 +310,10 @@ class Segments:
         module["__getattr__"] = hidden(look_up)
 
 
-def watch(raw, agent, hidden):
+def watch(raw, agent, hidden, arguments):
     """Record segments of this process into files in `raw`; what has to be kept. `hidden`: makes
-    what calls a function of ours unseen by the program's profilers.
+    what calls a function of ours unseen by the program's profilers. `arguments`: gives those of
+    what is lowered.
     """
     profiler = getattr(sys.modules.get("jax._src.profiler"), "_profiler", None)
     bridge = sys.modules.get("jax._src.xla_bridge")
@@ -282,7 +323,7 @@ def watch(raw, agent, hidden):
     if listen is None or not is_known:
         agent.ls_mark(b"no_segments\nthis version of JAX is not understood", MARK_PROBLEM, 0)
         return None
-    segments = Segments(raw, agent, profiler, bridge, hidden)
+    segments = Segments(raw, agent, profiler, bridge, hidden, arguments)
     segments.mind_profilers(hidden)
     listen(hidden(segments.compiled))
     atexit.register(segments.leave)
