@@ -289,6 +289,14 @@ static ls_thread *new_thread_state(void) {
     return t;
 }
 
+/* A track that is no thread's. */
+uint32_t ls_new_track(void) {
+    ls_lock(&ls.wiped->lock);
+    uint32_t track = ++tracks;
+    ls_unlock(&ls.wiped->lock);
+    return track;
+}
+
 static void thread_begin(ls_thread *t) {
     LS_STORE(t->generation, ls.wiped->generation);
     t->track = ++tracks;

@@ -30,6 +30,7 @@ from layerscope.analyse.open_operators import OpenOperators, open_operators
 from layerscope.analyse.operator_kinds import worker_of
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.recording_cost import Cost, cost_of
+from layerscope.analyse.request_waits import others_ns
 from layerscope.analyse.resources import (
     Counters,
     MemoryUse,
@@ -64,7 +65,7 @@ from layerscope.analyse.top_functions import TopFunctions, top_functions
 from layerscope.analyse.work_breakdown import KindTime, PrimitiveSum, PrimitiveTime, WorkSums
 from layerscope.analyse.worth_a_try import worth_a_try
 from layerscope.model.events import Problem
-from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
+from layerscope.model.layers import ANSWERING, OPERATORS, PRIMITIVES, RANGES
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import RunInfo
 
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 
 TOP = 10
 # The kinds of spans that tell which threads make steps, by the rule of the steps.
-_SCOPES = {"request": ("module",), "mark": ("submit",)}
+_SCOPES = {"served": ("module",), "request": ("module",), "mark": ("submit",)}
 
 Floats = NDArray[np.float64]
 
@@ -164,6 +165,8 @@ def summarise(reader: Reader) -> Summary:
     steps = MeasuredSteps(reader)
     counters = Counters(reader, tracks, processes)
     times = steps.times()
+    if times is not None:
+        times.others_ns = float(others_ns(reader, steps.columns)[steps.measured].mean())
     sums = _sum_up(reader, steps, times, tracks)
     makes_steps = _step_tracks(sums, steps, times, tracks) if sums and times else None
     ranks = rank_times(reader)
@@ -445,7 +448,7 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
     one that submits most to an engine, or all if they overlap; of others the one of each process
     with the most optimizer and loader spans.
     """
-    if steps.rule == "request":
+    if steps.rule in ANSWERING:
         return np.asarray(sums.scopes_by_track > 0)
     if steps.rule == "mark" and times.at_once > len(steps.processes):
         return np.asarray(sums.busy_by_track > 0)

@@ -163,7 +163,7 @@ class Epochs:
         spans = len(epoch.columns["span"])
         most = self._most_waiting(spans, len(epoch.groups)) if not last else 0
         found = {
-            number: self._stretch(epoch.processes[number], epoch.columns, rows, outer, most)
+            number: self._stretch(epoch, epoch.processes[number], rows, outer, most)
             for number, rows in epoch.groups.items()
         }
         for number, stretch in found.items():
@@ -174,8 +174,8 @@ class Epochs:
 
     def _stretch(
         self,
+        epoch: Epoch,
         process: IngestedProcess,
-        columns: Columns,
         rows: np.ndarray,
         outer: np.ndarray,
         most: int,
@@ -184,9 +184,10 @@ class Epochs:
 
         `most`: how many spans of it may wait; 0: nothing more will come.
         """
-        last = not most
+        last, columns = not most, epoch.columns
         end_ns = _EVER if last else min(process.events.clock_end_ns, self._until_ns)
         has_marks = bool(self.step_mark) or process.events.has_step_marks
+        has_marks |= bool(len(process.request_tracks()))
         if process.is_side or not (process.has_scopes or has_marks):
             return Stretch(end_ns, NO_STEPS)
         is_mine = np.zeros(len(columns["span"]), np.bool_)
@@ -198,6 +199,11 @@ class Epochs:
         if marked:  # wherever they lie
             lines = np.union1d(lines, rows[np.isin(columns["name_code"][rows], marked)])
         outline = {name: columns[name][lines] for name in OF_STEPS}
+        requests = process.request_tracks()
+        if len(requests):  # a call that answers one lies on its track
+            asked = epoch.asked_track[lines]
+            answers = (outline["kind_code"] == MODULE) & np.isin(asked, requests)
+            outline["track"] = np.where(answers, asked, outline["track"])
         # A program that has made no step so far may be one that makes none.
         is_waiting = process.stepping.count > 0 or process.cut_ns < 0
         patient = is_waiting and len(rows) < most
@@ -262,6 +268,7 @@ class Epochs:
             step_mark=self.step_mark,
             ending=-1 if process.stepping.optimizer is None else process.stepping.optimizer,
             windows=tuple(process.windows.known(process.events.window_marks).known),
+            request_tracks=process.request_tracks(),
         )
 
     def _drop_side_requests(
