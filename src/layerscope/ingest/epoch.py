@@ -69,7 +69,6 @@ class Epoch:
         requests = np.concatenate(keys)
         if not len(requests):
             return track
-        own_track = self.columns["track"]
         track = track.copy()
         is_answering = np.isin(track, requests)
         changed = True

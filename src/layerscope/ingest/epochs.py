@@ -68,7 +68,7 @@ OF_STEPS = (
 )
 _EVER = np.iinfo(np.int64).max
 _NO_ROWS = np.zeros(0, np.intp)
-_NO_SPANS: Columns = {name: np.zeros(0, np.int64) for name in (*OF_STEPS, "span")}
+_NO_SPANS: Columns = {name: np.zeros(0, np.int64) for name in (*OF_STEPS, "span", "asked_track")}
 
 
 class Epochs:
@@ -162,8 +162,9 @@ class Epochs:
         outer = without_inner_operators(epoch.columns["kind_code"], epoch.inside)
         spans = len(epoch.columns["span"])
         most = self._most_waiting(spans, len(epoch.groups)) if not last else 0
+        columns = {**epoch.columns, "asked_track": epoch.asked_track}
         found = {
-            number: self._stretch(epoch, epoch.processes[number], rows, outer, most)
+            number: self._stretch(epoch.processes[number], columns, rows, outer, most)
             for number, rows in epoch.groups.items()
         }
         for number, stretch in found.items():
@@ -174,8 +175,8 @@ class Epochs:
 
     def _stretch(
         self,
-        epoch: Epoch,
         process: IngestedProcess,
+        columns: Columns,
         rows: np.ndarray,
         outer: np.ndarray,
         most: int,
@@ -184,7 +185,7 @@ class Epochs:
 
         `most`: how many spans of it may wait; 0: nothing more will come.
         """
-        last, columns = not most, epoch.columns
+        last = not most
         end_ns = _EVER if last else min(process.events.clock_end_ns, self._until_ns)
         has_marks = bool(self.step_mark) or process.events.has_step_marks
         has_marks |= bool(len(process.request_tracks()))
@@ -201,7 +202,7 @@ class Epochs:
         outline = {name: columns[name][lines] for name in OF_STEPS}
         requests = process.request_tracks()
         if len(requests):  # a call that answers one lies on its track
-            asked = epoch.asked_track[lines]
+            asked = columns["asked_track"][lines]
             answers = (outline["kind_code"] == MODULE) & np.isin(asked, requests)
             outline["track"] = np.where(answers, asked, outline["track"])
         # A program that has made no step so far may be one that makes none.

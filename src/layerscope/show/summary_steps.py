@@ -23,7 +23,7 @@ _RULES = {
     "mark": "what was marked as one",
     "optimizer": "one call of the optimizer",
     "loader": "one batch of the data loader",
-    "served": "what the server hands to the program, or the program marks as one",
+    "served": "what the server hands over, or the program marks",
     "request": "one pass through the modules",
 }
 _METHOD = 40
@@ -92,12 +92,9 @@ def what_a_step_is(
 
 def _waits(steps: StepTimes) -> Iterator[str]:
     """What a request does while no call of its own runs."""
-    own_ns = steps.phases_ns["forward"]
-    elsewhere_ns = max(steps.mean_ns - own_ns - steps.others_ns, 0.0)
-    yield (
-        f"in its own calls of the model {units.duration(own_ns)}, while calls of other requests ran "
-        f"{units.duration(steps.others_ns)}, elsewhere {units.duration(elsewhere_ns)}"
-    )
+    own = percent(steps.phases_ns["forward"] / max(steps.mean_ns, 1))
+    others = percent(steps.others_ns / max(steps.mean_ns, 1))
+    yield f"of it {own} in its calls, {others} while only others' ran"
 
 
 def _tokens(generation: Generation, noun: str) -> Iterator[str]:

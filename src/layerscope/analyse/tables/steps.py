@@ -68,8 +68,8 @@ _QUERY = """
         SELECT process, coalesce(median(dur_ns) FILTER (NOT warmup), median(dur_ns)) AS median_ns
         FROM steps GROUP BY process
     )
-    SELECT steps.*, others_ns, raised, used_ns / nullif(dur_ns, 0) AS cpus_used, dur_ns / nullif(median_ns, 0)
-      AS of_median
+    SELECT steps.*, others_ns, raised, used_ns / nullif(dur_ns, 0) AS cpus_used,
+      dur_ns / nullif(median_ns, 0) AS of_median
     FROM steps JOIN typical USING (process) JOIN used_by_step USING (process, step)"""
 
 

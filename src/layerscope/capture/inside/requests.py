@@ -10,7 +10,15 @@ import functools
 import sys
 
 MOST_NAMES = 500  # of requests; a path may hold the number of a customer
-FAULTS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 state = {"agent": None, "enter": None, "wanted": True, "hidden": None}
 names = set()
 classes = {}  # by class and name of a method the function that was there
