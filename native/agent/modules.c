@@ -133,6 +133,9 @@ static uint32_t name_of(known_module *m) {
     return m->id;
 }
 
+/* The same of what is called, by its address; 0: it is not known. GIL held. */
+uint32_t ls_module_name(const void *module) { return name_of(find(module)); }
+
 static ls_context *enter(ls_thread *t, uint32_t name) {
     ls_context *c = name ? ls_next_slot(t) : NULL;
     if (!c)

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "requests.h"
 
-#include "agent.h"
+#include "stack.h"
 
 #include <dlfcn.h>
 
@@ -81,33 +81,60 @@ LS_EXPORT uint64_t ls_request_begin(uint64_t handle[2]) {
 }
 
 /* The thread that writes it says whose record it is, and at its next one that it is itself again. */
-static void write_request(ls_thread *t, uint64_t start, uint32_t track, const char *text) {
-    uint64_t now = ls_ticks();
+static void write_span(ls_thread *t, lf_record span, uint32_t track, uint32_t of_request) {
+    span.end = ls_ticks();
     if (!ls_ring_has_room(t, LS_ANY_SPAN)) {
         ls_ring_lose(t, 0);
         return;
     }
-    ls_cached_name name;
-    ls_name_find(text, &name);
-    *ls_ring_next(t) = (lf_record){.start = start, .seq = LF_OF_REQUESTS, .module = track, .kind = LF_THREAD_BEGIN};
-    *ls_ring_advance(t) = (lf_record){.start = start, .end = now, .name = name.id, .seq = -1, .kind = LF_TASK};
+    *ls_ring_next(t) = (lf_record){.start = span.start, .seq = LF_OF_REQUESTS, .module = track, .kind = LF_THREAD_BEGIN};
+    span.flags = of_request ? LF_FLAG_EXTRA : 0;
+    *ls_ring_advance(t) = span;
+    if (of_request)
+        ls_extra(t, LF_EXTRA_SUBMITTED, span.start, of_request);
     ls_ring_publish(t);
     t->announced = 0;
 }
 
-/* It is answered, on whatever thread; `text`: its name, and in a second line its domain. A second end does nothing. */
-LS_EXPORT void ls_request_end(const uint64_t handle[2], const char *text) {
-    if (!lane_of(handle[1]))
-        return;
-    ls_thread *t = ls_thread_here();
+/* The track of what has this mark, which is over; 0: it was already. */
+static uint32_t give_back(uint64_t mark) {
+    if (!lane_of(mark))
+        return 0;
     ls_lock(&ls.wiped->async_lock);
-    lane *l = lane_of(handle[1]);
+    lane *l = lane_of(mark);
     uint32_t track = l ? l->track : 0;
     if (l)
         LS_STORE(l->is_taken, 0);
     ls_unlock(&ls.wiped->async_lock);
-    if (t && track)
-        write_request(t, handle[0], track, text);
+    return track;
+}
+
+/* It is answered, on whatever thread; `text`: its name, and in a second line its domain. A second end does nothing. */
+LS_EXPORT void ls_request_end(const uint64_t handle[2], const char *text) {
+    uint32_t track = give_back(handle[1]);
+    ls_thread *t = track ? ls_thread_here() : NULL;
+    if (!t)
+        return;
+    ls_cached_name name;
+    ls_name_find(text, &name);
+    write_span(t, (lf_record){.start = handle[0], .name = name.id, .seq = -1, .kind = LF_TASK}, track, 0);
+}
+
+/* A run begins that ends on another thread: a call of a module on a track of requests. 0: it is not recorded. GIL
+ * held. */
+LS_EXPORT uint64_t ls_async_run_begin(uint64_t handle[3]) {
+    handle[2] = ls_request_here();
+    return ls_request_begin(handle);
+}
+
+/* It is over; `module`: what was run, NULL: nothing was. GIL held. */
+LS_EXPORT void ls_async_run_end(const uint64_t handle[3], const void *module) {
+    uint32_t track = give_back(handle[1]);
+    uint32_t name = track && module ? ls_module_name(module) : 0;
+    ls_thread *t = name ? ls_thread_here() : NULL;
+    if (t)
+        write_span(t, (lf_record){.start = handle[0], .name = name, .module = name, .kind = LF_MODULE}, track,
+                   (uint32_t)handle[2]);
 }
 
 /* --- What belongs to them ---------------------------------------------------------------------------------------- */

@@ -5,5 +5,6 @@
 #include <stdint.h>
 
 uint32_t ls_request_here(void);
+uint32_t ls_module_name(const void *module);
 
 #endif
