@@ -104,7 +104,8 @@ def _pool_of(content: Imported, args: np.ndarray, groups: int) -> list[dict[str,
     """
     pools: list[dict[str, Any]] = [{} for _ in range(groups)]
     order = np.argsort(content.start_ns + content.dur_ns, kind="stable")
-    before: dict[str, int] | None = None
+    before: dict[str, int] = {}
+    is_first = True  # what was done before it is not known
     for row in order[content.args[order] >= 0].tolist():
         stats = decoded(content.args_texts[content.args[row]].encode(), dict[str, Any]).get(_STATS)
         if not isinstance(stats, dict):
@@ -116,10 +117,10 @@ def _pool_of(content: Imported, args: np.ndarray, groups: int) -> list[dict[str,
         pool["run_us"] = pool.get("run_us", 0) + _number(main.get("Run"))
         pool["wait_us"] = pool.get("wait_us", 0) + _number(main.get("Wait"))
         tasks = pool.setdefault("tasks", {})
-        for thread, count in done.items() if before is not None else ():
-            more = max(count - before.get(thread, 0), 0)
+        for thread, count in done.items():
+            more = 0 if is_first else max(count - before.get(thread, 0), 0)
             tasks[thread] = tasks.get(thread, 0) + more
-        before = done
+        before, is_first = done, False
     return pools
 
 

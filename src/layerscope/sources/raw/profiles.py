@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,8 @@ _FUNCTION, _MODULE, _TASK = (KINDS.index(kind) for kind in ("function", "module"
 _FEWEST_CALLS = 5
 # The thread of a profile that is the one that the process began with.
 _MAIN = -1
+# Types of nodes that are named.
+_MOST_TYPES = 4
 # Numbers of tracks are made of the numbers of their names.
 _NAMES, _TRACKS_OF_A_NAME = 1 << 13, 1 << 7
 # Makes the numbers of all tracks positive.
@@ -100,6 +103,7 @@ def place(
             if spans is not None:
                 found.setdefault(number, []).append(spans)
                 problems += _first_runs(profile, spans, processes[number])
+                problems += _fallen_back(spans, processes[number])
                 counters = _counters(profile, content, processes[number])
                 found[number] += [counters] if counters else []
     if lost:
@@ -328,6 +332,32 @@ def _first_runs(
         high = units.duration(told.high_ns)
         lost += f" (those of all take {total}, {low} to {high}, by the first ones)"
     yield Problem(OPERATORS, FIRST_RUNS, what, "nothing to do: every run is recorded", lost)
+
+
+def _fallen_back(late: LateSpans, process: RecordedProcess) -> Iterator[Problem]:
+    """That nodes were executed by another provider than the program asked for."""
+    told = {
+        number: decoded(late.texts[number].encode(), dict[str, Any])
+        for number in distinct(late.args[late.args >= 0]).tolist()
+    }
+    fallen = {number: about for number, about in told.items() if "asked" in about}
+    if not fallen:
+        return
+    rows = np.flatnonzero(np.isin(late.args, list(fallen)))
+    names = {(late.args[row], late.name[row]) for row in rows}
+    nodes = {(late.texts[name], fallen[args].get("node")) for args, name in names}
+    counts = Counter(type_ for type_, _ in nodes)
+    types = ", ".join(f"{type_} ({count})" for type_, count in counts.most_common(_MOST_TYPES))
+    asked = next(iter(fallen.values()))["asked"]
+    provider = " and ".join(sorted({str(about.get("provider")) for about in fallen.values()}))
+    modules = distinct(late.module[rows][late.module[rows] > 0]).tolist()
+    model, _, _ = process.decoder.names[modules[0]].partition("\n") if modules else ("", "", "")
+    of_model = f" of {model}" if model else ""
+    what = (
+        f"{len(nodes)} nodes{of_model} ran on {provider}, though {asked} was asked for: {types}"
+        f"{', and others' if len(counts) > _MOST_TYPES else ''}"
+    )
+    yield Problem(OPERATORS, "provider_fallback", what, "`layerscope table nodes` lists them")
 
 
 def _runs(process: RecordedProcess, sessions: np.ndarray) -> np.ndarray:

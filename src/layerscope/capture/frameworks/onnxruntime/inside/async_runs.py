@@ -4,7 +4,15 @@ and call back where they end. Standard library only.
 
 import ctypes
 
-FAULTS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 class AsyncRuns:
@@ -51,6 +59,7 @@ class AsyncRun:
         self.callback = callback
 
     def __call__(self, *told):
+        """It is over: the program hears of it."""
         self.runs.ends(self.handle, id(self.session))
         self.session = None
         return self.callback(*told)
