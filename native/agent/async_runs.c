@@ -1,14 +1,31 @@
 /* A method that begins a run and returns: another thread calls back where it is over. What stands for the method hands
  * on a function of ours in the place of the callback. Everything here runs with the GIL held. */
 #define _GNU_SOURCE
-#include "agent.h"
+#include "modules.h"
 #include "python.h"
+#include "requests.h"
 #include "stand_ins.h"
 
 #include <dlfcn.h>
 #include <string.h>
 
 #define MOST_ARGUMENTS 16
+
+/* A run begins that ends on another thread: a call of a module on a track of requests. 0: it is not recorded. */
+LS_EXPORT uint64_t ls_async_run_begin(uint64_t handle[3]) {
+    handle[2] = ls_request_here();
+    return ls_request_begin(handle);
+}
+
+/* It is over; `module`: what was run, NULL: nothing was. */
+LS_EXPORT void ls_async_run_end(const uint64_t handle[3], const void *module) {
+    uint32_t track = ls_request_give_back(handle[1]);
+    uint32_t called = track && module ? ls_module_name(module) : 0;
+    ls_thread *t = called ? ls_thread_here() : NULL;
+    lf_record run = {.start = handle[0], .name = called, .module = called, .kind = LF_MODULE};
+    if (t)
+        ls_request_write(t, run, track, (uint32_t)handle[2]);
+}
 
 static void *(*call_with)(void *callable, ...), *(*item)(void *tuple, ssize_t place);
 static ssize_t (*size_of)(void *tuple);

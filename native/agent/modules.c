@@ -4,6 +4,8 @@
  * call is left whatever exception ends it. Everything here runs with the GIL held. No Python header: the functions
  * are found by name, and the field is trusted only if it holds the value that it should. */
 #define _GNU_SOURCE
+#include "modules.h"
+
 #include "python.h"
 #include "requests.h"
 #include "stand_ins.h"

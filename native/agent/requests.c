@@ -4,8 +4,6 @@
 #define _GNU_SOURCE
 #include "requests.h"
 
-#include "stack.h"
-
 #include <dlfcn.h>
 
 #define MOST 4096u /* at a time; more are not recorded */
@@ -81,7 +79,7 @@ LS_EXPORT uint64_t ls_request_begin(uint64_t handle[2]) {
 }
 
 /* The thread that writes it says whose record it is, and at its next one that it is itself again. */
-static void write_span(ls_thread *t, lf_record span, uint32_t track, uint32_t of_request) {
+void ls_request_write(ls_thread *t, lf_record span, uint32_t track, uint32_t of_request) {
     span.end = ls_ticks();
     if (!ls_ring_has_room(t, LS_ANY_SPAN)) {
         ls_ring_lose(t, 0);
@@ -97,7 +95,7 @@ static void write_span(ls_thread *t, lf_record span, uint32_t track, uint32_t of
 }
 
 /* The track of what has this mark, which is over; 0: it was already. */
-static uint32_t give_back(uint64_t mark) {
+uint32_t ls_request_give_back(uint64_t mark) {
     if (!lane_of(mark))
         return 0;
     ls_lock(&ls.wiped->async_lock);
@@ -111,30 +109,13 @@ static uint32_t give_back(uint64_t mark) {
 
 /* It is answered, on whatever thread; `text`: its name, and in a second line its domain. A second end does nothing. */
 LS_EXPORT void ls_request_end(const uint64_t handle[2], const char *text) {
-    uint32_t track = give_back(handle[1]);
+    uint32_t track = ls_request_give_back(handle[1]);
     ls_thread *t = track ? ls_thread_here() : NULL;
     if (!t)
         return;
     ls_cached_name name;
     ls_name_find(text, &name);
-    write_span(t, (lf_record){.start = handle[0], .name = name.id, .seq = -1, .kind = LF_TASK}, track, 0);
-}
-
-/* A run begins that ends on another thread: a call of a module on a track of requests. 0: it is not recorded. GIL
- * held. */
-LS_EXPORT uint64_t ls_async_run_begin(uint64_t handle[3]) {
-    handle[2] = ls_request_here();
-    return ls_request_begin(handle);
-}
-
-/* It is over; `module`: what was run, NULL: nothing was. GIL held. */
-LS_EXPORT void ls_async_run_end(const uint64_t handle[3], const void *module) {
-    uint32_t track = give_back(handle[1]);
-    uint32_t name = track && module ? ls_module_name(module) : 0;
-    ls_thread *t = name ? ls_thread_here() : NULL;
-    if (t)
-        write_span(t, (lf_record){.start = handle[0], .name = name, .module = name, .kind = LF_MODULE}, track,
-                   (uint32_t)handle[2]);
+    ls_request_write(t, (lf_record){.start = handle[0], .name = name.id, .seq = -1, .kind = LF_TASK}, track, 0);
 }
 
 /* --- What belongs to them ---------------------------------------------------------------------------------------- */

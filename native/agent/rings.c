@@ -289,17 +289,11 @@ static ls_thread *new_thread_state(void) {
     return t;
 }
 
-/* A track that is no thread's. */
-uint32_t ls_new_track(void) {
-    ls_lock(&ls.wiped->lock);
-    uint32_t track = ++tracks;
-    ls_unlock(&ls.wiped->lock);
-    return track;
-}
+uint32_t ls_new_track(void) { return __atomic_add_fetch(&tracks, 1, __ATOMIC_RELAXED); }
 
 static void thread_begin(ls_thread *t) {
     LS_STORE(t->generation, ls.wiped->generation);
-    t->track = ++tracks;
+    t->track = ls_new_track();
     t->depth = t->module = t->modules = 0;
     t->out_of_order = 0;
     t->module_object = t->learning = NULL;

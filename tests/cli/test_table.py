@@ -17,7 +17,7 @@ from tests.recordings import MS, Recording
 
 KNOWN = (
     "collectives, copies, counters, critical, functions, gpu, idle, kernels, launches, lines, "
-    "memory, modules, operators, peak, primitives, processes, queue, ranks, resident, roles, roofline, "
+    "memory, modules, nodes, operators, peak, primitives, processes, queue, ranks, resident, roles, roofline, "
     "sequences, spans, steps, stragglers, symbols, threads, waits"
 )
 

@@ -49,18 +49,23 @@ def _calls(reader: Reader) -> dict[int, tuple[Int64s, Int64s]]:
         for number in np.unique(process).tolist():
             mine = process == number
             parts.setdefault(number, []).append((start_ns[mine], end_ns[mine]))
-    return {
-        number: (np.concatenate([one for one, _ in some]), np.concatenate([one for _, one in some]))
-        for number, some in parts.items()
-    }
+    found = {}
+    for number, pieces in parts.items():
+        starts, ends = zip(*pieces, strict=True)
+        found[number] = np.concatenate(starts), np.concatenate(ends)
+    return found
 
 
 def _together(start_ns: Int64s, end_ns: Int64s) -> tuple[Int64s, Int64s]:
     """The stretches in which one of these or several are open, in the order of time."""
+    if not len(start_ns):
+        return start_ns, end_ns
     order = np.argsort(start_ns, kind="stable")
-    start_ns, latest_ns = start_ns[order], np.maximum.accumulate(end_ns[order])
-    begins = np.append(True, start_ns[1:] > latest_ns[:-1])[: len(start_ns)]
-    ends = np.append(begins[1:], True)[: len(start_ns)]
+    start_ns = start_ns[order]
+    latest_ns = np.maximum.accumulate(end_ns[order])
+    is_apart = start_ns[1:] > latest_ns[:-1]
+    begins = np.append(True, is_apart)
+    ends = np.append(is_apart, True)
     return start_ns[begins], latest_ns[ends]
 
 

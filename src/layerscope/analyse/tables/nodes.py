@@ -19,6 +19,10 @@ tasks          how many parts the other threads took, most first by thread. ONNX
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from layerscope.analyse.result import COUNT, NS, RATIO, Result, ResultColumn, of_rows
@@ -61,62 +65,98 @@ _QUERY = """
     WHERE json LIKE '%"node_index"%'"""
 
 
+@dataclass(slots=True)
+class _ExecutedNode:
+    """A node of one model on one provider, and what was recorded of its calls."""
+
+    module: str
+    name: str
+    node: str
+    provider: str
+    asked: str | None
+    count: int = 0
+    total_ns: int = 0
+    run_ns: int = 0
+    wait_ns: int = 0
+    tasks: list[int] = field(default_factory=list)
+
+    @property
+    def imbalance(self) -> float | None:
+        """The part of the time of its threads that is waiting; None: they did nothing together."""
+        both_ns = self.run_ns + self.wait_ns
+        return self.wait_ns / both_ns if both_ns else None
+
+    @property
+    def parts(self) -> str:
+        """What each other thread took, most first."""
+        taken = sorted(self.tasks, reverse=True)
+        return ", ".join(f"{count:,}" for count in taken if count)
+
+
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each node, most time first."""
-    rows: dict[tuple[str, ...], list[Any]] = {}
-    for one in reader.query(_QUERY).to_pylist():
-        told = decoded(one["json"].encode(), dict[str, Any])
-        provider = str(told.get("provider", ""))
-        key = (one["module"] or "", one["name"], str(told.get("node", "")), provider)
-        row = rows.setdefault(key, [told.get("asked"), 0, 0, 0, 0, []])
-        run_ns, wait_ns, tasks = _of_pool(told, float(one["part"]))
-        for place, more in enumerate((one["count"], one["total_ns"], run_ns, wait_ns), 1):
-            row[place] += more
-        row[-1] = _added(row[-1], tasks)
-    found = [_row(key, row, _most_used(rows)) for key, row in rows.items()]
-    found.sort(key=lambda row: row[6], reverse=True)
-    return of_rows("nodes", COLUMNS, found)
+    nodes: dict[tuple[str, ...], _ExecutedNode] = {}
+    for row in reader.query(_QUERY).to_pylist():
+        told = decoded(row["json"].encode(), dict[str, Any])
+        key = (
+            row["module"] or "",
+            row["name"],
+            str(told.get("node", "")),
+            str(told.get("provider", "")),
+        )
+        node = nodes.setdefault(key, _ExecutedNode(*key, told.get("asked")))
+        node.count += row["count"]
+        node.total_ns += row["total_ns"]
+        _add_pool(node, told, float(row["part"]))
+    _name_what_was_asked(nodes.values())
+    found = sorted(nodes.values(), key=lambda node: node.total_ns, reverse=True)
+    rows = [_row(node) for node in found]
+    return of_rows("nodes", COLUMNS, rows)
 
 
-def _of_pool(told: dict[str, Any], part: float) -> tuple[int, int, list[int]]:
-    """What a thread computed and waited, and the parts of the others: in a recording of this part
-    of all calls with these arguments, in a profile of one call.
+def _add_pool(node: _ExecutedNode, told: dict[str, Any], part: float) -> None:
+    """Add what its threads did together: in a recording in this part of all calls with these
+    arguments, in a profile in one call.
     """
     pool = told.get("pool")
     if isinstance(pool, dict):
-        run_ns, wait_ns = (round(1_000 * part * pool[name]) for name in ("run_us", "wait_us"))
-        return run_ns, wait_ns, [round(part * count) for count in pool["tasks"]]
+        node.run_ns += round(1_000 * part * pool["run_us"])
+        node.wait_ns += round(1_000 * part * pool["wait_us"])
+        tasks = [round(part * count) for count in pool["tasks"]]
+        pairs = zip_longest(node.tasks, tasks, fillvalue=0)
+        node.tasks = [before + more for before, more in pairs]
+        return
     stats = told.get("thread_scheduling_stats")
     main = stats.get("main_thread") if isinstance(stats, dict) else None
-    if not isinstance(main, dict):
-        return 0, 0, []
-    run, wait = (main.get(name) for name in ("Run", "Wait"))
-    return 1_000 * int(run or 0), 1_000 * int(wait or 0), []
+    if isinstance(main, dict):
+        node.run_ns += 1_000 * int(main.get("Run") or 0)
+        node.wait_ns += 1_000 * int(main.get("Wait") or 0)
 
 
-def _added(one: list[int], other: list[int]) -> list[int]:
-    length = max(len(one), len(other))
-    padded = [[*some, *[0] * (length - len(some))] for some in (one, other)]
-    return [sum(pair) for pair in zip(*padded, strict=True)]
+def _name_what_was_asked(nodes: Collection[_ExecutedNode]) -> None:
+    """Where it is not known which provider was asked for, the one that most nodes of a model run
+    on, but for that of the CPU.
+    """
+    others = Counter((node.module, node.provider) for node in nodes if node.provider != CPU)
+    most_used: dict[str, str] = {}
+    for (module, provider), _ in others.most_common():
+        most_used.setdefault(module, provider)
+    for node in nodes:
+        if node.asked is None and node.provider == CPU:
+            node.asked = most_used.get(node.module)
 
 
-def _most_used(rows: dict[tuple[str, ...], list[Any]]) -> dict[str, str]:
-    """By model the provider that most nodes run on, but for that of the CPU."""
-    nodes: dict[str, dict[str, int]] = {}
-    for module, _, _, provider in rows:
-        counts = nodes.setdefault(module, {})
-        counts[provider] = counts.get(provider, 0) + (provider != CPU)
-    return {module: max(counts, key=lambda one: counts[one]) for module, counts in nodes.items()}
-
-
-def _row(key: tuple[str, ...], row: list[Any], most_used: dict[str, str]) -> tuple[Any, ...]:
-    asked, count, total_ns, run_ns, wait_ns, tasks = row
-    module, name, node, provider = key
-    others = most_used[module]
-    if asked is None and provider == CPU and others != CPU:
-        asked = others
-    both_ns = run_ns + wait_ns
-    imbalance = wait_ns / both_ns if both_ns else None
-    parts = ", ".join(f"{count:,}" for count in sorted(tasks, reverse=True) if count)
-    figures = (count, total_ns, run_ns, wait_ns, imbalance)
-    return module, name, node, provider, asked, *figures, parts
+def _row(node: _ExecutedNode) -> tuple[Any, ...]:
+    return (
+        node.module,
+        node.name,
+        node.node,
+        node.provider,
+        node.asked,
+        node.count,
+        node.total_ns,
+        node.run_ns,
+        node.wait_ns,
+        node.imbalance,
+        node.parts,
+    )

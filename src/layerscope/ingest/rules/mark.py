@@ -104,9 +104,11 @@ def _covered(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
 
 def _cross(line: Line, at: Positions) -> bool:
     """Whether one of these spans ends inside another that began later."""
-    latest_end = np.maximum.accumulate(line.end[at])
-    is_inside = line.start[at][1:] < latest_end[:-1]
-    return bool((is_inside & (line.end[at][1:] > latest_end[:-1])).any())
+    start, end = line.start[at], line.end[at]
+    latest_end = np.maximum.accumulate(end)[:-1]
+    is_inside = start[1:] < latest_end
+    goes_on = end[1:] > latest_end
+    return bool((is_inside & goes_on).any())
 
 
 def _at_once(line: Line, at: Positions, first: int) -> list[Lane]:

@@ -307,12 +307,8 @@ class Decoder(ProcessEvents):
         if not len(spans):
             return
         self._since_reading.append(spans)
-        newest = spans[-1]
-        self._ring_last[chunk.key] = (
-            int(newest["track"]),
-            int(newest["depth"]),
-            int(newest["start"]),
-        )
+        newest = spans[-1][["track", "depth", "start"]]
+        self._ring_last[chunk.key] = newest.tolist()
         self._highest_name = max(self._highest_name, found.highest_name)
         if found.is_one_track:
             self._wait(int(spans["track"][0]), spans)
@@ -389,8 +385,7 @@ class Decoder(ProcessEvents):
             self.tracks.setdefault(number, SourceTrack(number, None, -1, start, kind=REQUESTS))
             return
         name = self._thread_names.get(str(tid), "")
-        track = SourceTrack(number, tid, framework_thread, start, name=name)
-        self.tracks[number] = track
+        self.tracks[number] = SourceTrack(number, tid, framework_thread, start, name=name)
 
     def _lost(
         self, track: int, start: int, end: int, full: int, deep: int, final: bool = False

@@ -336,11 +336,11 @@ def _first_runs(
 
 def _fallen_back(late: LateSpans, process: RecordedProcess) -> Iterator[Problem]:
     """That nodes were executed by another provider than the program asked for."""
-    told = {
-        number: decoded(late.texts[number].encode(), dict[str, Any])
-        for number in distinct(late.args[late.args >= 0]).tolist()
-    }
-    fallen = {number: about for number, about in told.items() if "asked" in about}
+    fallen = {}
+    for number in distinct(late.args[late.args >= 0]).tolist():
+        about = decoded(late.texts[number].encode(), dict[str, Any])
+        if "asked" in about:
+            fallen[number] = about
     if not fallen:
         return
     rows = np.flatnonzero(np.isin(late.args, list(fallen)))
@@ -348,14 +348,16 @@ def _fallen_back(late: LateSpans, process: RecordedProcess) -> Iterator[Problem]
     nodes = {(late.texts[name], fallen[args].get("node")) for args, name in names}
     counts = Counter(type_ for type_, _ in nodes)
     types = ", ".join(f"{type_} ({count})" for type_, count in counts.most_common(_MOST_TYPES))
-    asked = next(iter(fallen.values()))["asked"]
-    provider = " and ".join(sorted({str(about.get("provider")) for about in fallen.values()}))
-    modules = distinct(late.module[rows][late.module[rows] > 0]).tolist()
-    model, _, _ = process.decoder.names[modules[0]].partition("\n") if modules else ("", "", "")
-    of_model = f" of {model}" if model else ""
+    others = ", and others" if len(counts) > _MOST_TYPES else ""
+    first, *_ = fallen.values()
+    providers = {str(about.get("provider")) for about in fallen.values()}
+    provider = " and ".join(sorted(providers))
+    modules = late.module[rows]
+    model, _, _ = process.decoder.names[int(modules.max())].partition("\n")
+    of_model = f" of {model}" if modules.any() else ""
     what = (
-        f"{len(nodes)} nodes{of_model} ran on {provider}, though {asked} was asked for: {types}"
-        f"{', and others' if len(counts) > _MOST_TYPES else ''}"
+        f"{len(nodes)} nodes{of_model} ran on {provider}, "
+        f"though {first['asked']} was asked for: {types}{others}"
     )
     yield Problem(OPERATORS, "provider_fallback", what, "`layerscope table nodes` lists them")
 
