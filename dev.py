@@ -51,7 +51,8 @@ NUMPY_TESTS = ("numpy==2.4.6", "pytest>=9.2", "hypothesis>=6.170")
 
 TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 
-JAX = ("jax==0.10.2", "onnxruntime==1.31.1", "onnx==1.23.2")
+SERVERS = ("starlette==1.10.0", "uvicorn==0.54.0", "hypercorn==0.18.0")
+JAX = ("jax==0.10.2", "onnxruntime==1.31.1", "onnx==1.23.2", *SERVERS)
 
 # The oldest NumPy with a wheel for each Python; 1.23.5 is the one that old frameworks need.
 OLD_NUMPY = {

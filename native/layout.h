@@ -43,7 +43,7 @@ enum {
     LF_RELEASE = 249,      /* start: when, end: the address */
     LF_COUNTER = 250,      /* start: when, end: its value as int64, name */
     LF_MARK = 251,         /* start: when, name, module: one of the LF_MARK_ values, seq: scope */
-    LF_THREAD_BEGIN = 252, /* start: when, end: tid, seq: RecordFunction's thread id, module: track */
+    LF_THREAD_BEGIN = 252, /* start: when, end: tid, seq: RecordFunction's thread id, or LF_OF_REQUESTS, module: track */
     LF_THREAD_END = 253,   /* start: when */
     LF_LOST = 254,         /* start, end: first and last lost, name: how many because the ring was full,
                               module: how many because they were too deep */
@@ -55,9 +55,12 @@ enum {
     LF_EXTRA_OPTIMIZER = 3,      /* start: number of the optimizer instance */
     LF_EXTRA_LINE = 4,           /* start: name of the Python line that opened the range */
     LF_EXTRA_SUBMITTED = 6,      /* start: when the operator was submitted that is executed here, end: on which track,
-                                    module: name of the Python line that did so */
+                                    module: name of the Python line that did so; of an outermost module its own start,
+                                    and the track of the request that it answers */
     LF_EXTRA_ARGS = 5,           /* start: name that is the JSON text of its arguments; of primitives as it was told */
 };
+/* As `seq` of LF_THREAD_BEGIN: what follows is on a track of requests, not of a thread. */
+enum { LF_OF_REQUESTS = -2 };
 enum { LF_MARK_MARKER = 0, LF_MARK_STEP = 1, LF_MARK_PAUSED = 2, LF_MARK_RESUMED = 3, LF_MARK_PROBLEM = 4,
        LF_MARK_OPENED = 5, LF_MARK_CLOSED = 6, LF_MARK_NAMED = 7 /* seq: a thread's tid, and this is its name */,
        LF_MARK_BEGINS = 8, LF_MARK_ENDS = 9 /* a step where steps are only counted: `seq` and `end` as of OPENED */,

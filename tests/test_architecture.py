@@ -282,6 +282,7 @@ NAMES_A_FRAMEWORK = {
     "src/layerscope/sources/mxnet_trace_problems.py": "says what such traces lack",
     "src/layerscope/sources/raw/stock_windows.py": "reads such traces beside our raw files",
     "src/layerscope/rawfile/log_files.py": "names such files",
+    "src/layerscope/analyse/tables/nodes.py": "what the profiler of one framework tells",
     "src/layerscope/analyse/diff/conditions.py": "an example of what a user types",
     "src/layerscope/tune/choices/inter_op.py": "which variable a framework reads",
     "src/layerscope/tune/choices/threads.py": "which variable a framework reads",

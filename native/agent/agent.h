@@ -180,6 +180,7 @@ void *ls_new_shared(const char *name, size_t bytes, lf_message message, void (*f
 uint64_t ls_process_start(void);
 void ls_ring_account(ls_thread *t);
 void ls_ring_lose(ls_thread *t, int too_deep);
+uint32_t ls_new_track(void);
 extern uint64_t (*ls_framework_thread_id)(void);
 
 /* What others do where this process, or one forked from it, begins to record, and where a thread begins and ends. */

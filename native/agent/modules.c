@@ -4,7 +4,10 @@
  * call is left whatever exception ends it. Everything here runs with the GIL held. No Python header: the functions
  * are found by name, and the field is trusted only if it holds the value that it should. */
 #define _GNU_SOURCE
+#include "modules.h"
+
 #include "python.h"
+#include "requests.h"
 #include "stand_ins.h"
 #include "stack.h"
 
@@ -132,6 +135,9 @@ static uint32_t name_of(known_module *m) {
     return m->id;
 }
 
+/* The same of what is called, by its address; 0: it is not known. GIL held. */
+uint32_t ls_module_name(const void *module) { return name_of(find(module)); }
+
 static ls_context *enter(ls_thread *t, uint32_t name) {
     ls_context *c = name ? ls_next_slot(t) : NULL;
     if (!c)
@@ -140,6 +146,7 @@ static ls_context *enter(ls_thread *t, uint32_t name) {
     uint32_t around = t->modules + (t->custom != NULL);
     c->around = (uint16_t)(around < UINT16_MAX ? around : UINT16_MAX);
     ls_open_slot(t, c, name, LF_MODULE);
+    c->line = around ? 0 : ls_request_here();
     t->module = name;
     t->modules++;
     return c;
@@ -168,6 +175,10 @@ static void write_call(ls_thread *t, const ls_context *c) {
     lf_record *r = ls_span_record(t, c, now);
     r->seq = c->around;
     r->module = c->name;
+    if (LS_UNLIKELY(c->line)) { /* the track of its request */
+        r->flags |= LF_FLAG_EXTRA;
+        ls_extra(t, LF_EXTRA_SUBMITTED, c->start, c->line);
+    }
     ls_ring_publish(t);
 }
 

@@ -289,9 +289,11 @@ static ls_thread *new_thread_state(void) {
     return t;
 }
 
+uint32_t ls_new_track(void) { return __atomic_add_fetch(&tracks, 1, __ATOMIC_RELAXED); }
+
 static void thread_begin(ls_thread *t) {
     LS_STORE(t->generation, ls.wiped->generation);
-    t->track = ++tracks;
+    t->track = ls_new_track();
     t->depth = t->module = t->modules = 0;
     t->out_of_order = 0;
     t->module_object = t->learning = NULL;

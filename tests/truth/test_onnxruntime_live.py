@@ -47,6 +47,38 @@ if __name__ == "__main__":
     kept = use(7)
 """
 )
+# Ten runs call back where they end; one is refused. Others are bound to their outputs beforehand.
+CALLS_BACK = (
+    MODEL
+    + """
+make()
+options = ort.SessionOptions()
+options.intra_op_num_threads = 3
+providers = ["AzureExecutionProvider", "CPUExecutionProvider"]
+session = ort.InferenceSession("net.onnx", options, providers=providers)
+image = np.zeros((1, 3, 32, 32), np.float32)
+told, all_over = [], threading.Event()
+def over(results, number, error):
+    told.append((number, results[0].shape, error))
+    if len(told) == 10:
+        all_over.set()
+for number in range(5):
+    session.run_async(None, {"image": image}, over, number)
+    session.run_async(None, {"image": image}, user_data=number, callback=over)
+all_over.wait(30)
+try:
+    session.run_async(None, {"wrong": image}, over, 1)
+except ValueError:
+    import traceback
+    print(traceback.format_exc())
+binding = session.io_binding()
+binding.bind_cpu_input("image", image)
+binding.bind_output("scores")
+for _ in range(4):
+    session.run_with_iobinding(binding)
+print(sorted(told), pydoc.render_doc(ort.InferenceSession.run_async))
+"""
+)
 KILLED = MODEL + "make()\nuse(8)\nsession = use(9)\nos.kill(os.getpid(), signal.SIGKILL)\n"
 # A child frees what it got from its parent, and the parent has closed a file that is not its own.
 AMONG_OTHERS = (
@@ -214,6 +246,26 @@ def test_the_program_finds_what_it_would_find_without_us(tmp_path: Path, jax_pyt
     (runs,) = recorded.rows("SELECT count(*) AS n FROM spans WHERE layer = 'modules'")
     assert runs["n"] == 7
     assert "profile_lost" not in recorded.problems()
+
+
+def test_runs_that_call_back_are_requests_until_they_do(tmp_path: Path, jax_python: str) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+    program = tmp_path / "calls_back.py"
+    program.write_text(CALLS_BACK)
+
+    outcome = differential.same([jax_python, str(program)])
+
+    assert outcome.status == 0, outcome.stderr
+    recorded = differential.recorded()
+    (steps,) = recorded.rows("SELECT count(*) AS n, count(DISTINCT start_ns) AS starts FROM steps")
+    assert list(steps.values()) == [14, 14]
+    (tracks,) = recorded.rows("SELECT count(*) AS n FROM tracks WHERE kind = 'requests'")
+    assert tracks["n"] >= 2
+    assert recorded.count("Conv") == 4 * 14
+    # Azure's runs no node of such a model.
+    assert "provider_fallback" in recorded.problems()
+    nodes = recorded.rows('SELECT DISTINCT json FROM args WHERE json LIKE \'%"asked": "Azure%\'')
+    assert len(nodes) >= 8
 
 
 def test_files_of_children_and_of_the_program_are_left_alone(

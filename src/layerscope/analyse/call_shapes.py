@@ -15,7 +15,7 @@ import numpy as np
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.shapes import words
 from layerscope.analyse.step_times import Arrays, Int64s, MeasuredSteps, percentile
-from layerscope.model.layers import MODULES
+from layerscope.model.layers import ANSWERING, MODULES
 from layerscope.recording.reader import Reader
 
 MOST_SHAPES = 4
@@ -38,7 +38,7 @@ class CallsOfShape:
 
 def calls_by_shape(reader: Reader, steps: MeasuredSteps, process_of: Int64s) -> list[CallsOfShape]:
     """The shapes, most time first; empty where they were not recorded, or tell nothing."""
-    if steps.rule != "request":
+    if steps.rule not in ANSWERING:
         return []
     args = reader.arrays("args", ["args", "json"])
     shapes = {}

@@ -13,7 +13,7 @@ import numpy as np
 
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.step_times import Array, Arrays, MeasuredSteps
-from layerscope.model.layers import MODULES
+from layerscope.model.layers import ANSWERING, MODULES
 from layerscope.recording.reader import Reader
 
 GENERATE = ".generate"
@@ -39,7 +39,7 @@ def generation(reader: Reader, steps: MeasuredSteps) -> Generation | None:
     """Of the method that begins most of the measured requests; None: there is none, or what it
     calls is not known.
     """
-    if steps.rule != "request":
+    if steps.rule not in ANSWERING:
         return None
     modules = reader.arrays("modules", ["path"])
     paths = {str(path) for path in modules["path"].tolist()}

@@ -14,7 +14,7 @@ import numpy as np
 
 from layerscope.analyse.by_step import system_readings
 from layerscope.analyse.step_times import FEWEST_FOR_DRIFT, Arrays, MeasuredSteps, StepTimes
-from layerscope.model.layers import GROUP_COUNTERS
+from layerscope.model.layers import ANSWERING, GROUP_COUNTERS
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import RunInfo
 
@@ -202,7 +202,7 @@ def _step_ns(times: StepTimes) -> float:
     # A rate times the length of a step, not a sum divided by the steps: between the steps of two
     # epochs lies evaluation, which belongs to no step. Requests overlap, and the program waits for
     # the next one or prepares it between them: each has its part of everything.
-    return 1e9 / times.per_second if times.rule == "request" else times.mean_ns
+    return 1e9 / times.per_second if times.rule in ANSWERING else times.mean_ns
 
 
 def _resources_of_run(info: RunInfo) -> Resources | None:

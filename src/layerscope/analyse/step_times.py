@@ -23,7 +23,7 @@ from layerscope.analyse.thinned import is_thinned
 from layerscope.model.distinct import distinct
 from layerscope.model.events import FIRST_RUNS
 from layerscope.model.frameworks import request_classes
-from layerscope.model.layers import PHASES
+from layerscope.model.layers import ANSWERING, PHASES
 from layerscope.recording.reader import Reader
 
 # Fewer steps than this say nothing about a trend.
@@ -32,7 +32,7 @@ OUTLIER = 2.0
 # How a range is called that is one request.
 _REQUEST = re.compile("request", re.IGNORECASE)
 # The strongest first.
-RULES = ("mark", "optimizer", "loader", "request")
+RULES = ("mark", "optimizer", "loader", *ANSWERING)
 
 _PHASE_COLUMNS = dict(
     zip(PHASES, ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns"), strict=True)
@@ -53,7 +53,8 @@ class StepTimes:
     `at_once` those that run at the same time, at most. `failed`: how many requests, beside the
     warm-up, an exception ended; `left_out`: whether they are not measured. `noun`: what one is
     called, a step, a call or a request. `detailed`: in how many of the measured ones operators were
-    recorded, and `detailed_ns`: how long these take.
+    recorded, and `detailed_ns`: how long these take. `others_ns`: of requests that are marked, how
+    long in one of them calls of others ran and none of its own.
     """
 
     rule: str
@@ -75,6 +76,8 @@ class StepTimes:
     noun: str = "step"
     detailed: int = 0
     detailed_ns: float = 0.0
+    p90_ns: float = 0.0
+    others_ns: float = 0.0
 
     @property
     def measured(self) -> int:
@@ -147,6 +150,7 @@ class MeasuredSteps:
             processes=len(self.processes),
             mean_ns=float(dur_ns.mean()),
             p50_ns=median,
+            p90_ns=float(percentile(dur_ns, 90)),
             p95_ns=float(percentile(dur_ns, 95)),
             p99_ns=float(percentile(dur_ns, 99)),
             phases_ns=phases_ns,
@@ -165,6 +169,8 @@ class MeasuredSteps:
         A call is a request where the program, or what it calls, says so: a scheduler may answer
         several requests by one call, or one by many.
         """
+        if self.rule == "served":
+            return "request"
         if self.rule == "mark":
             return "request" if _REQUEST.search(self._marked) else "step"
         if self.rule != "request" or phases_ns["backward"]:

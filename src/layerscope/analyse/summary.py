@@ -30,6 +30,7 @@ from layerscope.analyse.open_operators import OpenOperators, open_operators
 from layerscope.analyse.operator_kinds import worker_of
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.recording_cost import Cost, cost_of
+from layerscope.analyse.request_waits import times_of
 from layerscope.analyse.resources import (
     Counters,
     MemoryUse,
@@ -70,7 +71,7 @@ from layerscope.analyse.work_breakdown import (
 )
 from layerscope.analyse.worth_a_try import pass_for_findings, worth_a_try
 from layerscope.model.events import Problem
-from layerscope.model.layers import OPERATORS
+from layerscope.model.layers import ANSWERING, OPERATORS
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import RunInfo
 
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
 
 TOP = 10
 # The kinds of spans that tell which threads make steps, by the rule of the steps.
-_SCOPES = {"request": ("module",), "mark": ("submit",)}
+_SCOPES = {"served": ("module",), "request": ("module",), "mark": ("submit",)}
 
 Floats = NDArray[np.float64]
 
@@ -170,7 +171,7 @@ def summarise(reader: Reader) -> Summary:
     tracks = reader.arrays("tracks", ["track", "process", "name"])
     steps = MeasuredSteps(reader)
     counters = Counters(reader, tracks, processes)
-    times = steps.times()
+    times = times_of(reader, steps)
     spans = pass_for_findings(reader, times)
     sums = _sum_up(reader, steps, times, tracks, spans)
     makes_steps = _step_tracks(sums, steps, times, tracks) if sums and times else None
@@ -448,7 +449,7 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
     one that submits most to an engine, or all if they overlap; of others the one of each process
     with the most optimizer and loader spans.
     """
-    if steps.rule == "request":
+    if steps.rule in ANSWERING:
         return np.asarray(sums.scopes_by_track > 0)
     if steps.rule == "mark" and times.at_once > len(steps.processes):
         return np.asarray(sums.busy_by_track > 0)

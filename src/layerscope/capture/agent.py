@@ -34,7 +34,7 @@ DRAINING = _HERE.parent / "native" / "liblayerscope-draining.so"
 # LD_VERSION of native/draining/draining.h.
 _DRAINING_VERSION = 1
 INSIDE = _HERE / "inside"
-FRAMEWORKS = _HERE / "frameworks"
+FRAMEWORKS, SERVERS = _HERE / "frameworks", _HERE / "servers"
 # How the native part is compiled: in a clone, or where layerscope was installed.
 _IS_CLONE = (_HERE.parents[2] / "dev.py").exists()
 BUILD_AGAIN = (
@@ -160,8 +160,8 @@ def settings(socket_name: str, use_tsc: bool) -> Settings:
 
 
 def hooks() -> dict[str, str]:
-    """By name of a framework the file that runs in the program that imports it."""
-    folders = sorted(FRAMEWORKS.glob("*/inside"))
+    """By name of a framework or a server the file that runs in the program that imports it."""
+    folders = sorted((*FRAMEWORKS.glob("*/inside"), *SERVERS.glob("*/inside")))
     return {folder.parent.name: str(folder / "hook.py") for folder in folders}
 
 

@@ -61,7 +61,24 @@ class Epoch:
             asked_ns[own[follows]] = asked_ns[around[follows]]
             track[own[follows]] = track[around[follows]]
             changed = bool(follows.any())
-        return asked_ns, track
+        return asked_ns, self._track_of_requests(children, track)
+
+    def _track_of_requests(self, children: np.ndarray, track: np.ndarray) -> np.ndarray:
+        """The same tracks, with those of requests for what runs in the calls that answer them."""
+        keys = [process.request_tracks() for process in self.processes.values()]
+        requests = np.concatenate(keys)
+        if not len(requests):
+            return track
+        track = track.copy()
+        is_answering = np.isin(track, requests)
+        changed = True
+        while changed:
+            around = self.inside[children]
+            follows = is_answering[around] & ~is_answering[children]
+            track[children[follows]] = track[around[follows]]
+            is_answering[children[follows]] = True
+            changed = bool(follows.any())
+        return track
 
     def keep(self, rows: np.ndarray) -> None:
         """Leave these rows only."""

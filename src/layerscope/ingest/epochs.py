@@ -68,7 +68,7 @@ OF_STEPS = (
 )
 _EVER = np.iinfo(np.int64).max
 _NO_ROWS = np.zeros(0, np.intp)
-_NO_SPANS: Columns = {name: np.zeros(0, np.int64) for name in (*OF_STEPS, "span")}
+_NO_SPANS: Columns = {name: np.zeros(0, np.int64) for name in (*OF_STEPS, "span", "asked_track")}
 
 
 class Epochs:
@@ -162,8 +162,9 @@ class Epochs:
         outer = without_inner_operators(epoch.columns["kind_code"], epoch.inside)
         spans = len(epoch.columns["span"])
         most = self._most_waiting(spans, len(epoch.groups)) if not last else 0
+        columns = {**epoch.columns, "asked_track": epoch.asked_track}
         found = {
-            number: self._stretch(epoch.processes[number], epoch.columns, rows, outer, most)
+            number: self._stretch(epoch.processes[number], columns, rows, outer, most)
             for number, rows in epoch.groups.items()
         }
         for number, stretch in found.items():
@@ -187,6 +188,7 @@ class Epochs:
         last = not most
         end_ns = _EVER if last else min(process.events.clock_end_ns, self._until_ns)
         has_marks = bool(self.step_mark) or process.events.has_step_marks
+        has_marks |= bool(len(process.request_tracks()))
         if process.is_side or not (process.has_scopes or has_marks):
             return Stretch(end_ns, NO_STEPS)
         is_mine = np.zeros(len(columns["span"]), np.bool_)
@@ -201,6 +203,11 @@ class Epochs:
             is_line[rows[np.isin(columns["name_code"][rows], marked)]] = True
             lines = np.flatnonzero(is_line)
         outline = {name: columns[name][lines] for name in OF_STEPS}
+        requests = process.request_tracks()
+        if len(requests):  # a call that answers one lies on its track
+            asked = columns["asked_track"][lines]
+            answers = (outline["kind_code"] == MODULE) & np.isin(asked, requests)
+            outline["track"] = np.where(answers, asked, outline["track"])
         # A program that has made no step so far may be one that makes none.
         is_waiting = process.stepping.count > 0 or process.cut_ns < 0
         patient = is_waiting and len(rows) < most
@@ -265,6 +272,7 @@ class Epochs:
             step_mark=self.step_mark,
             ending=-1 if process.stepping.optimizer is None else process.stepping.optimizer,
             windows=tuple(process.windows.known(process.events.window_marks).known),
+            request_tracks=process.request_tracks(),
         )
 
     def _drop_side_requests(

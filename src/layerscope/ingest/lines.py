@@ -91,6 +91,7 @@ class SpanColumns(Struct):
     step_mark: str = ""  # the name of the spans that the user says are the steps
     windows: tuple[RecordedWindow, ...] = ()  # what was recorded, if not all was
     window: RecordedWindow | None = None  # the one of them that these are the spans of
+    request_tracks: Int32s = field(default_factory=_no_tracks)  # on which requests lie
 
 
 def last_end(spans: SpanColumns, line: Line) -> int:

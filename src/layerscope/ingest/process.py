@@ -15,6 +15,7 @@ from layerscope.ingest.stepping import Stepping
 from layerscope.ingest.string_table import ProcessStrings
 from layerscope.ingest.submissions import Submissions
 from layerscope.ingest.windows import ProcessWindows
+from layerscope.model.layers import REQUESTS
 from layerscope.sources.process import ProcessEvents, SourceProcess
 
 # A thread may be sampled a little before it says that it has begun, and the other way round.
@@ -113,6 +114,12 @@ class IngestedProcess:
                 key = self.keys.known(self.number, track.tid, start_ns)
             self.tracks[number] = key if key >= 0 else self.keys.take(self.number)
         return self.tracks[number]
+
+    def request_tracks(self) -> Int32s:
+        """The keys of the tracks on which requests lie."""
+        tracks = self.events.tracks.values()
+        keys = [self.track_key(track.number) for track in tracks if track.kind == REQUESTS]
+        return np.array(keys, np.int32)
 
     @property
     def main_track(self) -> int:

@@ -6,6 +6,8 @@ file in `layerscope.ingest.rules`.
 - **`mark`**: what the program or the user marked.
 - **`optimizer`**: one call of the first optimizer instance, with all that leads up to it.
 - **`loader`**: one batch of the data loader, with what is done with it.
+- **`served`**: one request that a server hands to the program, or that the program marks. These
+  may overlap.
 - **`request`**: one pass through the modules that the program calls. These may overlap, on several
   threads.
 - **`none`**: no steps.
@@ -38,7 +40,7 @@ from layerscope.ingest.phases import (
     Int64s,
     Timeline,
 )
-from layerscope.ingest.rules import loader, mark, optimizer, request
+from layerscope.ingest.rules import loader, mark, optimizer, request, served
 from layerscope.ingest.windowed import find_in_windows
 from layerscope.model.frameworks import backward_prefixes
 from layerscope.model.layers import PHASES
@@ -46,7 +48,13 @@ from layerscope.model.layers import PHASES
 __all__ = ["ProcessSteps", "SpanColumns", "find_steps", "no_steps", "warmup"]
 
 # From the strongest to the weakest.
-RULES = {"mark": mark, "optimizer": optimizer, "loader": loader, "request": request}
+RULES = {
+    "mark": mark,
+    "optimizer": optimizer,
+    "loader": loader,
+    "served": served,
+    "request": request,
+}
 WARMUP_WINDOW = 5
 WARMUP_TOLERANCE = 0.2
 

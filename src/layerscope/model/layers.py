@@ -146,8 +146,9 @@ LINKS = (
     "launch_gpu",
     "operator_gpu",
 )
-# The kinds of tracks of spans: a thread, or a stream of a GPU.
-THREAD, STREAM = "thread", "stream"
+# The kinds of tracks of spans: a thread, a stream of a GPU, or requests that follow each other; of
+# those that are answered at the same time each has a track of its own.
+THREAD, STREAM, REQUESTS = "thread", "stream", "requests"
 # What the record of a mark says in its field `module`.
 MARKS = (
     "marker",
@@ -164,4 +165,6 @@ MARKS = (
     "setting",
 )
 
+# The rules by which a step is a request, or a call that may be one (`ingest.rules`).
+ANSWERING = ("served", "request")
 PHASES = ("loading", "forward", "backward", "optimizer", "other")

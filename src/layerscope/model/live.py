@@ -40,7 +40,7 @@ LABELS = {
     WAITS: ("state", "function"),
 }
 # Rules by which steps are told while they happen, the strongest first.
-STEP_RULES = ("mark", "optimizer", "loader", "request")
+STEP_RULES = ("mark", "optimizer", "loader", "served", "request")
 # The state of waits of a thread of a pool that has no work.
 IDLE = "idle"
 

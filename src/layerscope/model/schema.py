@@ -327,7 +327,9 @@ STEPS = Table(
         Column("step", "int32", "number of the step in its process, from 0"),
         Column("process", "int32", "its process", key="process"),
         Column(
-            "rule", "name", "what a step was taken to be: mark, optimizer, loader, request or none"
+            "rule",
+            "name",
+            "what a step was taken to be: mark, optimizer, loader, served, request or none",
         ),
         Column(
             "optimizer", "int32", "instance of the optimizer that ends the steps", nullable=True

@@ -18,6 +18,7 @@ import os
 
 from layerscope.profiler import statistics
 from layerscope.profiler.objects import Counter, Domain, Event, Frame, Marker, Task, scope
+from layerscope.profiler.requests import Request
 from layerscope.profiler.steering import (
     AUTOSTART,
     DEFAULT_FILE,
@@ -38,6 +39,7 @@ __all__ = [
     "Event",
     "Frame",
     "Marker",
+    "Request",
     "Task",
     "dump",
     "dump_profile",

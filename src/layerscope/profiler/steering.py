@@ -334,15 +334,16 @@ def find_door() -> Any:
 
 
 def known_hooks() -> dict[str, str]:
-    """By name of a framework the file that records it (`capture/frameworks`)."""
-    folder = os.path.join(PACKAGE, "capture", "frameworks")
+    """By name of a framework or a server the file that records it (`capture/frameworks`,
+    `capture/servers`).
+    """
     found = {}
-    names = os.listdir(folder)
-    for name in names:
-        inside = os.path.join(folder, name, "inside")
-        if os.path.isdir(inside):
-            hook = os.path.join(inside, "hook.py")
-            found[name] = hook
+    for kind in ("frameworks", "servers"):
+        folder = os.path.join(PACKAGE, "capture", kind)
+        for name in os.listdir(folder):
+            inside = os.path.join(folder, name, "inside")
+            if os.path.isdir(inside):
+                found[name] = os.path.join(inside, "hook.py")
     return found
 
 

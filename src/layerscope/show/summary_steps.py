@@ -10,6 +10,7 @@ from layerscope.analyse.module_times import ModuleTimes
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import OperatorTimes
 from layerscope.model import units
+from layerscope.model.layers import ANSWERING
 from layerscope.model.units import percent
 from layerscope.show.screen import printable
 from layerscope.show.summary_words import LEAST_SHOWN, MODULE, WIDTH, plural, scale, step_noun
@@ -22,6 +23,7 @@ _RULES = {
     "mark": "what was marked as one",
     "optimizer": "one call of the optimizer",
     "loader": "one batch of the data loader",
+    "served": "what the server hands over, or the program marks",
     "request": "one pass through the modules",
 }
 _METHOD = 40
@@ -75,15 +77,24 @@ def what_a_step_is(
     if generation and generation.requests == steps.measured:
         what = f"one of {shortened(printable(generation.method), _METHOD)}"
     yield f"a {step_noun(steps)} is {what}"
-    if steps.rule == "request" and step_noun(steps) != "step":
+    if steps.rule in ANSWERING and step_noun(steps) != "step":
         typical = (
             f", half of them within {units.duration(steps.p50_ns)}" if _is_skewed(steps) else ""
         )
         at_once = f", up to {steps.at_once} at a time" if steps.at_once > 1 else ""
         a_second = units.three_digits(steps.per_second)
         yield f"{a_second} {step_noun(steps)}s a second{at_once}{typical}"
+    if steps.rule == "served":
+        yield from _waits(steps)
     if generation:
         yield from _tokens(generation, step_noun(steps))
+
+
+def _waits(steps: StepTimes) -> Iterator[str]:
+    """What a request does while no call of its own runs."""
+    own = percent(steps.phases_ns["forward"] / max(steps.mean_ns, 1))
+    others = percent(steps.others_ns / max(steps.mean_ns, 1))
+    yield f"of it {own} in its calls, {others} while only others' ran"
 
 
 def _tokens(generation: Generation, noun: str) -> Iterator[str]:
@@ -115,6 +126,9 @@ def step_line(steps: StepTimes) -> str:
     """How long a step takes."""
     divisor, unit = scale(steps.mean_ns)
     also = [f"p95 {units.three_digits(steps.p95_ns / divisor)}"]
+    if steps.rule == "served":
+        shown = (("p50", steps.p50_ns), ("p90", steps.p90_ns))
+        also = [f"{name} {units.three_digits(ns / divisor)}" for name, ns in shown]
     if step_noun(steps) != "step":
         also.append(f"p99 {units.three_digits(steps.p99_ns / divisor)}")
     elif _is_skewed(steps):

@@ -52,6 +52,7 @@ _COUNTERS = (
     "pool_wait_ns\nONNX Runtime",
 )
 _BYTES = 2
+_STATS = "thread_scheduling_stats"
 # What ONNX calls its types of elements.
 DTYPES = {"float": "float32", "double": "float64"}
 
@@ -81,7 +82,74 @@ def recorded(path: Path) -> Imported:
     texts: dict[str, int] = {}
     numbers = [texts.setdefault(_lasting(text), len(texts)) for text in content.args_texts]
     number = np.array([*numbers, -1], np.int32)
-    return replace(content, args=number[content.args], args_texts=list(texts))
+    args = number[content.args]
+    told = _with_pool(list(texts), _pool_of(content, args, len(texts)), _asked(path))
+    return replace(content, args=args, args_texts=told)
+
+
+def _asked(path: Path) -> str:
+    """The provider that the program asked for first, as our hook noted it; empty: not known."""
+    stem, _, _ = path.name.partition("_")
+    try:
+        about = decoded((path.parent / f"{stem}.profile").read_bytes(), dict[str, Any])
+    except (OSError, ValueError):
+        return ""
+    asked = about.get("providers")
+    return str(asked[0]) if isinstance(asked, list) and asked else ""
+
+
+def _pool_of(content: Imported, args: np.ndarray, groups: int) -> list[dict[str, Any]]:
+    """By number of lasting arguments, what the pool of threads did in all calls of such a node:
+    how long the thread that asks it worked and waited, and how many tasks each other thread took.
+    """
+    pools: list[dict[str, Any]] = [{} for _ in range(groups)]
+    order = np.argsort(content.start_ns + content.dur_ns, kind="stable")
+    before: dict[str, int] = {}
+    is_first = True  # what was done before it is not known
+    for row in order[content.args[order] >= 0].tolist():
+        stats = decoded(content.args_texts[content.args[row]].encode(), dict[str, Any]).get(_STATS)
+        if not isinstance(stats, dict):
+            continue
+        done = _tasks_done(stats)
+        pool = pools[args[row]]
+        of_main = stats.get("main_thread")
+        main = of_main if isinstance(of_main, dict) else {}
+        pool["run_us"] = pool.get("run_us", 0) + _number(main.get("Run"))
+        pool["wait_us"] = pool.get("wait_us", 0) + _number(main.get("Wait"))
+        tasks = pool.setdefault("tasks", {})
+        for thread, count in done.items():
+            more = 0 if is_first else max(count - before.get(thread, 0), 0)
+            tasks[thread] = tasks.get(thread, 0) + more
+        before, is_first = done, False
+    return pools
+
+
+def _tasks_done(stats: dict[str, Any]) -> dict[str, int]:
+    """How many tasks each thread of the pool has done so far."""
+    others = stats.get("sub_threads")
+    threads = others if isinstance(others, dict) else {}
+    return {
+        thread: _number(told.get("num_run"))
+        for thread, told in threads.items()
+        if isinstance(told, dict)
+    }
+
+
+def _with_pool(texts: list[str], pools: list[dict[str, Any]], asked: str) -> list[str]:
+    """The same arguments with what the pool did, and the provider that was asked for where a node
+    ran on another one.
+    """
+    threads = sorted({thread for pool in pools for thread in pool.get("tasks", {})})
+    told = []
+    for text, pool in zip(texts, pools, strict=True):
+        about = json.loads(text)
+        if pool:
+            pool["tasks"] = [pool["tasks"].get(thread, 0) for thread in threads]
+            about["pool"] = pool
+        if asked and about.get("provider", asked) != asked:
+            about["asked"] = asked
+        told.append(json.dumps(about, ensure_ascii=False))
+    return told
 
 
 def _with_counters(content: Imported) -> Imported:

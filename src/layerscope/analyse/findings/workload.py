@@ -40,6 +40,7 @@ from layerscope.analyse.findings.finding import RUN, STEP, Evidence, Price
 from layerscope.analyse.findings.sample_rows import frames_of_stacks, sample_rows
 from layerscope.analyse.findings.span_pass import SpanPass
 from layerscope.analyse.step_times import MeasuredSteps
+from layerscope.model.layers import ANSWERING
 from layerscope.recording.failures import unreadable
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ NEEDS = {
 }
 _PHASES = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
 # The kinds of spans that only the thread has that makes the steps, by the rule of the steps.
-_MAKERS = {"request": ("module",), "mark": ("submit",)}
+_MAKERS = {"served": ("module",), "request": ("module",), "mark": ("submit",)}
 # The standard normal quantile of a two-sided interval of 95 %.
 _Z = 1.959964
 
@@ -407,7 +408,7 @@ def _makers_of_steps(workload: Workload) -> list[int]:
     kinds = _MAKERS.get(workload.rule_of_steps, ("optimizer", "loader"))
     listed = ", ".join(f"'{kind}'" for kind in kinds)
     makers = _tracks_with(workload, f"span_sums.kind IN ({listed})", "count")
-    if workload.rule_of_steps == "request":
+    if workload.rule_of_steps in ANSWERING:
         return [row["track"] for row in makers]
     most = [row["track"] for row in makers if row["amount"] == makers[0]["amount"]]
     busiest = _tracks_with(workload, "layer IN ('operators', 'modules')", "self_ns")

@@ -2,7 +2,8 @@
 
 process, step  number of the step in its process, from 0
 rule           what a step was taken to be: what was marked, one optimizer step, one batch of the
-               loader, or one call of the outermost module, where nothing is trained
+               loader, a request that a server hands to the program or the program marks, or one
+               call of the outermost module, where nothing is trained
 start_ns       when it started, on the run's clock; printed in seconds since the run began
 dur_ns         its duration, which is the sum of the five phases:
 load_ns        waiting for the data loader
@@ -10,6 +11,8 @@ forward_ns     the forward pass
 backward_ns    the backward pass
 optimizer_ns   the optimizer
 other_ns       the rest
+others_ns      of a request that was marked, the part of other_ns in which calls of the model ran
+               that are not its own; null: it is no such request
 cpus_used      CPU time of all threads of its process in it divided by dur_ns: 2 is two CPUs that
                were always busy. Known where stacks are recorded; the CPU time is wrong by less than
                the period of samples (10 ms) for each thread that was busy when the step began or
@@ -28,6 +31,7 @@ import numpy as np
 
 from layerscope.analyse.by_step import cpu_ns_within
 from layerscope.analyse.failures import raised_marks
+from layerscope.analyse.request_waits import others_ns
 from layerscope.analyse.result import NS, RATIO, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ COLUMNS = (
     ResultColumn("backward_ns", "int64", NS, "the backward pass"),
     ResultColumn("optimizer_ns", "int64", NS, "the optimizer"),
     ResultColumn("other_ns", "int64", NS, "the rest"),
+    ResultColumn("others_ns", "int64", NS, "while calls of other requests ran"),
     ResultColumn("cpus_used", "float64", RATIO, "CPU time in it divided by dur_ns"),
     ResultColumn("of_median", "float64", RATIO, "dur_ns divided by the median of its process"),
     ResultColumn("warmup", "bool", "", "left out of the averages"),
@@ -63,8 +68,8 @@ _QUERY = """
         SELECT process, coalesce(median(dur_ns) FILTER (NOT warmup), median(dur_ns)) AS median_ns
         FROM steps GROUP BY process
     )
-    SELECT steps.*, raised, used_ns / nullif(dur_ns, 0) AS cpus_used, dur_ns / nullif(median_ns, 0)
-      AS of_median
+    SELECT steps.*, others_ns, raised, used_ns / nullif(dur_ns, 0) AS cpus_used,
+      dur_ns / nullif(median_ns, 0) AS of_median
     FROM steps JOIN typical USING (process) JOIN used_by_step USING (process, step)"""
 
 
@@ -72,7 +77,8 @@ def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each step, in the order of time."""
     import pyarrow as pa
 
-    steps = reader.arrays("steps", ["process", "step", "start_ns", "dur_ns", "rule"])
+    wanted = ["process", "step", "start_ns", "dur_ns", "forward_ns", "rule"]
+    steps = reader.arrays("steps", wanted)
     tracks = reader.arrays("tracks", ["track", "process", "name"])
     start_ns, end_ns = steps["start_ns"], steps["start_ns"] + steps["dur_ns"]
     used_ns = cpu_ns_within(reader, tracks, steps["process"], start_ns, end_ns)
@@ -81,6 +87,8 @@ def build(reader: Reader, by: str | None = None) -> Result:
         "step": steps["step"],
         "used_ns": pa.array(used_ns, mask=used_ns < 0),
     }
+    others = others_ns(reader, steps)
+    used["others_ns"] = pa.array(others, mask=others < 0)
     raised = raised_marks(reader)
     ending = np.where(
         steps["rule.names"][steps["rule"]] == "request", raised.ending(end_ns, steps["process"]), -1

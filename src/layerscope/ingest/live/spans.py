@@ -16,7 +16,7 @@ from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE
 from layerscope.ingest.submissions import asked_ns
 from layerscope.ingest.totals import by_key
 from layerscope.ingest.windows import ProcessWindows
-from layerscope.model.layers import KINDS, OPERATORS, PRIMITIVES, SPAN_LAYERS
+from layerscope.model.layers import KINDS, OPERATORS, PRIMITIVES, REQUESTS, SPAN_LAYERS
 from layerscope.model.live import BUCKET_BITS, KeyedSums
 from layerscope.rawfile.windows import RequestedWindow
 from layerscope.sources.onednn_problem import parse
@@ -157,7 +157,11 @@ class LiveSpans:
         layer = LAYERS.take(kind)
         nested = nesting.add(start, end, _column(rows, "depth"), layer)
         nesting.never_came.clear()
-        self.steps.add_spans(track, rows, kind, end, self.source.events.names)
+        of_track = self.source.events.tracks.get(track)
+        if of_track is not None and of_track.kind == REQUESTS:
+            self.steps.add_requests(end)
+        else:
+            self.steps.add_spans(track, rows, kind, end, self.source.events.names)
         columns = _Columns(rows, kind, np.maximum(end >> BUCKET_BITS, oldest), end - start, nested)
         mine = np.flatnonzero(layer == _OF_PRIMITIVES)
         if len(mine):

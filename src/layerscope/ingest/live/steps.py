@@ -70,6 +70,10 @@ class StepEnds:
         if len(modules):
             self._add("request", track, self._of_first("request", rows, modules), end)
 
+    def add_requests(self, end: np.ndarray) -> None:
+        """Take in requests that were answered."""
+        self._new.setdefault("served", []).append(end)
+
     def _is_named(self, name: str) -> bool:
         return name == self._named
 

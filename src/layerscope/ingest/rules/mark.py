@@ -3,7 +3,9 @@
 **By name** (`--step-mark NAME`). What the spans of that name are decides what they say.
 
 - A range, a task, a frame, an event or a call of a module is a step from its start to its end, on
-  every thread. One inside another one of that name does not count.
+  every thread. One inside another one of that name does not count. Where they cross on a thread,
+  as those of coroutines do, each one counts, and what runs meanwhile is in none of them: a
+  `layerscope.profiler.Request` says what is its own.
 - A call of an optimizer ends a step, and everything is as by the rule `optimizer` for the first
   optimizer of that name.
 - A wait for a loader begins a step, and everything is as by the rule `loader`, for the thread of
@@ -27,6 +29,7 @@ import numpy as np
 
 from layerscope.ingest.lines import (
     Found,
+    Lane,
     SpanColumns,
     code_of,
     last_end,
@@ -47,6 +50,7 @@ from layerscope.ingest.phases import (
     Positions,
     Scopes,
     find_scopes,
+    forward_timeline,
     outermost,
 )
 from layerscope.ingest.rules import loader, optimizer
@@ -84,14 +88,47 @@ def _covered(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
     lines: Iterable[Line] = lines_of(spans, tracks)
     if len(tracks) == 1:
         lines = [line_of(spans, int(tracks[0]), workers)]
-    lanes = []
+    lanes: list[Lane] = []
     for track, line in zip(tracks.tolist(), lines, strict=True):
-        steps = _outermost_of(line, named)
+        of_line = np.flatnonzero(np.isin(line.source, named))
+        if _cross(line, of_line):
+            lanes += _at_once(line, of_line, -2 - len(lanes))
+            continue
+        steps = outermost(line, of_line)
         begin = line.start[steps]
         end = line.end[steps]  # before the scopes lengthen spans
         scopes = find_scopes(line)
         lanes.append(make_lane(spans, line, scopes, track, begin, end))
     return Found("mark", lanes)
+
+
+def _cross(line: Line, at: Positions) -> bool:
+    """Whether one of these spans ends inside another that began later."""
+    start, end = line.start[at], line.end[at]
+    latest_end = np.maximum.accumulate(end)[:-1]
+    is_inside = start[1:] < latest_end
+    goes_on = end[1:] > latest_end
+    return bool((is_inside & goes_on).any())
+
+
+def _at_once(line: Line, at: Positions, first: int) -> list[Lane]:
+    """Lanes for these spans, each on the first one that is free: no track of the process, but
+    numbers from `first` down.
+    """
+    begin, end = line.start[at], line.end[at]
+    free_ns: list[int] = []  # by lane, when its last one ends
+    lane_of = np.zeros(len(at), np.int32)
+    for number, (from_ns, to_ns) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
+        lane = next((one for one, ns in enumerate(free_ns) if ns <= from_ns), len(free_ns))
+        free_ns[lane : lane + 1] = [to_ns]
+        lane_of[number] = lane
+    lanes = []
+    for lane in range(len(free_ns)):
+        mine = lane_of == lane
+        none = begin[:0]
+        timeline, spent_ns = forward_timeline(none, none, begin[mine], end[mine])
+        lanes.append(Lane(first - lane, begin[mine], end[mine], timeline, spent_ns))
+    return lanes
 
 
 def _outermost_of(line: Line, named: Positions) -> Positions:

@@ -176,6 +176,7 @@ _RULES = {
     "mark": "marked by the program",
     "optimizer": "by the optimizer",
     "loader": "by the loader",
+    "served": "requests",
     "request": "calls of the network",
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.distinct import distinct
-from layerscope.model.layers import KINDS
+from layerscope.model.layers import KINDS, REQUESTS
 from layerscope.rawfile import counters, dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.process import (
@@ -32,7 +32,7 @@ from layerscope.sources.raw.record_spans import RecordSpans, spans_of
 from layerscope.sources.raw.ticks import Ticks, uneven
 
 OPEN_HEAD_BYTES = 16
-_FUNCTION, _RANGE = KINDS.index("function"), KINDS.index("range")
+_FUNCTION, _RANGE, _MODULE = (KINDS.index(kind) for kind in ("function", "range", "module"))
 # A name may arrive a little after the first span that has it; beyond this many spans it never will.
 _WAIT_FOR_NAMES_SPANS = 2_000_000
 # The numbers of the kinds in raw files from before they were declared there.
@@ -153,7 +153,8 @@ class Decoder(ProcessEvents):
 
     def _put_submissions_on_run(self, spans: np.ndarray) -> None:
         """The same of the times at which operators were submitted."""
-        is_submitted = (spans["kind"] == _FUNCTION) & (spans["origin"] != 0)
+        kind = spans["kind"]
+        is_submitted = ((kind == _FUNCTION) | (kind == _MODULE)) & (spans["origin"] != 0)
         if is_submitted.any():
             at = spans["origin"][is_submitted]
             self.clock.put_on_run(at)
@@ -306,12 +307,8 @@ class Decoder(ProcessEvents):
         if not len(spans):
             return
         self._since_reading.append(spans)
-        newest = spans[-1]
-        self._ring_last[chunk.key] = (
-            int(newest["track"]),
-            int(newest["depth"]),
-            int(newest["start"]),
-        )
+        newest = spans[-1][["track", "depth", "start"]]
+        self._ring_last[chunk.key] = newest.tolist()
         self._highest_name = max(self._highest_name, found.highest_name)
         if found.is_one_track:
             self._wait(int(spans["track"][0]), spans)
@@ -384,9 +381,11 @@ class Decoder(ProcessEvents):
             self._lost(track, start, int(record["end"]), full, deep)
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
+        if framework_thread == layout.OF_REQUESTS:
+            self.tracks.setdefault(number, SourceTrack(number, None, -1, start, kind=REQUESTS))
+            return
         name = self._thread_names.get(str(tid), "")
-        track = SourceTrack(number, tid, framework_thread, start, name=name)
-        self.tracks[number] = track
+        self.tracks[number] = SourceTrack(number, tid, framework_thread, start, name=name)
 
     def _lost(
         self, track: int, start: int, end: int, full: int, deep: int, final: bool = False

@@ -246,6 +246,8 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
             "line": np.where(part.line >= 0, part.line + first_text, -1),
         }
         for number, name in part.track_names.items():
+            if number < 0 and number not in others:  # a thread that is known
+                continue
             place = new_track + int(np.searchsorted(others, number))
             track_names[place if number < 0 else number] = name
         step_mark = step_mark or part.step_mark

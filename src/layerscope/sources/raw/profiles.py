@@ -7,9 +7,11 @@ their own.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct
 from layerscope.model.events import FIRST_RUNS, Problem
 from layerscope.model.layers import KINDS, OPERATORS
+from layerscope.model.stored_json import decoded
 from layerscope.rawfile import layout
 from layerscope.sources.imported import Imported
 from layerscope.sources.raw.first_runs import extrapolated
@@ -31,6 +34,8 @@ _FUNCTION, _MODULE = (KINDS.index(kind) for kind in ("function", "module"))
 _FEWEST_CALLS = 5
 # The thread of a profile that is the one that the process began with.
 _MAIN = -1
+# Types of nodes that are named.
+_MOST_TYPES = 4
 # Numbers of tracks are made of the numbers of their names.
 _NAMES, _TRACKS_OF_A_NAME = 1 << 13, 1 << 7
 # Makes the numbers of all tracks positive.
@@ -67,6 +72,7 @@ def place(
             if spans is not None:
                 found.setdefault(number, []).append(spans)
                 problems += _first_runs(profile, spans, processes[number])
+                problems += _fallen_back(spans, processes[number])
                 counters = _counters(profile, content, processes[number])
                 found[number] += [counters] if counters else []
     if lost:
@@ -238,6 +244,34 @@ def _first_runs(
         high = units.duration(told.high_ns)
         lost += f" (those of all take {total}, {low} to {high}, by the first ones)"
     yield Problem(OPERATORS, FIRST_RUNS, what, "nothing to do: every run is recorded", lost)
+
+
+def _fallen_back(late: LateSpans, process: RecordedProcess) -> Iterator[Problem]:
+    """That nodes were executed by another provider than the program asked for."""
+    fallen = {}
+    for number in distinct(late.args[late.args >= 0]).tolist():
+        about = decoded(late.texts[number].encode(), dict[str, Any])
+        if "asked" in about:
+            fallen[number] = about
+    if not fallen:
+        return
+    rows = np.flatnonzero(np.isin(late.args, list(fallen)))
+    names = {(late.args[row], late.name[row]) for row in rows}
+    nodes = {(late.texts[name], fallen[args].get("node")) for args, name in names}
+    counts = Counter(type_ for type_, _ in nodes)
+    types = ", ".join(f"{type_} ({count})" for type_, count in counts.most_common(_MOST_TYPES))
+    others = ", and others" if len(counts) > _MOST_TYPES else ""
+    first, *_ = fallen.values()
+    providers = {str(about.get("provider")) for about in fallen.values()}
+    provider = " and ".join(sorted(providers))
+    modules = late.module[rows]
+    model, _, _ = process.decoder.names[int(modules.max())].partition("\n")
+    of_model = f" of {model}" if modules.any() else ""
+    what = (
+        f"{len(nodes)} nodes{of_model} ran on {provider}, "
+        f"though {first['asked']} was asked for: {types}{others}"
+    )
+    yield Problem(OPERATORS, "provider_fallback", what, "`layerscope table nodes` lists them")
 
 
 def _runs(process: RecordedProcess, sessions: np.ndarray) -> np.ndarray:

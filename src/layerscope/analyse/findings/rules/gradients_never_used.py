@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from layerscope.analyse.findings.finding import LIKELY, Finding, Limits, Remedy, Threshold, Where
 from layerscope.analyse.findings.places import largest
 from layerscope.analyse.findings.workload import Workload
+from layerscope.model.layers import ANSWERING
 
 NEEDS = ("steps", "operators")
 THRESHOLDS = (
@@ -48,7 +49,7 @@ EVIDENCE = """
 
 def find(workload: Workload, limits: Limits) -> Iterator[Finding]:
     """The nodes of graphs that no backward pass walks."""
-    if workload.rule_of_steps != "request" or workload.rows(_BACKWARD)[0]["n"]:
+    if workload.rule_of_steps not in ANSWERING or workload.rows(_BACKWARD)[0]["n"]:
         return
     nodes = float(workload.rows(_MEAN)[0]["nodes"])
     if not nodes:

@@ -12,6 +12,7 @@ COLLECTION = "onnxruntime.capi.onnxruntime_inference_collection"
 RUNS = ("run", "run_with_iobinding", "run_with_ort_values")
 CREATION = "_create_inference_session"
 END = "end_profiling"
+ASYNC, CALLBACK = "run_async", 3  # and where its callback is among the arguments
 EVERY = 16  # runs, behind which is looked at what the profilers hold
 state = {"agent": None, "watched": None, "problem": False, "methods": {}}
 
@@ -62,9 +63,32 @@ def watch(session):
             reason = "this Python makes no methods in C"
     if not reason:
         watched.agent.ls_modules_tell_errors(watched.paths.tell_error)
+        stand_for_async(session)
     elif not state["problem"]:
         watched.agent.ls_mark(f"modules_refused\n{reason}".encode(), MARK_PROBLEM, 0)
         state["problem"] = True
+
+
+def stand_for_async(session):
+    """The same for the method that returns where a run begins."""
+    import ctypes
+
+    watched = state["watched"]
+    owners = [kind for kind in session.__mro__ if ASYNC in kind.__dict__]
+    if not owners or ASYNC in state["methods"]:
+        return
+    function = owners[0].__dict__[ASYNC]
+    make = watched.agent.ls_async_run_stand_in
+    make.restype = ctypes.c_void_p
+    make.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.c_char_p, *[ctypes.py_object] * 2]
+    runs = part_of("async_runs")["AsyncRuns"](watched, settings)  # noqa: F821
+    address = make(function, CALLBACK, b"callback", runs.begin, runs.fail)
+    if address is None:
+        return
+    ours = ctypes.cast(address, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(ours))
+    setattr(owners[0], ASYNC, ours)
+    state["methods"][ASYNC] = owners[0], function, ours
 
 
 def stand_for(session, number, name):
@@ -107,6 +131,7 @@ def pause():
     """The program has stopped the profiler, or a window closes."""
     if state["watched"] is not None:
         state["watched"].agent.ls_runs_record(0)
+        state["watched"].is_recorded = False
         state["watched"].end_all()
 
 
@@ -114,3 +139,4 @@ def resume():
     """It goes on; called after `start`."""
     if state["watched"] is not None:
         state["watched"].agent.ls_runs_record(1)
+        state["watched"].is_recorded = True

@@ -53,6 +53,13 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+def asked_of(frame):
+    """The providers that the program asks for, as the method has them that creates a session."""
+    asked = frame.f_locals.get("providers") if frame.f_code.co_name == "__init__" else None
+    names = [one if isinstance(one, str) else one[0] for one in asked or ()]
+    return [name for name in names if isinstance(name, str)]
+
+
 class Profiled:
     """A session whose profiler runs, and the file that says so."""
 
@@ -94,6 +101,7 @@ class Sessions:
         self.numbers = {}  # by name of a model
         self.known = {}  # by id of a session what the agent has to forget it by
         self.told = set()
+        self.is_recorded = True  # what begins now
         own = onnxruntime.__file__.rpartition("/")[0] + "/"
         self.paths = paths_of["Paths"](
             self.agent.ls_module_learn,
@@ -163,6 +171,7 @@ class Sessions:
             self.tell("own", OWN)
             return
         one = Profiled(session, self.count + 1, options or self.onnxruntime.SessionOptions())
+        one.about["providers"] = asked_of(self.paths_of["sys"]._getframe(2))
         self.note(one)
         self.count += 1
         self.created[id(session)] = one

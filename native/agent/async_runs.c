@@ -1,0 +1,95 @@
+/* A method that begins a run and returns: another thread calls back where it is over. What stands for the method hands
+ * on a function of ours in the place of the callback. Everything here runs with the GIL held. */
+#define _GNU_SOURCE
+#include "modules.h"
+#include "python.h"
+#include "requests.h"
+#include "stand_ins.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#define MOST_ARGUMENTS 16
+
+/* A run begins that ends on another thread: a call of a module on a track of requests. 0: it is not recorded. */
+LS_EXPORT uint64_t ls_async_run_begin(uint64_t handle[3]) {
+    handle[2] = ls_request_here();
+    return ls_request_begin(handle);
+}
+
+/* It is over; `module`: what was run, NULL: nothing was. */
+LS_EXPORT void ls_async_run_end(const uint64_t handle[3], const void *module) {
+    uint32_t track = ls_request_give_back(handle[1]);
+    uint32_t called = track && module ? ls_module_name(module) : 0;
+    ls_thread *t = called ? ls_thread_here() : NULL;
+    lf_record run = {.start = handle[0], .name = called, .module = called, .kind = LF_MODULE};
+    if (t)
+        ls_request_write(t, run, track, (uint32_t)handle[2]);
+}
+
+static void *(*call_with)(void *callable, ...), *(*item)(void *tuple, ssize_t place);
+static ssize_t (*size_of)(void *tuple);
+static int (*is_other)(void *name, const char *text);
+static void (*clear_error)(void);
+
+static int place; /* of the callback among the arguments that have no name, the object being the first */
+static const char *name;
+static void *begins, *fails;
+
+static int find_python(void) {
+    *(void **)&call_with = dlsym(RTLD_DEFAULT, "PyObject_CallFunctionObjArgs");
+    *(void **)&item = dlsym(RTLD_DEFAULT, "PyTuple_GetItem");
+    *(void **)&size_of = dlsym(RTLD_DEFAULT, "PyTuple_Size");
+    *(void **)&is_other = dlsym(RTLD_DEFAULT, "PyUnicode_CompareWithASCIIString");
+    *(void **)&clear_error = dlsym(RTLD_DEFAULT, "PyErr_Clear");
+    return call_with && item && size_of && is_other && clear_error ? 0 : -1;
+}
+
+/* Where the callback is among the arguments, those with names behind the others; -1: it is not there. */
+static ssize_t place_of_callback(ssize_t count, void *names, ssize_t named) {
+    if (count > place)
+        return place;
+    for (ssize_t i = 0; i < named; i++)
+        if (!is_other(item(names, i), name))
+            return count + i;
+    return -1;
+}
+
+static void *call(void *function, void *const *arguments, ssize_t count, void *names) {
+    ssize_t named = names ? size_of(names) : 0;
+    ssize_t at = count > 0 ? place_of_callback(count, names, named) : -1;
+    if (at < 0 || count + named > MOST_ARGUMENTS)
+        return ls_call_python(function, arguments, count, names);
+    void *ours = call_with(begins, arguments[0], arguments[at], NULL);
+    if (!ours) {
+        clear_error();
+        return ls_call_python(function, arguments, count, names);
+    }
+    void *handed[MOST_ARGUMENTS];
+    memcpy(handed, arguments, (size_t)(count + named) * sizeof *handed);
+    handed[at] = ours;
+    void *result = ls_call_python(function, handed, count, names);
+    if (!result)
+        ls_python_tell_failure(fails, ours);
+    ls_python_release(ours);
+    return result;
+}
+
+/* What stands for `function`, whose argument number `at` (the object being number 0), called `called`, is the callback.
+ * `begin(object, callback)` gives what is handed on in its place, and `fail(that)` is called where the method raises.
+ * A new reference; NULL: this Python is not understood. Once in a process. */
+LS_EXPORT void *ls_async_run_stand_in(void *function, int at, const char *called, void *begin, void *fail) {
+    if (!ls.page || !ls.wiped || !ls_python_is_understood() || find_python())
+        return NULL;
+    char *copy = strdup(called);
+    void *ours = copy ? ls_stand_for_function(function, call) : NULL;
+    if (!ours)
+        return NULL;
+    ls_python_keep(begin);
+    ls_python_keep(fail);
+    place = at;
+    name = copy;
+    begins = begin;
+    fails = fail;
+    return ours;
+}

@@ -1,0 +1,65 @@
+"""Inside the program, run by path beside hook.py: runs of sessions that return where they begin,
+and call back where they end. Standard library only.
+"""
+
+import ctypes
+
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+class AsyncRuns:
+    """Those of this process; `watched`: its sessions. The agent calls `begin` before a run begins,
+    and `fail` where it does not.
+    """
+
+    def __init__(self, watched, settings):
+        self.watched = watched
+        python = ctypes.PyDLL(settings["library"])
+        self.begins, self.ends = python.ls_async_run_begin, python.ls_async_run_end
+        self.begins.restype = ctypes.c_uint64
+        self.begins.argtypes = [ctypes.c_void_p]
+        self.ends.restype = None
+        self.ends.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+
+    def begin(self, session, callback):
+        """What is handed on in the place of the callback."""
+        try:
+            handle = (ctypes.c_uint64 * 3)()
+            if not callable(callback) or not self.watched.is_recorded or not self.begins(handle):
+                return callback
+            if id(session) not in self.watched.known:
+                self.watched.resolve(session)
+        except FAULTS:
+            return callback
+        return AsyncRun(self, session, handle, callback)
+
+    def fail(self, run):
+        """The method has raised an exception: nothing was run."""
+        if isinstance(run, AsyncRun):
+            self.ends(run.handle, None)
+
+
+class AsyncRun:
+    """One run: called where it is over."""
+
+    __slots__ = ("callback", "handle", "runs", "session")
+
+    def __init__(self, runs, session, handle, callback):
+        self.runs = runs
+        self.session = session  # it stays until it has run
+        self.handle = handle
+        self.callback = callback
+
+    def __call__(self, *told):
+        """It is over: the program hears of it."""
+        self.runs.ends(self.handle, id(self.session))
+        self.session = None
+        return self.callback(*told)

@@ -1,0 +1,156 @@
+"""Requests that a program answers, marked by the program itself where no server does it.
+
+Several may be under way at once, on one thread too. What runs in the context of one belongs to it,
+on whatever thread: contexts are those of `contextvars`, which asyncio and the pools of its servers
+hand on.
+"""
+
+from __future__ import annotations
+
+from layerscope.profiler.objects import text_of
+from layerscope.profiler.steering import steering
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any, TypeVar
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
+
+DOMAIN = "request"
+
+
+class Inside:
+    """A block whose work belongs to a request."""
+
+    def __init__(self, mark: int) -> None:
+        self._mark = mark
+        self._before = 0
+
+    def __enter__(self) -> None:
+        self._before = mark_here()
+        enter(self._mark)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        enter(self._before)
+
+
+class Request:
+    """A request: `with`, a decorator, or `start` where it comes in and `stop` where it is answered,
+    on whatever threads.
+    """
+
+    def __init__(self, name: str = "request") -> None:
+        self.name = name
+        self._text = text_of(name, DOMAIN)
+        self._handle: Any = None
+        self._inside: Any = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def start(self) -> None:
+        """It has come in."""
+        self.stop()
+        if not steering.running or not steering.connect():
+            return
+        import ctypes
+
+        handle = (ctypes.c_uint64 * 2)()
+        begin = steering.agent.ls_request_begin
+        begin.restype = ctypes.c_uint64
+        begin.argtypes = [ctypes.c_void_p]
+        if begin(handle):
+            self._handle = handle
+
+    def stop(self) -> None:
+        """It is answered."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        import ctypes
+
+        end = steering.agent.ls_request_end
+        end.restype = None
+        end.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+        end(handle, self._text)
+
+    def inside(self) -> Inside:
+        """A block whose work belongs to it: for who has taken it from a queue."""
+        return Inside(self._handle[1] if self._handle is not None else 0)
+
+    def __enter__(self) -> Request:
+        self.start()
+        self._inside = self.inside()
+        self._inside.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        inside, self._inside = self._inside, None
+        if inside is not None:
+            inside.__exit__(kind, error, trace)
+        self.stop()
+
+    def __call__(self, function: Function) -> Function:
+        """`function`, each call of which is a request; of a coroutine function from its first line
+        to its end.
+        """
+        import functools
+        import inspect
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*arguments: Any, **more: Any) -> Any:
+                with Request(self.name):
+                    return await function(*arguments, **more)
+
+            return awaited  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def answered(*arguments: Any, **more: Any) -> Any:
+            with Request(self.name):
+                return function(*arguments, **more)
+
+        return answered  # type: ignore[return-value]
+
+
+def _of_python(name: str) -> Any:
+    """A function of the agent that is called with the interpreter's lock."""
+    import ctypes
+
+    return getattr(ctypes.PyDLL(steering.settings["library"]), name)
+
+
+def mark_here() -> int:
+    """Which request runs in this context; 0: none."""
+    if steering.agent is None:
+        return 0
+    import ctypes
+
+    ask = _of_python("ls_request_mark")
+    ask.restype = ctypes.c_uint64
+    return int(ask())
+
+
+def enter(mark: int) -> None:
+    """What runs in this context from now on belongs to this request; 0: to none."""
+    if steering.agent is None:
+        return
+    import ctypes
+
+    tell = _of_python("ls_request_enter")
+    tell.restype = None
+    tell.argtypes = [ctypes.c_uint64]
+    tell(mark)
