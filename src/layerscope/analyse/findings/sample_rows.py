@@ -32,10 +32,12 @@ def sample_rows(workload: Workload) -> pa.Table:
     if not workload.has_steps:
         columns["step"] = np.full(len(columns["at_ns"]), workload.step[0], np.int64)
     for name in _NAMES:
-        columns[name] = dictionary_of(samples[name][mine], list(map(str, samples[f"{name}.names"])))
+        texts = [str(text) for text in samples[f"{name}.names"]]
+        columns[name] = dictionary_of(samples[name][mine], texts)
     columns["is_critical"] = np.isin(columns["track"], workload.tracks)
     stacks, frames = stacks_once(reader)
-    place = stacks.place(columns["stack"].astype(np.int64))
+    of_sample = columns["stack"].astype(np.int64)
+    place = stacks.place(of_sample)
     inner, every = innermost(stacks, frames), frames.all()
     for name in ("line", "symbol", "operator", "module"):
         columns[name] = _texts(every, inner.of(name, place), named)
