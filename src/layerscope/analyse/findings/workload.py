@@ -40,6 +40,7 @@ from layerscope.analyse.findings.finding import RUN, STEP, Evidence, Price
 from layerscope.analyse.findings.sample_rows import frames_of_stacks, sample_rows
 from layerscope.analyse.findings.span_pass import SpanPass
 from layerscope.analyse.step_times import MeasuredSteps
+from layerscope.recording.arrow_columns import arrow_array
 from layerscope.recording.failures import unreadable
 
 if TYPE_CHECKING:
@@ -269,7 +270,8 @@ class Workload:
         order = np.argsort(self.step)
         self.step, self.dur_ns = self.step[order], self.dur_ns[order]
         table = {
-            name: pa.array(values[order].astype(np.int64)) for name, values in self._columns.items()
+            name: arrow_array(values[order].astype(np.int64))
+            for name, values in self._columns.items()
         }
         self._register("measured_steps", pa.table(table))
 
