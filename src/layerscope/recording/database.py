@@ -20,7 +20,7 @@ def connected(threads: int = THREADS) -> Any:
     # directory.
     name = f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
     spill = Path(tempfile.gettempdir()) / name
-    config = {"threads": threads, "temp_directory": str(spill)}
+    config: dict[str, Any] = {"threads": threads, "temp_directory": str(spill)}
     connection = duckdb.connect(":memory:", config=config)
     # Where Python is used interactively, DuckDB would draw a bar into the standard output.
     connection.execute("SET enable_progress_bar = false")
