@@ -412,6 +412,8 @@ def _makers_of_steps(workload: Workload) -> list[int]:
     if workload.rule_of_steps == "request":
         return [row["track"] for row in makers]
     most = [row["track"] for row in makers if row["amount"] == makers[0]["amount"]]
+    if len(most) == 1:
+        return most
     busiest = _tracks_with(workload, "layer IN ('operators', 'modules')", "self_ns")
     tracks = [row["track"] for row in busiest]
     return [track for track in tracks if track in most or not most][:1]
