@@ -36,9 +36,6 @@ def has_name(columns: Columns, column: str, name: str) -> NDArray[np.bool_]:
 
 def dictionary_of(codes: NDArray[Any], texts: list[str]) -> pa.DictionaryArray:
     """The text of each code, none where it is below zero."""
-    import pyarrow as pa
+    from layerscope.recording.arrow_columns import coded_texts
 
-    places = np.asarray(codes, np.int32)
-    indices = pa.array(places, mask=places < 0)
-    values = pa.array(texts, pa.string())
-    return pa.DictionaryArray.from_arrays(indices, values)
+    return coded_texts(np.asarray(codes, np.int32), texts)

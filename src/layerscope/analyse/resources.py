@@ -15,6 +15,7 @@ import numpy as np
 from layerscope.analyse.by_step import system_readings
 from layerscope.analyse.step_times import FEWEST_FOR_DRIFT, Arrays, MeasuredSteps, StepTimes
 from layerscope.model.layers import ANSWERING, GROUP_COUNTERS
+from layerscope.model.median import median
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import RunInfo
 
@@ -304,8 +305,8 @@ def memory_of(counters: Counters, steps: MeasuredSteps, info: RunInfo) -> Memory
             return memory
         third = len(within) // 3
         first, last = (
-            first + float(np.median(within[:third])),
-            last + float(np.median(within[-third:])),
+            first + median(within[:third]),
+            last + median(within[-third:]),
         )
     memory.growth_bytes = round(last - first)
     memory.is_growing = memory.growth_bytes > max(GROWTH * first, GROWTH_BYTES)

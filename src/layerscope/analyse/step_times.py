@@ -24,6 +24,7 @@ from layerscope.model.distinct import distinct
 from layerscope.model.events import FIRST_RUNS
 from layerscope.model.frameworks import request_classes
 from layerscope.model.layers import ANSWERING, PHASES
+from layerscope.model.median import median
 from layerscope.recording.reader import Reader
 
 # Fewer steps than this say nothing about a trend.
@@ -136,7 +137,7 @@ class MeasuredSteps:
         dur_ns = self.columns["dur_ns"][self.measured][order]
         if not len(dur_ns):
             return None
-        median = float(np.median(dur_ns))
+        p50_ns = median(dur_ns)
         detailed = int(np.searchsorted(start_ns, self._detailed_until_ns))
         phases_ns = {
             p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()
@@ -149,12 +150,12 @@ class MeasuredSteps:
             left_out=self.leaves_out,
             processes=len(self.processes),
             mean_ns=float(dur_ns.mean()),
-            p50_ns=median,
+            p50_ns=p50_ns,
             p90_ns=float(percentile(dur_ns, 90)),
             p95_ns=float(percentile(dur_ns, 95)),
             p99_ns=float(percentile(dur_ns, 99)),
             phases_ns=phases_ns,
-            outliers=int(np.count_nonzero(dur_ns > OUTLIER * median)),
+            outliers=int(np.count_nonzero(dur_ns > OUTLIER * p50_ns)),
             slowest_ns=int(dur_ns.max()),
             drift=_drift(dur_ns, self.columns["process"][self.measured][order]),
             per_second=1e9 * len(dur_ns) / max(self.end_ns - self.begin_ns, 1),
@@ -258,8 +259,8 @@ def _drift(dur_ns: Array, process: Array) -> float | None:
         values = dur_ns[process == number]
         third = len(values) // 3
         if len(values) >= FEWEST_FOR_DRIFT:
-            found.append(np.median(values[-third:]) / max(np.median(values[:third]), 1))
-    return float(np.median(found)) if found else None
+            found.append(median(values[-third:]) / max(median(values[:third]), 1))
+    return median(np.array(found)) if found else None
 
 
 def _at_once(start_ns: Int64s, end_ns: Int64s) -> int:

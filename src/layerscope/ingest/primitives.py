@@ -122,14 +122,14 @@ def links_of(from_span: np.ndarray, to_span: np.ndarray, kind: int) -> Columns:
 
 def _executions(columns: Columns, rows: np.ndarray, main_tracks: set[int]) -> Executions:
     track, start_ns = columns["track"][rows], columns["start_ns"][rows]
-    main = np.intersect1d(track, list(main_tracks))
+    main = [one for one in distinct(track).tolist() if one in main_tracks]
     return Executions(
         track=track,
         start_ns=start_ns,
         end_ns=start_ns + columns["dur_ns"][rows],
         name=columns["name_code"][rows],
         is_bare=columns["parent"][rows] < 0,
-        main_track=int(main[0]) if len(main) else -1,
+        main_track=main[0] if main else -1,
     )
 
 
@@ -201,7 +201,7 @@ class PrimitiveRows(Struct):
         hits = [hit for _, hit in known]
         is_hit = np.array([bool(hit) for hit in hits], np.bool_)
         is_unknown = np.array([hit is None for hit in hits], np.bool_)
-        columns["cache_hit"] = pa.array(is_hit[row], mask=is_unknown[row])
+        columns["cache_hit"] = arrow_array(is_hit[row], ~is_unknown[row])
         return columns
 
     def _problem(self, key: int) -> tuple[OnednnProblem | None, bool | None]:
@@ -265,8 +265,8 @@ def _threads(span: np.ndarray, track: np.ndarray, primary: np.ndarray) -> np.nda
     if not len(shares):
         return threads
     tracks = int(track.max()) + 1
-    distinct = np.unique(primary[shares] * tracks + track[shares])
-    owners, count = np.unique(distinct // tracks, return_counts=True)
+    pairs = distinct(primary[shares] * tracks + track[shares])
+    owners, count = np.unique(pairs // tracks, return_counts=True)
     row = rows_of(span, owners)
     is_known = row >= 0
     threads[row[is_known]] += count[is_known].astype(np.int32)

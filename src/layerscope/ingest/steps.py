@@ -44,6 +44,7 @@ from layerscope.ingest.rules import loader, mark, optimizer, request, served
 from layerscope.ingest.windowed import find_in_windows
 from layerscope.model.frameworks import backward_prefixes
 from layerscope.model.layers import PHASES
+from layerscope.model.median import median, medians
 
 __all__ = ["ProcessSteps", "SpanColumns", "find_steps", "no_steps", "warmup"]
 
@@ -194,8 +195,8 @@ def warmup(dur_ns: Int64s) -> Bools:
         windows = np.lib.stride_tricks.sliding_window_view(
             dur_ns[1 : most + WARMUP_WINDOW], WARMUP_WINDOW
         )
-        usual = np.median(dur_ns)
-        settled = np.abs(np.median(windows, axis=1) - usual) <= WARMUP_TOLERANCE * usual
+        usual = median(dur_ns)
+        settled = np.abs(medians(windows) - usual) <= WARMUP_TOLERANCE * usual
         count = int(np.argmax(settled)) + 1 if settled.any() else most
     is_warmup[:count] = True
     return is_warmup

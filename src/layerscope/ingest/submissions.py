@@ -83,6 +83,10 @@ class Submissions(Struct):
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The keys of submissions, and of the operators that they became; each is given once."""
+        if not (len(self._submitted) and len(self._executed)):
+            self._submitted = self._submitted[-MOST_ALONE:]
+            self._executed = self._executed[-MOST_ALONE:]
+            return self._submitted[:0, 1], self._executed[:0, 1]
         _, submitted, executed = np.intersect1d(
             self._submitted[:, 0], self._executed[:, 0], return_indices=True
         )

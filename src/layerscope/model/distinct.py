@@ -37,3 +37,14 @@ def first_rows(values: NDArray[Any]) -> NDArray[np.intp]:
     is_new = np.ones(len(ordered), np.bool_)
     is_new[1:] = ordered[1:] != ordered[:-1]
     return order[is_new]
+
+
+def among(values: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of the values are among the known ones. `np.isin` may call `np.unique`."""
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    ordered = np.sort(known)
+    place = np.searchsorted(ordered, values)
+    nearest = ordered.take(place, mode="clip")
+    found: NDArray[np.bool_] = nearest == values
+    return found

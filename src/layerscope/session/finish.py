@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -88,7 +89,7 @@ def finish(
         raw_bytes if recording.tables_path == recording.path else 0
     )
     info.cost = RecordingCost(
-        time.process_time_ns(),
+        time.process_time_ns() + _others_ns(session, ended),
         session.link.cpu_ns,
         converted["cpu_ns"],
         raw_bytes,
@@ -99,6 +100,21 @@ def finish(
         recording.save()
     used: dict[str, int] = converted["used"]
     return used
+
+
+def _others_ns(session: Recorder, ended: Ended) -> int:
+    """CPU time of processes that were started for a moment, such as those that ask a framework how
+    it is built: all that has ended of what we began, but for the program and those that tell their
+    own.
+    """
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    known_ns = session.link.cpu_ns
+    if session.sampler is not None:
+        known_ns += session.sampler.cpu_ns
+    if ended.status is not None:  # else another process is its parent
+        known_ns += ended.user_ns + ended.system_ns
+    all_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
+    return max(all_ns - known_ns, 0)
 
 
 def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> list[LayerState]:

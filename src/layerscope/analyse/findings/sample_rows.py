@@ -14,7 +14,8 @@ from layerscope.analyse.stacks.frames import StackFrame
 from layerscope.analyse.stacks.innermost import innermost, labelled, named
 from layerscope.analyse.stacks.sample_reader import places_of, stacks_once
 from layerscope.analyse.stacks.tree import Ints
-from layerscope.model.distinct import distinct
+from layerscope.model.distinct import distinct, with_places
+from layerscope.recording.arrow_columns import arrow_array
 
 if TYPE_CHECKING:
     from layerscope.analyse.findings.workload import Workload
@@ -28,15 +29,16 @@ def sample_rows(workload: Workload) -> pa.Table:
     reader = workload.reader
     samples = reader.arrays("samples", [*_COLUMNS, *_NAMES])
     mine = _in_steps(workload, samples["track"], samples["step"])
-    columns: dict[str, Any] = {name: samples[name][mine] for name in _COLUMNS}
+    numbers = {name: samples[name][mine] for name in _COLUMNS}
     if not workload.has_steps:
-        columns["step"] = np.full(len(columns["at_ns"]), workload.step[0], np.int64)
+        numbers["step"] = np.full(len(mine), workload.step[0], np.int64)
+    numbers["is_critical"] = np.isin(numbers["track"], workload.tracks)
+    columns: dict[str, Any] = {name: arrow_array(values) for name, values in numbers.items()}
     for name in _NAMES:
         texts = [str(text) for text in samples[f"{name}.names"]]
         columns[name] = dictionary_of(samples[name][mine], texts)
-    columns["is_critical"] = np.isin(columns["track"], workload.tracks)
     stacks, frames = stacks_once(reader)
-    of_sample = columns["stack"].astype(np.int64)
+    of_sample = numbers["stack"].astype(np.int64)
     place = stacks.place(of_sample)
     inner, every = innermost(stacks, frames), frames.all()
     for name in ("line", "symbol", "operator", "module"):
@@ -65,7 +67,7 @@ def frames_of_stacks(workload: Workload) -> pa.Table:
         wanted, at = wanted[at >= 0], at[at >= 0]
     stack = np.concatenate(found)
     frame = np.concatenate(frames)
-    return pa.table({"stack": stack, "frame": frame})
+    return pa.table({"stack": arrow_array(stack), "frame": arrow_array(frame)})
 
 
 def _in_steps(workload: Workload, track: Ints, step: Ints) -> Ints:
@@ -92,5 +94,5 @@ def _objects(frames: list[StackFrame], numbers: Ints, none: str) -> list[str]:
 
 def _texts(frames: list[StackFrame], numbers: Ints, write: Any) -> pa.DictionaryArray:
     """What `write` makes of each frame; empty for none."""
-    found, at = np.unique(numbers, return_inverse=True)
+    found, at = with_places(numbers)
     return dictionary_of(at, write(frames, found, ""))

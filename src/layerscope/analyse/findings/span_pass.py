@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from layerscope.analyse.columns import dictionary_of, has_name
 from layerscope.analyse.span_groups import COMMON, SpanGroups, grouped
 from layerscope.model.distinct import distinct
+from layerscope.recording.arrow_columns import arrow_array
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
@@ -106,5 +107,5 @@ class SpanPass:
             texts = self._names.get(name, np.zeros(0, object))
             return dictionary_of(values, texts.tolist())
         if name in ("module", "step"):
-            return pa.array(values, mask=values < 0)
-        return pa.array(values)
+            return arrow_array(values, values >= 0)
+        return arrow_array(values)

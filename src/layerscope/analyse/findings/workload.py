@@ -41,6 +41,7 @@ from layerscope.analyse.findings.sample_rows import frames_of_stacks, sample_row
 from layerscope.analyse.findings.span_pass import SpanPass
 from layerscope.analyse.step_times import MeasuredSteps
 from layerscope.model.layers import ANSWERING
+from layerscope.recording.arrow_columns import arrow_array
 from layerscope.recording.failures import unreadable
 
 if TYPE_CHECKING:
@@ -270,7 +271,8 @@ class Workload:
         order = np.argsort(self.step)
         self.step, self.dur_ns = self.step[order], self.dur_ns[order]
         table = {
-            name: pa.array(values[order].astype(np.int64)) for name, values in self._columns.items()
+            name: arrow_array(values[order].astype(np.int64))
+            for name, values in self._columns.items()
         }
         self._register("measured_steps", pa.table(table))
 
@@ -411,6 +413,8 @@ def _makers_of_steps(workload: Workload) -> list[int]:
     if workload.rule_of_steps in ANSWERING:
         return [row["track"] for row in makers]
     most = [row["track"] for row in makers if row["amount"] == makers[0]["amount"]]
+    if len(most) == 1:
+        return most
     busiest = _tracks_with(workload, "layer IN ('operators', 'modules')", "self_ns")
     tracks = [row["track"] for row in busiest]
     return [track for track in tracks if track in most or not most][:1]

@@ -22,6 +22,7 @@ import numpy as np
 from layerscope.ingest.lines import Found, SpanColumns, codes_of, last_end, line_of, make_lane
 from layerscope.ingest.phases import LOADER, RANGE, Bools, Line, Positions, Scopes, find_scopes
 from layerscope.model.frameworks import iterator_seeds, sampler_operators
+from layerscope.model.median import median
 
 
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
@@ -67,7 +68,7 @@ def empty_waits(spans: SpanColumns, line: Line, scopes: Scopes) -> Bools:
     follow = np.searchsorted(work, gap_end) - np.searchsorted(work, gap_begin)
     is_at_end = gap_end == len(line.start)
     is_last = is_at_end & (spans.window is None or not spans.window.is_closed)
-    if usual := np.median(follow):
+    if usual := median(follow):
         seeds = iterators_made(spans, line, scopes)
         ends_epoch = is_last | _has_any(seeds, waits, gap_end)
         over = (2 * follow < usual) | (ends_epoch & _make_batches(line, waits, idle))

@@ -52,7 +52,8 @@ from layerscope.ingest.phases import (
     outermost,
 )
 from layerscope.ingest.rules.loader import empty_waits, iterators_made
-from layerscope.model.distinct import distinct
+from layerscope.model.distinct import among, distinct
+from layerscope.model.median import median
 
 
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
@@ -75,7 +76,7 @@ def steps_of(
     track = _step_track(spans, workers, int(spans.track[leading.first]))
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)
-    is_leading = np.isin(line.source[scopes.optimizer], leading.calls)
+    is_leading = among(line.source[scopes.optimizer], leading.calls)
     end = _ends(line, scopes, scopes.optimizer[is_leading])
     waits = _waits_before(line, scopes, int(end[-1]))
     window = spans.window
@@ -170,7 +171,7 @@ def begin_of_first(line: Line, waits: Positions, end: Int64s) -> Int64s:
     until = np.searchsorted(top, stops)
     usual = len(top)
     if len(end) > 1:
-        usual = int(np.median(np.diff(until)))
+        usual = int(median(np.diff(until)))
     first = max(0, int(until[0]) - max(usual, 1))
     return line.start[top[[first]]]
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from layerscope.model.median import median
 from layerscope.rawfile import layout
 
 # Records whose `start` is a moment; in that of LF_EXTRA is a value.
@@ -98,7 +99,7 @@ def uneven(ticks: np.ndarray, run_ns: np.ndarray, error_ns: np.ndarray) -> int:
         return 0
     took_ns = all_took_ns[far]
     rate = np.diff(ticks)[far] / took_ns
-    usual = float(np.median(rate))
+    usual = median(rate)
     error_of_pair_ns = error_ns[far] + error_ns[far + 1]
     tolerance = _RATE_TOLERANCE + error_of_pair_ns / took_ns
     deviation = np.abs(rate / usual - 1)
