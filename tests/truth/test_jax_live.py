@@ -179,6 +179,15 @@ def test_operators_have_the_line_of_python_that_asked_for_them(trained: Recorded
     assert trained.value(backward) == 1
 
 
+def test_operators_lie_on_the_threads_of_the_system_that_ran_them(trained: Recorded) -> None:
+    threads = trained.rows(
+        """SELECT DISTINCT tid, tracks.name AS name FROM spans JOIN tracks USING (track)
+           WHERE spans.kind = 'function'"""
+    )
+    assert all(row["tid"] for row in threads), threads
+    assert len({row["tid"] for row in threads}) == len(threads) > 2
+
+
 def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> None:
     recorded = record(jax_python, SHAPES, tmp_path)
     assert recorded.status == 0, recorded.stderr

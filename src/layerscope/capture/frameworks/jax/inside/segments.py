@@ -83,11 +83,11 @@ def resident_bytes():
 class Segments:
     """The segments of this process, below `raw`; `profiler`: XLA's module of that name."""
 
-    def __init__(self, raw, agent, profiler, bridge, hidden, arguments):
+    def __init__(self, raw, agent, profiler, bridge, hidden, arguments, numbers):
         self.raw, self.agent, self.profiler, self.bridge = raw, agent, profiler, bridge
         self.begin_session = profiler.ProfilerSession
         self.hidden = hidden
-        self.arguments_of_lowering = arguments
+        self.arguments_of_lowering, self.numbers_of_threads = arguments, numbers
         self.lowered = {}  # by thread, the arguments of what was lowered last
         self.pid = os.getpid()
         self.holder = 0  # the thread that has the lock
@@ -142,6 +142,7 @@ class Segments:
         self.told["ended_realtime_ns"] = time.time_ns()
         self.note(self.count, self.told)
         content = session.stop()
+        self.note_threads(content)
         path = f"{self.stem(self.count)}_segment.pb"
         with open(path + ".part", "wb") as file:
             file.write(content)
@@ -150,6 +151,14 @@ class Segments:
         took_s = time.monotonic() - begin_s
         self.is_heavy = took_s > MOST_HELD_SHARE * lasted_s
         self.agent.ls_note_cost(time.thread_time_ns() - begin)
+
+    def note_threads(self, content):
+        """Tell which threads a segment is about, as far as they live."""
+        try:
+            self.told["threads"] = self.numbers_of_threads(content)
+            self.note(self.count, self.told)
+        except FAULTS:
+            pass
 
     def end_as_asked(self):
         """End the last segment, or the last one before a pause: nothing is missing behind it."""
@@ -310,10 +319,10 @@ class Segments:
         module["__getattr__"] = hidden(look_up)
 
 
-def watch(raw, agent, hidden, arguments):
+def watch(raw, agent, hidden, arguments, numbers):
     """Record segments of this process into files in `raw`; what has to be kept. `hidden`: makes
     what calls a function of ours unseen by the program's profilers. `arguments`: gives those of
-    what is lowered.
+    what is lowered. `numbers`: gives those of the threads in a segment.
     """
     profiler = getattr(sys.modules.get("jax._src.profiler"), "_profiler", None)
     bridge = sys.modules.get("jax._src.xla_bridge")
@@ -323,7 +332,7 @@ def watch(raw, agent, hidden, arguments):
     if listen is None or not is_known:
         agent.ls_mark(b"no_segments\nthis version of JAX is not understood", MARK_PROBLEM, 0)
         return None
-    segments = Segments(raw, agent, profiler, bridge, hidden, arguments)
+    segments = Segments(raw, agent, profiler, bridge, hidden, arguments, numbers)
     segments.mind_profilers(hidden)
     listen(hidden(segments.compiled))
     atexit.register(segments.leave)
