@@ -188,6 +188,16 @@ def test_operators_lie_on_the_threads_of_the_system_that_ran_them(trained: Recor
     assert len({row["tid"] for row in threads}) == len(threads) > 2
 
 
+def test_scopes_are_modules_forward_and_backward(trained: Recorded) -> None:
+    of_scope = """SELECT count(*) FROM spans JOIN modules USING (module)
+        WHERE path = 'step.{}' AND spans.name LIKE 'dot%'"""
+    # XLA fuses nothing into these products: one forward of `classes`, and two backward.
+    assert trained.value(of_scope.format("classes")) >= 60
+    assert trained.value(of_scope.format("hidden")) >= 60
+    outside = "SELECT count(*) FROM spans WHERE module IS NOT NULL AND name LIKE 'Pjit%'"
+    assert trained.value(outside) == 0
+
+
 def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> None:
     recorded = record(jax_python, SHAPES, tmp_path)
     assert recorded.status == 0, recorded.stderr

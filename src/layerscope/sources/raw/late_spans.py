@@ -36,7 +36,7 @@ _NONE = layout.FIRST_SPECIAL - 1
 class LateSpans:
     """Columns of ended spans of one process, and of values of counters, whose kind is that of such
     a record and whose `end_ns` is the value. Times in ns of the run; `name`: places in `texts`,
-    `args` too, -1: none.
+    `args` and `scope`, which is a module, too, -1: none.
 
     `track`: the process's own number; one that it does not know becomes a track of its own, without
     a thread id. `module`: by the numbers of the raw file's names; 0: none. `line`: as `args`.
@@ -54,6 +54,7 @@ class LateSpans:
     texts: list[str]
     module: np.ndarray = field(default_factory=lambda: np.zeros(1, np.uint32))
     line: np.ndarray = field(default_factory=lambda: np.full(1, -1))
+    scope: np.ndarray = field(default_factory=lambda: np.full(1, -1))
     track_names: dict[int, str] = field(default_factory=dict)
     track_tids: dict[int, int] = field(default_factory=dict)
     step_mark: str = ""
@@ -195,7 +196,9 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     spans["seq"] = -1
     spans["seq"][counters] = 0
     spans["depth"] = late.depth[order]
-    spans["module"] = np.broadcast_to(late.module, order.shape)[order]
+    scope = np.broadcast_to(late.scope, order.shape)[order]
+    module = np.broadcast_to(late.module, order.shape)[order]
+    spans["module"] = np.where(scope >= 0, scope + known, module)
     spans["kind"] = late.kind[order]
     spans["flags"] = np.where(has_args | (line >= 0), layout.FLAG_EXTRA, 0)
     extras["kind"] = np.where(has_args, layout.EXTRA, _NONE)
@@ -249,6 +252,7 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
             "name": part.name + first_text,
             "args": np.where(part.args >= 0, part.args + first_text, -1),
             "line": np.where(part.line >= 0, part.line + first_text, -1),
+            "scope": np.where(part.scope >= 0, part.scope + first_text, -1),
         }
         for number, name in part.track_names.items():
             place = new_track + int(np.searchsorted(others, number))
@@ -274,10 +278,22 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
         texts=texts,
         module=joined["module"],
         line=joined["line"],
+        scope=joined["scope"],
         track_names=track_names,
         track_tids=track_tids,
         step_mark=step_mark,
     )
 
 
-_COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args", "module", "line")
+_COLUMNS = (
+    "track",
+    "start_ns",
+    "end_ns",
+    "depth",
+    "kind",
+    "name",
+    "args",
+    "module",
+    "line",
+    "scope",
+)

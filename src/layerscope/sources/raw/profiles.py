@@ -143,6 +143,7 @@ def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -
         texts=[*content.names, *content.args_texts],
         module=module,
         line=line.astype(np.int64) - 1,
+        scope=np.broadcast_to(content.more.get("module", -1), start_ns.shape),
         track_names={number: one.name for number, one in told},
         track_tids={number: one.tid for number, one in told if one.tid and one.tid > 0},
         step_mark=content.step_mark,
