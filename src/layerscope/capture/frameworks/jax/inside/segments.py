@@ -100,6 +100,8 @@ class Segments:
         self.begun_s = self.limit_bytes = self.written = 0
         self.looked_s = self.seen_bytes = 0  # when the memory was looked at, and what it was
         self.is_heavy = False  # to end the segment takes too much to hold the main thread up
+        self.is_worker = False  # of a pool of multiprocessing
+        self.has_rank = False  # it has been told
         self.told = {}  # what the file about the segment says
         self.length_s = SEGMENT_S
         self.most_bytes = MOST_BYTES
@@ -130,7 +132,20 @@ class Segments:
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
             self.is_watched = True
+            self.mind_pool()
             _thread.start_new_thread(self.hidden(self.watch), ())
+
+    def mind_pool(self):
+        """A worker of multiprocessing ends without `atexit`, and may be ended at any moment: its
+        segments are as long as it has lived.
+        """
+        process = sys.modules.get("multiprocessing.process")
+        util = sys.modules.get("multiprocessing.util")
+        if process is None or util is None or process.parent_process() is None:
+            return
+        self.is_worker = True
+        self.length_s = LEAST_S
+        util.Finalize(None, self.hidden(self.leave), exitpriority=100)
 
     def end(self):
         """End the segment that is open, and write it."""
@@ -168,6 +183,8 @@ class Segments:
     def plan(self, size, lasted_s):
         """How long the next segment is, behind one of `size` bytes."""
         self.length_s = min(SEGMENT_S, max(LEAST_S, lasted_s * FILE_BYTES / max(size, 1)))
+        if self.is_worker:
+            self.length_s = min(self.length_s, 2 * lasted_s)
         if size < FILE_BYTES // 2:  # it was the program that grew
             self.most_bytes *= 2
         self.written += size
@@ -278,6 +295,7 @@ class Segments:
             return
         try:
             tid = _thread.get_native_id()
+            self.note_rank()
             if stage == "lower":
                 self.lowered[tid] = self.arguments_of_lowering()
             if stage == "compile":
@@ -292,6 +310,16 @@ class Segments:
                     pass
         except FAULTS:
             pass
+
+    def note_rank(self):
+        """The place of this process in a job of jax.distributed, which it gave itself before it
+        compiled anything.
+        """
+        state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+        count = getattr(state, "num_processes", None)
+        if not self.has_rank and isinstance(count, int) and count > 1:
+            self.agent.ls_note_rank(state.process_id, count)
+            self.has_rank = True
 
     def note_task(self, about, start_s, end_s, tid):
         """Keep a compilation."""
