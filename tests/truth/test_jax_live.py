@@ -112,6 +112,43 @@ while len(list(raw.glob("*_segment.pb"))) < 4:
     calls += 1
 print(calls)
 """
+# Two processes of one job, that find each other at a port of this machine.
+JOB = """
+import os, socket, subprocess, sys
+if len(sys.argv) == 1:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    started = [subprocess.Popen([sys.executable, __file__, str(rank), port]) for rank in range(2)]
+    sys.exit(max(process.wait() for process in started))
+import functools, jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+rank, port = sys.argv[1:]
+jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(rank))
+mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+@jax.jit
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=P("d"), out_specs=P())
+def work(x):
+    return jax.lax.psum(x.sum(), "d")
+ones = jnp.ones(4)
+x = jax.make_array_from_callback((4,), NamedSharding(mesh, P("d")), lambda part: ones[part])
+for number in range(6):
+    with jax.profiler.StepTraceAnnotation("train", step_num=number):
+        work(x).block_until_ready()
+"""
+POOL = """
+import multiprocessing
+def work(size):
+    import jax, jax.numpy as jnp
+    double = jax.jit(lambda x: x * 2)
+    for _ in range(10):
+        double(jnp.ones(size)).block_until_ready()
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(work, [3, 4], 1)
+        pool.close()
+        pool.join()
+"""
 KILLED = """
 import jax, jax.numpy as jnp, os, pathlib, signal, threading, time
 double = jax.jit(lambda x: x * 2)
@@ -179,6 +216,25 @@ def test_operators_have_the_line_of_python_that_asked_for_them(trained: Recorded
     assert trained.value(backward) == 1
 
 
+def test_operators_lie_on_the_threads_of_the_system_that_ran_them(trained: Recorded) -> None:
+    threads = trained.rows(
+        """SELECT DISTINCT tid, tracks.name AS name FROM spans JOIN tracks USING (track)
+           WHERE spans.kind = 'function'"""
+    )
+    assert all(row["tid"] for row in threads), threads
+    assert len({row["tid"] for row in threads}) == len(threads) > 2
+
+
+def test_scopes_are_modules_forward_and_backward(trained: Recorded) -> None:
+    of_scope = """SELECT count(*) FROM spans JOIN modules USING (module)
+        WHERE path = 'step.{}' AND spans.name LIKE 'dot%'"""
+    # XLA fuses nothing into these products: one forward of `classes`, and two backward.
+    assert trained.value(of_scope.format("classes")) >= 60
+    assert trained.value(of_scope.format("hidden")) >= 60
+    outside = "SELECT count(*) FROM spans WHERE module IS NOT NULL AND name LIKE 'Pjit%'"
+    assert trained.value(outside) == 0
+
+
 def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> None:
     recorded = record(jax_python, SHAPES, tmp_path)
     assert recorded.status == 0, recorded.stderr
@@ -202,6 +258,25 @@ def test_steps_are_those_that_are_annotated_and_a_late_device_is_named(
     late = re.search(r"By device: device (\d) comes last to (\d+) of 20", recorded.stderr)
     assert late is not None, recorded.stderr
     assert late[1] == "2"
+
+
+def test_processes_of_a_job_are_ranks(jax_python: str, tmp_path: Path) -> None:
+    recorded = record(jax_python, JOB, tmp_path)
+    assert recorded.status == 0, recorded.stderr
+    steps = recorded.rows(
+        "SELECT rank, count(*) AS n FROM steps JOIN processes USING (process) GROUP BY rank"
+    )
+    assert sorted((row["rank"], row["n"]) for row in steps) == [(0, 6), (1, 6)]
+    assert "2 ranks" in recorded.stderr
+
+
+def test_workers_of_a_pool_are_recorded_to_their_end(jax_python: str, tmp_path: Path) -> None:
+    recorded = record(jax_python, POOL, tmp_path)
+    assert recorded.status == 0, recorded.stderr
+    calls = """SELECT count(*) AS n FROM spans JOIN tracks USING (track)
+        WHERE spans.name = 'PjitFunction(<lambda>)' AND spans.kind = 'function'"""
+    assert recorded.value(calls) == 20
+    assert recorded.value("SELECT count(*) FROM gaps") == 0
 
 
 def test_a_trace_of_the_program_s_own_comes_first(jax_python: str, tmp_path: Path) -> None:

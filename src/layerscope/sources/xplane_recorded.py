@@ -15,6 +15,7 @@ from layerscope.model.layers import KINDS
 from layerscope.model.stored_json import decoded
 from layerscope.sources import xplane
 from layerscope.sources.imported import Imported
+from layerscope.sources.xplane_scopes import module_of
 
 # What our hook calls the span that tells the number of a thread.
 _THREAD = "layerscope thread"
@@ -30,6 +31,7 @@ def read(path: Path) -> Imported:
     content = xplane.read(path)
     _number_threads(content)
     _find_calls(content)
+    _find_modules(content)
     return _without(content, _THREAD)
 
 
@@ -76,6 +78,22 @@ def _find_calls(content: Imported) -> None:
         kind[rows[np.append(True, ~is_inner)[: len(rows)]]] = _FUNCTION
     content.kind = kind
     content.calls = frozenset(names)
+
+
+def _find_modules(content: Imported) -> None:
+    """The modules of operators by their scopes, as names: `more` has their numbers, -1: none; in
+    place.
+    """
+    known: dict[str, int] = {}
+    modules = []
+    for text in content.args_texts:
+        told = decoded(text.encode(), dict[str, Any])
+        module = module_of(str(told.get("op_name", "")))
+        place = known.setdefault(module, len(content.names) + len(known)) if module else -1
+        modules.append(place)
+    content.names += known
+    # The last one is that of spans without arguments, whose number is -1.
+    content.more["module"] = np.array([*modules, -1], np.int64)[content.args]
 
 
 def _without(content: Imported, name: str) -> Imported:

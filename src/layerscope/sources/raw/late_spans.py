@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from layerscope.model.clocks import Conversion
-from layerscope.model.distinct import distinct
+from layerscope.model.distinct import distinct, first_rows
 from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.decoder import Decoder
@@ -36,12 +36,12 @@ _NONE = layout.FIRST_SPECIAL - 1
 class LateSpans:
     """Columns of ended spans of one process, and of values of counters, whose kind is that of such
     a record and whose `end_ns` is the value. Times in ns of the run; `name`: places in `texts`,
-    `args` too, -1: none.
+    `args` and `scope`, which is a module, too, -1: none.
 
     `track`: the process's own number; one that it does not know becomes a track of its own, without
     a thread id. `module`: by the numbers of the raw file's names; 0: none. `line`: as `args`.
-    `track_names`: of tracks that the process does not know. `step_mark`: how steps are called;
-    `calls`: operators each call of which may be one.
+    `track_names`, `track_tids`: of tracks that the process does not know. `step_mark`: how steps
+    are called; `calls`: operators each call of which may be one.
     """
 
     track: np.ndarray
@@ -54,7 +54,9 @@ class LateSpans:
     texts: list[str]
     module: np.ndarray = field(default_factory=lambda: np.zeros(1, np.uint32))
     line: np.ndarray = field(default_factory=lambda: np.full(1, -1))
+    scope: np.ndarray = field(default_factory=lambda: np.full(1, -1))
     track_names: dict[int, str] = field(default_factory=dict)
+    track_tids: dict[int, int] = field(default_factory=dict)
     step_mark: str = ""
     calls: frozenset[str] = frozenset()
 
@@ -70,7 +72,7 @@ class LateChunks:
     def __init__(self, before: Decoder, late: LateSpans, is_read: bool = False) -> None:
         self._before = before
         self._texts = late.texts
-        self._track_names = late.track_names
+        self._track_names, self._track_tids = late.track_names, late.track_tids
         is_counter = late.kind == layout.COUNTER
         ended_ns = np.where(is_counter, late.start_ns, late.end_ns)
         order = np.argsort(ended_ns, kind="stable")
@@ -83,6 +85,8 @@ class LateChunks:
         self._rings = {
             number: _FIRST_RING + at for at, number in enumerate(distinct(late.track).tolist())
         }
+        firsts = first_rows(self._track).tolist()
+        self._firsts = {int(self._track[row]): row for row in firsts}
         self._ordinals = dict.fromkeys(self._rings, 0)
         self._totals: raw_file.Chunk | None = None  # the newest that was recorded
 
@@ -119,7 +123,8 @@ class LateChunks:
             begin = np.zeros(1, dtypes.RECORD)
             track = self._before.tracks.get(number)
             begin["kind"], begin["module"], begin["seq"] = layout.THREAD_BEGIN, number, -1
-            begin["start"] = self._records[0, 0]["start"]
+            begin["start"] = self._records[self._firsts[number], 0]["start"]
+            begin["end"] = self._track_tids.get(number, 0)
             if track is not None:
                 begin["start"], begin["end"], begin["seq"] = (
                     track.start,
@@ -191,7 +196,9 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     spans["seq"] = -1
     spans["seq"][counters] = 0
     spans["depth"] = late.depth[order]
-    spans["module"] = np.broadcast_to(late.module, order.shape)[order]
+    scope = np.broadcast_to(late.scope, order.shape)[order]
+    module = np.broadcast_to(late.module, order.shape)[order]
+    spans["module"] = np.where(scope >= 0, scope + known, module)
     spans["kind"] = late.kind[order]
     spans["flags"] = np.where(has_args | (line >= 0), layout.FLAG_EXTRA, 0)
     extras["kind"] = np.where(has_args, layout.EXTRA, _NONE)
@@ -232,6 +239,7 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
     """
     texts: list[str] = []
     track_names: dict[int, str] = {}
+    track_tids: dict[int, int] = {}
     step_mark = ""
     columns: dict[str, list[np.ndarray]] = {name: [] for name in _COLUMNS}
     for part in parts:
@@ -244,12 +252,16 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
             "name": part.name + first_text,
             "args": np.where(part.args >= 0, part.args + first_text, -1),
             "line": np.where(part.line >= 0, part.line + first_text, -1),
+            "scope": np.where(part.scope >= 0, part.scope + first_text, -1),
         }
         for number, name in part.track_names.items():
             if number < 0 and number not in others:  # a thread that is known
                 continue
             place = new_track + int(np.searchsorted(others, number))
-            track_names[place if number < 0 else number] = name
+            place = place if number < 0 else number
+            track_names[place] = name
+            if number in part.track_tids:
+                track_tids[place] = part.track_tids[number]
         step_mark = step_mark or part.step_mark
         for name in _COLUMNS:
             values = changed[name] if name in changed else getattr(part, name)
@@ -268,9 +280,22 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
         texts=texts,
         module=joined["module"],
         line=joined["line"],
+        scope=joined["scope"],
         track_names=track_names,
+        track_tids=track_tids,
         step_mark=step_mark,
     )
 
 
-_COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args", "module", "line")
+_COLUMNS = (
+    "track",
+    "start_ns",
+    "end_ns",
+    "depth",
+    "kind",
+    "name",
+    "args",
+    "module",
+    "line",
+    "scope",
+)

@@ -28,6 +28,7 @@ from layerscope.sources.raw.late_spans import LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
 from layerscope.sources.raw.profile_files import ProfileFile, ProfilesAhead, profiles_in
 from layerscope.sources.raw.profile_tasks import tasks
+from layerscope.sources.wire import signed
 
 _FUNCTION, _MODULE = (KINDS.index(kind) for kind in ("function", "module"))
 # Fewer calls of a function than these are no loop.
@@ -39,7 +40,7 @@ _MOST_TYPES = 4
 # Numbers of tracks are made of the numbers of their names.
 _NAMES, _TRACKS_OF_A_NAME = 1 << 13, 1 << 7
 # Makes the numbers of all tracks positive.
-_OTHERS = 1 << 21
+_OTHERS = 1 << 23
 
 
 def place(
@@ -67,7 +68,7 @@ def place(
         problems += damaged
         lost += not contents
         for content in contents:
-            _number_threads(content, profile.pid, tids)
+            _number_threads(content, profile, tids)
             spans = _placed(profile, content, processes[number])
             if spans is not None:
                 found.setdefault(number, []).append(spans)
@@ -81,12 +82,19 @@ def place(
     return together, problems
 
 
-def _number_threads(content: Imported, pid: int, tids: dict[tuple[int, int], int]) -> None:
+def _number_threads(
+    content: Imported, profile: ProfileFile, tids: dict[tuple[int, int], int]
+) -> None:
     """A thread that has told its number in a segment has it in the later ones, in place. `tids`: by
     process and what the profiler numbers it.
     """
+    told = profile.about.get("threads")
+    for number, tid in told.items() if isinstance(told, dict) else ():
+        if number.isdecimal() and isinstance(tid, int):
+            key = profile.pid, signed(int(number))
+            tids[key] = tid
     for at, track in enumerate(content.tracks):
-        key = pid, track.number
+        key = profile.pid, track.number
         if track.number and track.tid is not None and track.tid != _MAIN:
             tids[key] = track.tid
         elif key in tids:
@@ -129,7 +137,7 @@ def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -
             end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
     args = content.args
     line = np.broadcast_to(content.more.get("line", 0), start_ns.shape)
-    names = {others[at]: one.name for at, one in enumerate(content.tracks)}
+    told = list(zip(others, content.tracks, strict=True))
     return LateSpans(
         track=track,
         start_ns=start_ns,
@@ -141,7 +149,9 @@ def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -
         texts=[*content.names, *content.args_texts],
         module=module,
         line=line.astype(np.int64) - 1,
-        track_names=names,
+        scope=np.broadcast_to(content.more.get("module", -1), start_ns.shape),
+        track_names={number: one.name for number, one in told},
+        track_tids={number: one.tid for number, one in told if one.tid and one.tid > 0},
         step_mark=content.step_mark,
         calls=content.calls,
     )
@@ -173,12 +183,15 @@ def _counters(
 
 
 def _numbers_of_others(content: Imported) -> list[int]:
-    """A number for each track that is no thread of the agent's: below 0, and the same for the
-    n-th track of a name in all profiles of a process.
+    """A number for each track that is no thread of the agent's: below 0, and the same in all
+    profiles of a process for a thread whose number is known, and for the n-th track of a name.
     """
     met: dict[str, int] = {}
     numbers = []
     for track in content.tracks:
+        if track.tid and track.tid > 0:
+            numbers.append(-1 - (_NAMES * _TRACKS_OF_A_NAME + track.tid))
+            continue
         nth = met[track.name] = met.get(track.name, -1) + 1
         name = zlib.crc32(track.name.encode()) % _NAMES
         numbers.append(-1 - (name * _TRACKS_OF_A_NAME + nth % _TRACKS_OF_A_NAME))
@@ -317,6 +330,8 @@ def _together(parts: list[LateSpans]) -> LateSpans:
     joined.track -= _OTHERS
     names = [part.track_names for part in parts]
     joined.track_names = dict(item for one in names for item in one.items())
+    tids = [part.track_tids for part in parts]
+    joined.track_tids = dict(item for one in tids for item in one.items())
     calls = frozenset(name for part in parts for name in part.calls)
     joined.step_mark = joined.step_mark or _loop(joined, calls)
     return joined

@@ -39,8 +39,9 @@ def start():
         segments = part_of("segments")
         hidden = part_of("../../../inside/beginning")["hidden_by"](settings)  # noqa: F821
         arguments = part_of("arguments")["of_lowering"]
+        numbers = part_of("pool_threads")["numbers_of_threads"]
         raw = settings["raw"]  # noqa: F821
-        state["segments"] = segments["watch"](raw, agent, hidden, arguments)
+        state["segments"] = segments["watch"](raw, agent, hidden, arguments, numbers)
     agent.ls_note_cost(time.process_time_ns() - begin)
     return False
 

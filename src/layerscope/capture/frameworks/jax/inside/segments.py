@@ -83,11 +83,11 @@ def resident_bytes():
 class Segments:
     """The segments of this process, below `raw`; `profiler`: XLA's module of that name."""
 
-    def __init__(self, raw, agent, profiler, bridge, hidden, arguments):
+    def __init__(self, raw, agent, profiler, bridge, hidden, arguments, numbers):
         self.raw, self.agent, self.profiler, self.bridge = raw, agent, profiler, bridge
         self.begin_session = profiler.ProfilerSession
         self.hidden = hidden
-        self.arguments_of_lowering = arguments
+        self.arguments_of_lowering, self.numbers_of_threads = arguments, numbers
         self.lowered = {}  # by thread, the arguments of what was lowered last
         self.pid = os.getpid()
         self.holder = 0  # the thread that has the lock
@@ -100,6 +100,8 @@ class Segments:
         self.begun_s = self.limit_bytes = self.written = 0
         self.looked_s = self.seen_bytes = 0  # when the memory was looked at, and what it was
         self.is_heavy = False  # to end the segment takes too much to hold the main thread up
+        self.is_worker = False  # of a pool of multiprocessing
+        self.has_rank = False  # it has been told
         self.told = {}  # what the file about the segment says
         self.length_s = SEGMENT_S
         self.most_bytes = MOST_BYTES
@@ -130,7 +132,20 @@ class Segments:
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
             self.is_watched = True
+            self.mind_pool()
             _thread.start_new_thread(self.hidden(self.watch), ())
+
+    def mind_pool(self):
+        """A worker of multiprocessing ends without `atexit`, and may be ended at any moment: its
+        segments are as long as it has lived.
+        """
+        process = sys.modules.get("multiprocessing.process")
+        util = sys.modules.get("multiprocessing.util")
+        if process is None or util is None or process.parent_process() is None:
+            return
+        self.is_worker = True
+        self.length_s = LEAST_S
+        util.Finalize(None, self.hidden(self.leave), exitpriority=100)
 
     def end(self):
         """End the segment that is open, and write it."""
@@ -142,6 +157,7 @@ class Segments:
         self.told["ended_realtime_ns"] = time.time_ns()
         self.note(self.count, self.told)
         content = session.stop()
+        self.note_threads(content)
         path = f"{self.stem(self.count)}_segment.pb"
         with open(path + ".part", "wb") as file:
             file.write(content)
@@ -151,6 +167,14 @@ class Segments:
         self.is_heavy = took_s > MOST_HELD_SHARE * lasted_s
         self.agent.ls_note_cost(time.thread_time_ns() - begin)
 
+    def note_threads(self, content):
+        """Tell which threads a segment is about, as far as they live."""
+        try:
+            self.told["threads"] = self.numbers_of_threads(content)
+            self.note(self.count, self.told)
+        except FAULTS:
+            pass
+
     def end_as_asked(self):
         """End the last segment, or the last one before a pause: nothing is missing behind it."""
         self.told["is_asked"] = True
@@ -159,6 +183,8 @@ class Segments:
     def plan(self, size, lasted_s):
         """How long the next segment is, behind one of `size` bytes."""
         self.length_s = min(SEGMENT_S, max(LEAST_S, lasted_s * FILE_BYTES / max(size, 1)))
+        if self.is_worker:
+            self.length_s = min(self.length_s, 2 * lasted_s)
         if size < FILE_BYTES // 2:  # it was the program that grew
             self.most_bytes *= 2
         self.written += size
@@ -269,6 +295,7 @@ class Segments:
             return
         try:
             tid = _thread.get_native_id()
+            self.note_rank()
             if stage == "lower":
                 self.lowered[tid] = self.arguments_of_lowering()
             if stage == "compile":
@@ -283,6 +310,16 @@ class Segments:
                     pass
         except FAULTS:
             pass
+
+    def note_rank(self):
+        """The place of this process in a job of jax.distributed, which it gave itself before it
+        compiled anything.
+        """
+        state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+        count = getattr(state, "num_processes", None)
+        if not self.has_rank and isinstance(count, int) and count > 1:
+            self.agent.ls_note_rank(state.process_id, count)
+            self.has_rank = True
 
     def note_task(self, about, start_s, end_s, tid):
         """Keep a compilation."""
@@ -310,10 +347,10 @@ class Segments:
         module["__getattr__"] = hidden(look_up)
 
 
-def watch(raw, agent, hidden, arguments):
+def watch(raw, agent, hidden, arguments, numbers):
     """Record segments of this process into files in `raw`; what has to be kept. `hidden`: makes
     what calls a function of ours unseen by the program's profilers. `arguments`: gives those of
-    what is lowered.
+    what is lowered. `numbers`: gives those of the threads in a segment.
     """
     profiler = getattr(sys.modules.get("jax._src.profiler"), "_profiler", None)
     bridge = sys.modules.get("jax._src.xla_bridge")
@@ -323,7 +360,7 @@ def watch(raw, agent, hidden, arguments):
     if listen is None or not is_known:
         agent.ls_mark(b"no_segments\nthis version of JAX is not understood", MARK_PROBLEM, 0)
         return None
-    segments = Segments(raw, agent, profiler, bridge, hidden, arguments)
+    segments = Segments(raw, agent, profiler, bridge, hidden, arguments, numbers)
     segments.mind_profilers(hidden)
     listen(hidden(segments.compiled))
     atexit.register(segments.leave)
