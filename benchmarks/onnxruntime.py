@@ -71,12 +71,13 @@ def run(setting: Setting) -> Report:
     measured = [one_known(setting, count) for _ in range(setting.runs)]
     add_known(report, measured)
     report.remarks.append(
-        "CPU: of all threads of the process, from run 100 to 1,500 (the session profiles the first "
-        "2,300 or so) and in the last quarter. Intervals are 95 %; targets are for their upper ends."
+        "CPU: of all threads of the process, from run 100 to 1,500 (the session profiles the "
+        "first 2,300 or so) and in the last quarter. Intervals are 95 %; targets are for their "
+        "upper ends."
     )
     report.remarks.append(
-        "Known: a session of the program's own profiles all runs. Of the first 40 % of them the rest "
-        "is extrapolated, which are made shorter by what the profiler adds to a run, as runs "
+        "Known: a session of the program's own profiles all runs. Of the first 40 % of them the "
+        "rest is extrapolated, which are made shorter by what the profiler adds to a run, as runs "
         "behind its end tell it."
     )
     return report

@@ -35,9 +35,8 @@ OWN = (
     b"the file that the program writes, and only its runs are here"
 )
 MANY = (
-    b"sessions_unprofiled\nthe program has so many sessions of ONNX Runtime, or so long profiles of "
-    b"them, that only the runs of "
-    b"some are recorded, and not their nodes"
+    b"sessions_unprofiled\nthe program has so many sessions of ONNX Runtime, or so long profiles "
+    b"of them, that only the runs of some are recorded, and not their nodes"
 )
 
 
@@ -198,10 +197,8 @@ class Sessions:
 
     def count_written(self, one):
         """The profile of a session was written."""
-        try:
-            self.written_bytes += os.stat(one.path).st_size
-        except OSError:  # the program has removed it
-            pass
+        if os.path.exists(one.path):  # the program may have removed it
+            self.written_bytes += os.path.getsize(one.path)
 
     def tell(self, code, text):
         """Tell the reader of the recording, once."""
@@ -253,7 +250,7 @@ class Sessions:
         one.limit_bytes = resident_bytes() + MOST_BYTES
         one.descriptor = self.files["descriptor_of"](self.stem(one) + "_")
         if one.descriptor is not None:
-            one.path = os.readlink("/proc/self/fd/%d" % one.descriptor[0])
+            one.path = os.readlink(f"/proc/self/fd/{one.descriptor[0]}")
         self.open[id(session)] = one
         self.note(one)
 
