@@ -13,6 +13,7 @@ import pytest
 
 from tests.differential import Differential
 from tests.recorded import ROOT, Recorded, record
+from tests.repeated import times
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
 
@@ -77,6 +78,29 @@ binding.bind_output("scores")
 for _ in range(4):
     session.run_with_iobinding(binding)
 print(sorted(told), pydoc.render_doc(ort.InferenceSession.run_async))
+"""
+)
+# One short session after the other, as a server that loads a model for each request.
+MANY = (
+    MODEL
+    + """
+import onnx
+from onnx import TensorProto, helper
+count = int(sys.argv[1])
+ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy"]
+graph = helper.make_graph([helper.make_node("Sigmoid", ["x"], ["y"])], "g", ends[:1], ends[1:])
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), "one.onnx")
+options = ort.SessionOptions()
+options.intra_op_num_threads = 1
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+for number in range(count):
+    session = ort.InferenceSession("one.onnx", options)
+    for _ in range(20):
+        session.run(None, {"x": np.zeros(4, np.float32)})
+    if number == count // 3:
+        before = resident()
+print(resident() - before)
 """
 )
 KILLED = MODEL + "make()\nuse(8)\nsession = use(9)\nos.kill(os.getpid(), signal.SIGKILL)\n"
@@ -266,6 +290,19 @@ def test_runs_that_call_back_are_requests_until_they_do(tmp_path: Path, jax_pyth
     assert "provider_fallback" in recorded.problems()
     nodes = recorded.rows('SELECT DISTINCT json FROM args WHERE json LIKE \'%"asked": "Azure%\'')
     assert len(nodes) >= 8
+
+
+def test_sessions_one_after_the_other_take_no_more_and_more(
+    jax_python: str, tmp_path: Path
+) -> None:
+    count = times(2_000, 120)
+    recorded = record(jax_python, MANY, tmp_path, str(count))
+    assert recorded.status == 0, recorded.stderr
+    assert int(recorded.stdout) < 4 << 20
+    profiles = list(recorded.run.raw.glob("onnxruntime-*.json"))
+    assert len(profiles) == min(count, 1_000)
+    assert sum(file.stat().st_size for file in profiles) < 64 << 20
+    assert recorded.value("SELECT count(*) FROM spans WHERE layer = 'modules'") == 20 * count
 
 
 def test_files_of_children_and_of_the_program_are_left_alone(

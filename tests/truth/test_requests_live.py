@@ -148,7 +148,9 @@ def test_requests_that_a_server_answers_at_once_have_their_own_calls(served: Rec
     assert calls_of(served) == {"GET /predict/{user}": [1] * 20, "GET /thread": [2] * 20}
     assert served.value("SELECT DISTINCT rule FROM steps") == "served"
     assert served.value("SELECT count(*) FROM steps") == 40
-    tracks = served.value("SELECT count(*) FROM tracks WHERE kind = 'requests'")
+    tracks = served.value(
+        "SELECT count(*) FROM tracks WHERE kind = 'requests' AND name = 'requests'"
+    )
     assert 2 <= tracks <= 4
 
 

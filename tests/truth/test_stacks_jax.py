@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.recorded import record
+from tests.repeated import also
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,9 +38,11 @@ print("loss is a number:", bool(value.block_until_ready() == value))
 """
 
 
+@pytest.mark.parametrize("number", [1, *also(range(2, 21))])
 def test_a_jax_program_trains_to_its_end_with_samples_of_its_workers(
-    jax_python: str, tmp_path: Path
+    jax_python: str, tmp_path: Path, number: int
 ) -> None:
+    """20 times in `dev.py stress`: where the stack pointer lies when a signal comes is chance."""
     recorded = record(jax_python, PROGRAM, tmp_path, options=("--rate", "400"))
 
     assert (recorded.status, recorded.stdout) == (0, "loss is a number: True\n"), recorded.stderr

@@ -30,6 +30,8 @@ from layerscope.recording.reader import Reader
 # Fewer steps than this say nothing about a trend.
 FEWEST_FOR_DRIFT = 9
 OUTLIER = 2.0
+# Of steps that a profiler makes longer, those that warm up.
+WARMUP = 0.02
 # How a range is called that is one request.
 _REQUEST = re.compile("request", re.IGNORECASE)
 # The strongest first.
@@ -124,11 +126,25 @@ class MeasuredSteps:
         )
         self.leaves_out = bool((~failed & ~is_warmup).any()) and not is_thinned(reader)
         self.measured = ~is_warmup & ~(failed & self.leaves_out)
+        self._with_operators = self._steps_with_operators()
         self.processes: list[int] = distinct(self.columns["process"]).tolist()
         start = self.columns["start_ns"][self.measured]
         end = start + self.columns["dur_ns"][self.measured]
         self.begin_ns = int(start.min(initial=np.iinfo(np.int64).max))
         self.end_ns = int(end.max(initial=0))
+
+    def _steps_with_operators(self) -> Bools:
+        """Of which steps operators count: those that are measured, unless a profiler made the first
+        ones so much longer that all of those with operators are warm-up. Then it is these.
+        """
+        has_operators = self.columns["start_ns"] < self._detailed_until_ns
+        if not has_operators.any() or (has_operators & self.measured).any():
+            return self.measured
+        start_ns = self.columns["start_ns"]
+        last = int(WARMUP * np.count_nonzero(has_operators))
+        warm_ns = np.partition(start_ns, last)[last]
+        chosen: Bools = has_operators & (start_ns > warm_ns)
+        return chosen if chosen.any() else self.measured
 
     def times(self) -> StepTimes | None:
         """None when there are no steps."""
@@ -139,6 +155,10 @@ class MeasuredSteps:
             return None
         p50_ns = median(dur_ns)
         detailed = int(np.searchsorted(start_ns, self._detailed_until_ns))
+        detailed_ns = float(dur_ns[: detailed or None].mean())
+        if self._with_operators is not self.measured:
+            detailed = int(np.count_nonzero(self._with_operators))
+            detailed_ns = float(self.columns["dur_ns"][self._with_operators].mean())
         phases_ns = {
             p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()
         }
@@ -162,7 +182,7 @@ class MeasuredSteps:
             at_once=_at_once(start_ns, start_ns + dur_ns),
             noun=self._noun(phases_ns),
             detailed=detailed,
-            detailed_ns=float(dur_ns[: detailed or None].mean()),
+            detailed_ns=detailed_ns,
         )
 
     def _noun(self, phases_ns: dict[str, float]) -> str:
@@ -202,7 +222,7 @@ class MeasuredSteps:
     def _is_measured(self) -> Bools:
         """A slot for each step of each process."""
         is_measured = np.zeros(self.slot_count, np.bool_)
-        is_measured[self.slots()[self.measured]] = True
+        is_measured[self.slots()[self._with_operators]] = True
         return is_measured
 
 

@@ -60,7 +60,7 @@ TRACKS = Table(
     (
         Column("track", "int32", "key of the track", key="track"),
         Column("process", "int32", "its process", key="process"),
-        Column("kind", "name", "thread, stream, queue or counter"),
+        Column("kind", "name", "thread, stream, requests, queue or counter"),
         Column("tid", "int32", "thread id of the operating system", nullable=True),
         Column("device", "int32", "number of the GPU that has the stream", nullable=True),
         Column("name", "string", "name of the thread; of a stream: stream 7"),

@@ -382,7 +382,8 @@ class Decoder(ProcessEvents):
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
         if framework_thread == layout.OF_REQUESTS:
-            self.tracks.setdefault(number, SourceTrack(number, None, -1, start, kind=REQUESTS))
+            requests = SourceTrack(number, None, -1, start, name=REQUESTS, kind=REQUESTS)
+            self.tracks.setdefault(number, requests)
             return
         name = self._thread_names.get(str(tid), "")
         self.tracks[number] = SourceTrack(number, tid, framework_thread, start, name=name)

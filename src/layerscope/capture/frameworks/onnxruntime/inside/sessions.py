@@ -19,6 +19,7 @@ MOST_BYTES = 48 << 20  # that the memory of the process grows meanwhile: of some
 MOST_S = 60.0
 MOST_OPEN = 64  # profilers of a process, each of which keeps a file open
 MOST_PROFILES = 1_000  # of a process
+MOST_WRITTEN_BYTES = 256 << 20  # by all profilers of a process together
 FAULTS = (
     ArithmeticError,
     AttributeError,
@@ -34,8 +35,8 @@ OWN = (
     b"the file that the program writes, and only its runs are here"
 )
 MANY = (
-    b"sessions_unprofiled\nthe program has so many sessions of ONNX Runtime that only the runs of "
-    b"some are recorded, and not their nodes"
+    b"sessions_unprofiled\nthe program has so many sessions of ONNX Runtime, or so long profiles "
+    b"of them, that only the runs of some are recorded, and not their nodes"
 )
 
 
@@ -68,6 +69,7 @@ class Profiled:
         self.number = number
         self.options = options
         self.descriptor = None  # of the file that it will write, and which file that is
+        self.path = ""  # of that file
         self.is_of_parent = False
         self.about = {"format": FORMAT, "pid": os.getpid(), "number": number}
         self.looks = 0
@@ -101,6 +103,7 @@ class Sessions:
         self.numbers = {}  # by name of a model
         self.known = {}  # by id of a session what the agent has to forget it by
         self.told = set()
+        self.written_bytes = 0  # by profilers that have ended
         self.is_recorded = True  # what begins now
         own = onnxruntime.__file__.rpartition("/")[0] + "/"
         self.paths = paths_of["Paths"](
@@ -185,10 +188,17 @@ class Sessions:
         for key, one in list(self.open.items()):
             if one.session() is None:  # it has written its profile
                 self.open.pop(key, None)
+                self.count_written(one)
         is_full = len(self.open) >= MOST_OPEN or self.count >= MOST_PROFILES
+        is_full |= self.written_bytes >= MOST_WRITTEN_BYTES
         if is_full:
             self.tell("many", MANY)
         return is_full
+
+    def count_written(self, one):
+        """The profile of a session was written."""
+        if os.path.exists(one.path):  # the program may have removed it
+            self.written_bytes += os.path.getsize(one.path)
 
     def tell(self, code, text):
         """Tell the reader of the recording, once."""
@@ -239,6 +249,8 @@ class Sessions:
         one.about["reading"] = reading()
         one.limit_bytes = resident_bytes() + MOST_BYTES
         one.descriptor = self.files["descriptor_of"](self.stem(one) + "_")
+        if one.descriptor is not None:
+            one.path = os.readlink(f"/proc/self/fd/{one.descriptor[0]}")
         self.open[id(session)] = one
         self.note(one)
 
@@ -277,6 +289,7 @@ class Sessions:
         begin = time.process_time_ns()
         one.about[why] = reading()
         handle.end_profiling()
+        self.count_written(one)
         if not one.is_of_parent:
             self.note(one)
         self.agent.ls_note_cost(time.process_time_ns() - begin)
