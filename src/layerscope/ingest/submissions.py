@@ -83,17 +83,14 @@ class Submissions(Struct):
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The keys of submissions, and of the operators that they became; each is given once."""
-        if not (len(self._submitted) and len(self._executed)):
-            self._submitted = self._submitted[-MOST_ALONE:]
-            self._executed = self._executed[-MOST_ALONE:]
-            return self._submitted[:0, 1], self._executed[:0, 1]
-        _, submitted, executed = np.intersect1d(
-            self._submitted[:, 0], self._executed[:, 0], return_indices=True
-        )
-        keys = self._submitted[submitted, 1], self._executed[executed, 1]
-        self._submitted = np.delete(self._submitted, submitted, axis=0)[-MOST_ALONE:]
-        self._executed = np.delete(self._executed, executed, axis=0)[-MOST_ALONE:]
-        return keys
+        submitted, executed = self._submitted, self._executed
+        asked_by = became = np.zeros(0, np.intp)
+        if len(submitted) and len(executed):
+            numbers = submitted[:, 0], executed[:, 0]
+            _, asked_by, became = np.intersect1d(*numbers, return_indices=True)
+        self._submitted = _left(submitted, asked_by)
+        self._executed = _left(executed, became)
+        return submitted[asked_by, 1], executed[became, 1]
 
     def asked(
         self, key: np.ndarray, start_ns: np.ndarray, track: np.ndarray
@@ -117,3 +114,9 @@ class Submissions(Struct):
         """Nobody will ask for what is known of spans before this one."""
         if len(self._asked):
             self._asked = self._asked[self._asked[:, 0] >= key]
+
+
+def _left(rows: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Those that are kept, without the ones that were found."""
+    left = np.delete(rows, found, axis=0)
+    return left[-MOST_ALONE:]

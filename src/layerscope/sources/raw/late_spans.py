@@ -183,9 +183,10 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     records = np.zeros((len(order), 3), dtypes.RECORD)
     spans, extras, lines = records[:, 0], records[:, 1], records[:, 2]
     line = np.broadcast_to(late.line, order.shape)[order]
-    lines["kind"] = np.where(line >= 0, layout.EXTRA, _NONE)
+    has_line = line >= 0
+    lines["kind"] = np.where(has_line, layout.EXTRA, _NONE)
     lines["name"] = layout.EXTRA_LINE
-    lines["start"] = np.where(line >= 0, line + known, 0)
+    lines["start"] = np.where(has_line, line + known, 0)
     args = late.args[order]
     has_args = args >= 0
     spans["start"] = to_ticks.to_run(late.start_ns[order])
