@@ -22,6 +22,17 @@ def arrow_schema(question: ibis.Table) -> pa.Schema:
     return pa.schema(fields)
 
 
+def without_dictionaries(table: pa.Table) -> pa.Table:
+    """The same table with the values of dictionaries in their place."""
+    import pyarrow as pa
+
+    fields = []
+    for field in table.schema:
+        is_coded = pa.types.is_dictionary(field.type)
+        fields.append(field.with_type(field.type.value_type) if is_coded else field)
+    return table.cast(pa.schema(fields))
+
+
 def ibis_table(name: str, schema: pa.Schema) -> ibis.Table:
     """The table `name` for expressions, with these columns."""
     import ibis

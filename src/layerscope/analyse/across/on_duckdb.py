@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from layerscope.analyse.across.answers import arrow_schema
 
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     import duckdb
     import ibis
     import pyarrow as pa
+
+# For what it makes of the tables that it is given: the rest lies in files, however many ranks
+# there are.
+_MOST_MEMORY = "128MB"
 
 
 class DuckdbEngine:
@@ -41,7 +45,8 @@ def start() -> DuckdbEngine:
     """An empty one."""
     import duckdb
 
-    connection = duckdb.connect(":memory:", config={"threads": 2})
+    config: dict[str, Any] = {"threads": 2, "memory_limit": _MOST_MEMORY}
+    connection = duckdb.connect(":memory:", config=config)
     connection.execute(f"SET temp_directory = '{_quoted(tempfile.gettempdir())}'")
     connection.execute("SET enable_progress_bar = false")
     return DuckdbEngine(connection)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from layerscope.analyse.across.answers import arrow_schema
+from layerscope.analyse.across.answers import arrow_schema, without_dictionaries
 from layerscope.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class SparkEngine:
         self._names: list[str] = []
 
     def give(self, name: str, table: pa.Table) -> None:
-        """Let `name` be this table."""
-        frame = self._session.createDataFrame(table)
+        """Let `name` be this table; Spark knows no dictionaries."""
+        frame = self._session.createDataFrame(without_dictionaries(table))
         frame.createOrReplaceTempView(name)
         self._names.append(name)
 

@@ -50,6 +50,9 @@ _NAMES = {
 }
 
 
+_TEXTS = ("group", "name", "dtype")
+
+
 def _either(key: str) -> str:
     """An argument of the kernel, else of the operator that launched it."""
     own, asked = (arguments.text(key, table) for table in ("own", "asked"))
@@ -88,18 +91,28 @@ def columns() -> pa.Schema:
     import pyarrow as pa
 
     fields = [pa.field("rank", pa.int32())]
-    fields += [pa.field(name, pa.string()) for name in ("group", "name", "dtype")]
+    fields += [pa.field(name, pa.string()) for name in _TEXTS]
     numbers = ("number", "start_ns", "end_ns", "in_elements", "bytes", *PARTS)
     fields += [pa.field(name, pa.int64()) for name in numbers]
     return pa.schema(fields)
 
 
 def read_calls(reader: Reader) -> pa.Table:
-    """The calls of all ranks, each rank reduced by itself."""
+    """The calls of all ranks, each rank reduced by itself. Texts, which are few, are dictionaries:
+    there is a row for each call of each rank.
+    """
     import pyarrow as pa
 
-    reduced = [_of_rank(its) for its in ranks_apart(reader)]
-    return pa.concat_tables(reduced)
+    reduced = [_coded(_of_rank(its)) for its in ranks_apart(reader)]
+    return pa.concat_tables(reduced).unify_dictionaries()
+
+
+def _coded(calls: pa.Table) -> pa.Table:
+    for name in _TEXTS:
+        place = calls.column_names.index(name)
+        texts = calls[name].combine_chunks()
+        calls = calls.set_column(place, name, texts.dictionary_encode())
+    return calls
 
 
 def _of_rank(reader: Reader) -> pa.Table:
