@@ -16,7 +16,7 @@ def segment(raw: Path, number: int, begun_ns: int, is_there: bool = True, **abou
     stem = f"xplane_recorded-8-{number}"
     told = {key: BEGAN_NS + at_ns if at_ns > 1 else True for key, at_ns in about.items()}
     (raw / f"{stem}.profile").write_text(
-        json.dumps({"begun_realtime_ns": BEGAN_NS + begun_ns, **told})
+        json.dumps({"is_whole": True, "begun_realtime_ns": BEGAN_NS + begun_ns, **told})
     )
     if is_there:
         (raw / f"{stem}_segment.pb").write_bytes(b"")
@@ -60,6 +60,9 @@ def test_it_is_said_where_more_than_a_hundredth_is_missing(tmp_path: Path) -> No
 
 def test_a_process_without_segments_misses_none(tmp_path: Path) -> None:
     (tmp_path / "onnxruntime-8-1.profile").write_text('{"begun_realtime_ns": "x"}')
+    session = {"begun_realtime_ns": BEGAN_NS, "closed": [1, 2]}
+    (tmp_path / "onnxruntime-8-2.profile").write_text(json.dumps(session))
+    assert unrecorded(tmp_path, process(1_000)) == ([], [])
     segment(tmp_path, 1, 10)
     other = process(1_000)
     other.about["pid"] = 9

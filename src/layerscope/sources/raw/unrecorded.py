@@ -40,8 +40,12 @@ def unrecorded(raw: Path, process: Decoder) -> tuple[list[Loss], list[Problem]]:
 
 
 def _is_segment_of(profile: ProfileFile, process: Decoder) -> bool:
+    """Whether it is one of the segments that have all of the process: others have what one session
+    did.
+    """
     is_mine = profile.pid == process.about.get("pid")
-    return is_mine and isinstance(profile.about.get("begun_realtime_ns"), int)
+    is_segment = is_mine and profile.about.get("is_whole") is True
+    return is_segment and isinstance(profile.about.get("begun_realtime_ns"), int)
 
 
 def _stretches(segments: Sequence[ProfileFile], ended_ns: int) -> Iterator[tuple[int, int]]:
