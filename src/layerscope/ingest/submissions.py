@@ -17,6 +17,7 @@ from layerscope.ingest.spans import FUNCTION, SUBMIT
 
 # Of those that have not found each other, the newest are kept: what is older was lost.
 MOST_ALONE = 2_000_000
+_NOWHERE = np.zeros(0, np.intp)
 
 
 def asked_ns(rows: np.ndarray) -> np.ndarray:
@@ -79,16 +80,14 @@ class Submissions(Struct):
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The keys of submissions, and of the operators that they became; each is given once."""
-        if not (len(self._submitted) and len(self._executed)):
-            self._submitted = self._submitted[-MOST_ALONE:]
-            self._executed = self._executed[-MOST_ALONE:]
-            return self._submitted[:0, 1], self._executed[:0, 1]
-        _, submitted, executed = np.intersect1d(
-            self._submitted[:, 0], self._executed[:, 0], return_indices=True
-        )
-        keys = self._submitted[submitted, 1], self._executed[executed, 1]
-        self._submitted = np.delete(self._submitted, submitted, axis=0)[-MOST_ALONE:]
-        self._executed = np.delete(self._executed, executed, axis=0)[-MOST_ALONE:]
+        submitted, executed = self._submitted, self._executed
+        first = second = _NOWHERE
+        if len(submitted) and len(executed):
+            numbers = submitted[:, 0], executed[:, 0]
+            _, first, second = np.intersect1d(*numbers, return_indices=True)
+        keys = submitted[first, 1], executed[second, 1]
+        self._submitted = np.delete(submitted, first, axis=0)[-MOST_ALONE:]
+        self._executed = np.delete(executed, second, axis=0)[-MOST_ALONE:]
         return keys
 
     def asked(
