@@ -3,8 +3,7 @@ and `epochs`.
 
 The engine of a framework executes an operator later, on another thread. A submission and what was
 submitted have a number of the process in common. Step and phase of the operator are those of the
-thread that submitted it, at the moment at which it did. An outermost call of a module that answers
-a request belongs to that, which has a track of its own.
+thread that submitted it, at the moment at which it did.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct, field
 
-from layerscope.ingest.spans import FUNCTION, MODULE, SUBMIT
+from layerscope.ingest.spans import FUNCTION, SUBMIT
 
 # Of those that have not found each other, the newest are kept: what is older was lost.
 MOST_ALONE = 2_000_000
+_NOWHERE = np.zeros(0, np.intp)
 
 
 def asked_ns(rows: np.ndarray) -> np.ndarray:
@@ -72,9 +72,6 @@ class Submissions(Struct):
         if len(executed):
             pairs = np.column_stack([number[executed], key[executed]])
             self._executed = np.concatenate([self._executed, pairs])
-        executed = np.flatnonzero((kind == FUNCTION) | (kind == MODULE))
-        executed = executed[submitted_ns[executed] != 0]
-        if len(executed):
             numbers, place = np.unique(submitter[executed], return_inverse=True)
             keys = [track_key(one) if one else -1 for one in numbers.tolist()]
             track = np.array(keys, np.int64)[place]
@@ -84,13 +81,14 @@ class Submissions(Struct):
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The keys of submissions, and of the operators that they became; each is given once."""
         submitted, executed = self._submitted, self._executed
-        asked_by = became = np.zeros(0, np.intp)
+        first = second = _NOWHERE
         if len(submitted) and len(executed):
             numbers = submitted[:, 0], executed[:, 0]
-            _, asked_by, became = np.intersect1d(*numbers, return_indices=True)
-        self._submitted = _left(submitted, asked_by)
-        self._executed = _left(executed, became)
-        return submitted[asked_by, 1], executed[became, 1]
+            _, first, second = np.intersect1d(*numbers, return_indices=True)
+        keys = submitted[first, 1], executed[second, 1]
+        self._submitted = np.delete(submitted, first, axis=0)[-MOST_ALONE:]
+        self._executed = np.delete(executed, second, axis=0)[-MOST_ALONE:]
+        return keys
 
     def asked(
         self, key: np.ndarray, start_ns: np.ndarray, track: np.ndarray
@@ -114,9 +112,3 @@ class Submissions(Struct):
         """Nobody will ask for what is known of spans before this one."""
         if len(self._asked):
             self._asked = self._asked[self._asked[:, 0] >= key]
-
-
-def _left(rows: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Those that are kept, without the ones that were found."""
-    left = np.delete(rows, found, axis=0)
-    return left[-MOST_ALONE:]

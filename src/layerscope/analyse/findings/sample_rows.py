@@ -19,6 +19,7 @@ from layerscope.recording.arrow_columns import arrow_array
 
 if TYPE_CHECKING:
     from layerscope.analyse.findings.workload import Workload
+    from layerscope.recording.reader import Reader
 
 _NAMES = ("kind", "state", "phase")
 _COLUMNS = ("at_ns", "track", "stack", "weight_ns", "count", "idle", "exact", "step", "waker")
@@ -35,18 +36,24 @@ def sample_rows(workload: Workload) -> pa.Table:
     numbers["is_critical"] = np.isin(numbers["track"], workload.tracks)
     columns: dict[str, Any] = {name: arrow_array(values) for name, values in numbers.items()}
     for name in _NAMES:
-        texts = [str(text) for text in samples[f"{name}.names"]]
+        texts = samples[f"{name}.names"].tolist()
         columns[name] = dictionary_of(samples[name][mine], texts)
+    columns |= _places(reader, numbers["stack"].astype(np.int64))
+    return pa.table(columns)
+
+
+def _places(reader: Reader, stack: Ints) -> dict[str, pa.DictionaryArray]:
+    """What samples with these stacks were in, innermost."""
+    columns = {}
     stacks, frames = stacks_once(reader)
-    of_sample = numbers["stack"].astype(np.int64)
-    place = stacks.place(of_sample)
+    place = stacks.place(stack)
     inner, every = innermost(stacks, frames), frames.all()
     for name in ("line", "symbol", "operator", "module"):
         columns[name] = _texts(every, inner.of(name, place), named)
     columns["function"] = _texts(every, inner.of("function", place), labelled)
     leaf = inner.of("symbol", place)
     columns["object"] = _texts(every, leaf, _objects)
-    return pa.table(columns)
+    return columns
 
 
 def frames_of_stacks(workload: Workload) -> pa.Table:
