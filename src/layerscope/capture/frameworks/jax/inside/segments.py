@@ -24,7 +24,6 @@ LEAST_S = 1.0
 SETTLED_S = 2.0
 MOST_BYTES = 256 << 20  # that the memory of the process grows in the first segment
 FILE_BYTES = 16 << 20  # the next segment is as long as one of this size would have been
-FASTEST_BYTES_S = 100 << 20  # what grows quicker than that is the program itself
 MOST_HELD_SHARE = 0.02  # so much of the time of the main thread may be taken
 MOST_WAITED_NS = 250_000_000  # for the main thread to come between two calls
 MOST_SHARE = 4  # all segments of a process take this part of what the recording may
@@ -98,7 +97,6 @@ class Segments:
         self.count = 0
         self.over = self.resting = self.is_watched = False
         self.begun_s = self.limit_bytes = self.written = 0
-        self.looked_s = self.seen_bytes = 0  # when the memory was looked at, and what it was
         self.is_heavy = False  # to end the segment takes too much to hold the main thread up
         self.is_worker = False  # of a pool of multiprocessing
         self.has_rank = False  # it has been told
@@ -126,9 +124,8 @@ class Segments:
         self.told = {"is_whole": True, "begun_realtime_ns": time.time_ns()}
         self.note(self.count, self.told)
         self.session = self.begin_session(options)
-        self.begun_s = self.looked_s = time.monotonic()
-        self.seen_bytes = resident_bytes()
-        self.limit_bytes = self.seen_bytes + self.most_bytes
+        self.begun_s = time.monotonic()
+        self.limit_bytes = resident_bytes() + self.most_bytes
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
             self.is_watched = True
@@ -243,16 +240,10 @@ class Segments:
     def is_long(self):
         """Whether the segment should end."""
         try:
-            now_s = time.monotonic()
+            lasted_s = time.monotonic() - self.begun_s
             resident = resident_bytes()
-            usual = FASTEST_BYTES_S * (now_s - self.looked_s)
-            self.limit_bytes += max(0, resident - self.seen_bytes - usual)
-            self.looked_s, self.seen_bytes = now_s, resident
-            lasted_s = now_s - self.begun_s
             if lasted_s < SETTLED_S:  # events do not take much by then: the program begins
                 self.limit_bytes = resident + self.most_bytes
-            if resident > self.limit_bytes:
-                self.is_heavy = True
             return lasted_s > self.length_s or resident > self.limit_bytes
         except FAULTS:
             return True
