@@ -126,7 +126,7 @@ def step_line(steps: StepTimes) -> str:
     """How long a step takes."""
     divisor, unit = scale(steps.mean_ns)
     also = [f"p95 {units.three_digits(steps.p95_ns / divisor)}"]
-    if steps.rule == "served":
+    if step_noun(steps) == "request":
         shown = (("p50", steps.p50_ns), ("p90", steps.p90_ns))
         also = [f"{name} {units.three_digits(ns / divisor)}" for name, ns in shown]
     if step_noun(steps) != "step":
