@@ -219,5 +219,5 @@ def test_a_request_that_a_server_hands_over_says_what_it_waits_for() -> None:
     )
     assert step_line(times) == "A request takes 10.0 ms (p50 10.0, p90 12.0, p99 14.0)"
     said = list(what_a_step_is(times, None))
-    assert said[0] == "a request is what the server hands over, or the program marks"
+    assert said[0] == "a request is what the server or the program marks"
     assert said[-1] == "of it 20 % in its calls, 50 % while only others' ran"

@@ -23,7 +23,7 @@ _RULES = {
     "mark": "what was marked as one",
     "optimizer": "one call of the optimizer",
     "loader": "one batch of the data loader",
-    "served": "what the server hands over, or the program marks",
+    "served": "what the server or the program marks",
     "request": "one pass through the modules",
 }
 _METHOD = 40
