@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from layerscope.ingest.live.steps import StepEnds
 from layerscope.ingest.steps import ProcessSteps, SpanColumns, find_steps
 from layerscope.model.layers import KINDS
 
@@ -75,3 +76,11 @@ def test_marked_ranges_that_cross_on_one_thread_are_all_steps() -> None:
     assert (found.rule, found.dur_ns.tolist()) == ("mark", [50, 50, 30])
     nested: list[Row] = [(LOOP, TASK, 0, 50), (LOOP, TASK, 20, 40), (LOOP, TASK, 60, 90)]
     assert steps_of(nested, NAME).dur_ns.tolist() == [50, 30]
+
+
+def test_while_a_program_runs_requests_of_all_tracks_are_counted() -> None:
+    ends = StepEnds()
+    ends.add_requests(np.array([10, 30]))
+    ends.add_requests(np.array([20]))
+    assert {rule: times.tolist() for rule, times in ends.take().items()} == {"served": [10, 30, 20]}
+    assert ends.take() == {}

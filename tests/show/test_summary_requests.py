@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from layerscope.analyse.step_times import StepTimes
+from layerscope.show.summary_steps import step_line, what_a_step_is
 from tests.recordings import MS, Recording, S
 from tests.show.test_summary import text_of
 
@@ -191,5 +193,31 @@ def test_calls_that_all_have_another_shape_are_not_told_apart() -> None:
 def test_what_is_marked_as_a_request_is_called_one() -> None:
     printed = text_of(served(rule="mark"), step_mark="serve request")
 
-    assert "A request takes 12.0 ms (p95 12.0, p99 12.0)" in printed
+    assert "A request takes 12.0 ms (p50 12.0, p90 12.0, p99 12.0)" in printed
     assert "a request is what was marked as one" in printed
+
+
+def test_a_request_that_a_server_hands_over_says_what_it_waits_for() -> None:
+    times = StepTimes(
+        rule="served",
+        count=40,
+        warmup=0,
+        processes=1,
+        mean_ns=10.0 * MS,
+        p50_ns=10.0 * MS,
+        p90_ns=12.0 * MS,
+        p95_ns=13.0 * MS,
+        p99_ns=14.0 * MS,
+        phases_ns={"forward": 2.0 * MS, "other": 8.0 * MS},
+        outliers=0,
+        slowest_ns=14 * MS,
+        drift=None,
+        per_second=100.0,
+        at_once=3,
+        noun="request",
+        others_ns=5.0 * MS,
+    )
+    assert step_line(times) == "A request takes 10.0 ms (p50 10.0, p90 12.0, p99 14.0)"
+    said = list(what_a_step_is(times, None))
+    assert said[0] == "a request is what the server or the program marks"
+    assert said[-1] == "of it 20 % in its calls, 50 % while only others' ran"

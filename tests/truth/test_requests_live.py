@@ -164,7 +164,7 @@ def test_operators_belong_to_the_request_that_asks_for_them(served: Recorded) ->
 def test_the_summary_says_what_a_request_waits_for(served: Recorded) -> None:
     assert "40 requests" in served.stderr
     assert "A request takes" in served.stderr
-    assert "a request is what the server hands over, or the program marks" in served.stderr
+    assert "a request is what the server or the program marks" in served.stderr
     assert re.search(r"of it .+ in its calls, .+ while only others' ran", served.stderr)
 
 

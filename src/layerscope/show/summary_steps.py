@@ -23,7 +23,7 @@ _RULES = {
     "mark": "what was marked as one",
     "optimizer": "one call of the optimizer",
     "loader": "one batch of the data loader",
-    "served": "what the server hands over, or the program marks",
+    "served": "what the server or the program marks",
     "request": "one pass through the modules",
 }
 _METHOD = 40
@@ -126,7 +126,7 @@ def step_line(steps: StepTimes) -> str:
     """How long a step takes."""
     divisor, unit = scale(steps.mean_ns)
     also = [f"p95 {units.three_digits(steps.p95_ns / divisor)}"]
-    if steps.rule == "served":
+    if step_noun(steps) == "request":
         shown = (("p50", steps.p50_ns), ("p90", steps.p90_ns))
         also = [f"{name} {units.three_digits(ns / divisor)}" for name, ns in shown]
     if step_noun(steps) != "step":
