@@ -275,7 +275,7 @@ NAMES_A_FRAMEWORK = {
     "src/layerscope/sources/chrome.py": "which traces have a reader of their own",
     "src/layerscope/sources/chrome_content.py": "whose readers use it",
     "src/layerscope/sources/xplane.py": "the format of frameworks' own traces",
-    "src/layerscope/sources/xplane_scopes.py": "how a framework calls the instructions of its programs",
+    "src/layerscope/sources/xplane_scopes.py": "how a framework names scopes in such traces",
     "src/layerscope/sources/memory_timeline.py": "the format of a framework's own timelines",
     "src/layerscope/sources/torch_snapshot.py": "the format of a framework's own snapshots",
     "src/layerscope/sources/snapshot_records.py": "what such snapshots hold",

@@ -197,15 +197,20 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     spans["seq"] = -1
     spans["seq"][counters] = 0
     spans["depth"] = late.depth[order]
-    scope = np.broadcast_to(late.scope, order.shape)[order]
-    module = np.broadcast_to(late.module, order.shape)[order]
-    spans["module"] = np.where(scope >= 0, scope + known, module)
+    spans["module"] = _modules(late, known)[order]
     spans["kind"] = late.kind[order]
     spans["flags"] = np.where(has_args | (line >= 0), layout.FLAG_EXTRA, 0)
     extras["kind"] = np.where(has_args, layout.EXTRA, _NONE)
     extras["name"] = layout.EXTRA_ARGS
     extras["start"] = np.where(has_args, args + known, 0)
     return records
+
+
+def _modules(late: LateSpans, known: int) -> np.ndarray:
+    """The number of the module of each span."""
+    scope = np.broadcast_to(late.scope, late.track.shape)
+    module = np.broadcast_to(late.module, late.track.shape)
+    return np.where(scope >= 0, scope + known, module)
 
 
 def name_chunks(texts: list[str], segment: int) -> Iterator[raw_file.Chunk]:
