@@ -297,7 +297,7 @@ def test_profilers_of_the_program_see_nothing_of_ours(tmp_path: Path, jax_python
 
 
 def in_short_segments(
-    folder: Path, python: str, program: str, *more: str
+    folder: Path, python: str, program: str, *more: str, budget: str = "none"
 ) -> subprocess.CompletedProcess[str]:
     """Record a program with a copy of layerscope whose segments take 0.2 s."""
     package = folder / "layerscope"
@@ -315,7 +315,9 @@ def in_short_segments(
         text = re.sub(rf"^{name} = \S+", f"{name} = {value}", text, flags=re.MULTILINE)
     segments.write_text(text)
     (folder / "program.py").write_text(program)
-    words = ("run", "--without", "stacks", *more, "-o", "recording", "--", python, "program.py")
+    layers = ("--without", "stacks") if budget == "none" else ()
+    words = ("run", *layers, *more, "--budget", budget, "-o", "recording")
+    words = (*words, "--", python, "program.py")
     return subprocess.run(
         [sys.executable, "-m", "layerscope", *words],
         cwd=folder, env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
@@ -352,6 +354,24 @@ def test_a_segment_ends_between_two_calls_so_none_is_lost(
     )
     assert gaps["n"] == len(list(run.raw.glob("*_segment.pb"))) - 1
     assert gaps["ns"] > 0
+
+
+def test_segments_that_cost_more_than_the_budget_have_pauses_between_them(
+    jax_python: str, tmp_path: Path, native_agent: Path
+) -> None:
+    done = in_short_segments(tmp_path, jax_python, CALLS, budget="5%")
+    assert done.returncode == 0, done.stderr
+    run = open_run(tmp_path / "recording.layerscope")
+    (gaps,) = ask(
+        run,
+        "SELECT count(*) AS n, sum(end_ns - start_ns) AS ns FROM gaps WHERE reason = 'no_segment'",
+    )
+    assert gaps["n"] >= 3
+    # A segment of 0.2 s that is full of events costs many times the budget.
+    assert gaps["ns"] > 3 * 200_000_000
+    (said,) = ask(run, "SELECT what, remedy FROM problems WHERE code = 'segments_apart'")
+    assert "to keep within the budget" in said["what"]
+    assert "--budget none" in said["remedy"]
 
 
 def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_agent: Path) -> None:

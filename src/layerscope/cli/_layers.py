@@ -36,9 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         metavar="SHARE",
-        help="sample stacks more rarely when the recording uses more CPU time than this share of "
-        f"the program's, such as 3%% (default {DEFAULT_SHARE:.0%}% unless --rate is given), or "
-        "none",
+        help="sample stacks more rarely, and pause the profiler of XLA, when the recording uses "
+        f"more CPU time than this share of the program's, such as 3%% (default "
+        f"{DEFAULT_SHARE:.0%}%; of stacks only unless --rate is given), or none",
     )
 
 
@@ -101,6 +101,15 @@ def budget_of(arguments: argparse.Namespace, layers: frozenset[str]) -> BudgetOp
             f"--budget {text}: give a percentage above 0 and up to 100, such as 3%, or none"
         )
     return BudgetOptions(share, is_asked=True)
+
+
+def profiler_share_of(arguments: argparse.Namespace, budget: BudgetOptions | None) -> float | None:
+    """Which share of the program's CPU time a profiler of a framework may take; None: whatever it
+    does.
+    """
+    if budget is not None:
+        return budget.share
+    return DEFAULT_SHARE if arguments.budget is None else None
 
 
 def _words(text: str) -> list[str]:

@@ -94,11 +94,13 @@ def _configure_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Record; the program's own exit status, or its signal again."""
     layers = _layers.layers_of(arguments)
+    budget = _layers.budget_of(arguments, layers)
     asked = RunOptions(
         words=[arguments.program, *arguments.arguments],
         layers=layers,
         rate_hz=_layers.rate_of(arguments, layers),
-        budget=_layers.budget_of(arguments, layers),
+        budget=budget,
+        profiler_share=_layers.profiler_share_of(arguments, budget),
         size=_size.options_of(arguments),
         window=_window.window_of(arguments),
         output=arguments.output or "",

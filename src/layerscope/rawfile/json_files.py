@@ -22,6 +22,7 @@ SESSION = "session.json"
 _Read = TypeVar("_Read")
 # Seconds, or a number of steps.
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Bytes = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 
 
@@ -43,6 +44,7 @@ class Options(TypedDict, total=False):
     full: bool
     late: bool
     step_mark: str
+    profiler_share: _Share | None
     window: WindowOptions
 
 

@@ -25,7 +25,7 @@ from layerscope.rawfile.windows import RequestedWindow
 from layerscope.recording.run import (
     Run,
 )
-from layerscope.session.budget import Budget, BudgetOptions
+from layerscope.session.budget import DEFAULT_SHARE, Budget, BudgetOptions
 from layerscope.session.command import program_command, program_name
 from layerscope.session.converter import Converter
 from layerscope.session.create import create, discard, shown
@@ -46,7 +46,9 @@ class RunOptions:
     all; `spool`: a folder for raw files, empty for the recording's own; `step_mark`: what a step
     is, empty for the rules; `window`: None for everything; `size`: what keeps the recording small,
     as `size_options` says it; `budget`: what it may cost, None for as much as it does;
-    `granularity`: OPERATOR to have each operator executed alone, else empty.
+    `profiler_share`: which share of the program's CPU time a profiler of a framework may take,
+    None for as much as it does; `granularity`: OPERATOR to have each operator executed alone, else
+    empty.
     """
 
     words: list[str]
@@ -54,6 +56,7 @@ class RunOptions:
     rate_hz: int
     size: dict[str, Any]
     budget: BudgetOptions | None = None
+    profiler_share: float | None = DEFAULT_SHARE
     window: RequestedWindow | None = None
     output: str = ""
     ranks: str = ""
@@ -150,6 +153,7 @@ def write_options(recording: Run, options: dict[str, Any]) -> None:
 def keep_options(recording: Run, asked: RunOptions) -> None:
     """What the drainer and every conversion of this recording must know, now and later."""
     options = {**asked.size, **options_of(asked.layers), "step_mark": asked.step_mark}
+    options["profiler_share"] = asked.profiler_share
     if asked.window:
         options["window"] = asdict(asked.window)
     write_options(recording, options)

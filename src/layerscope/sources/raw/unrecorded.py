@@ -73,7 +73,10 @@ def _told(missing_ns: int, whole_ns: int, count: int) -> Iterator[Problem]:
     times = "1 stretch" if count == 1 else f"{count:,} stretches"
     what = (
         f"the framework's own profiler was not recording for {units.duration(missing_ns)} in "
-        f"{times}: while it wrote what it had, or behind its end"
+        f"{times}: while it wrote what it had, to keep within the budget, or behind its end"
     )
-    remedy = "see the table `gaps` for when; record a window of the run (--steps, --for)"
+    remedy = (
+        "see the table `gaps` for when; record a window of the run (--steps, --for), or all of it "
+        "(--budget none)"
+    )
     yield Problem(OPERATORS, "segments_apart", what, remedy, "operators and steps of these")

@@ -4,7 +4,8 @@ compiles.
 The profiler keeps its events in memory until it is stopped, so a segment ends when it is long or
 when the process has grown; its file is written and the next one begins. Where that takes little of
 the time, the main thread is held up meanwhile, between two calls: then no call is lost. Else the
-program goes on, and the files say from when to when nothing was recorded. The first one begins with
+program goes on, and the files say from when to when nothing was recorded. Where segments cost more
+than the recording may, there are pauses between them. The first one begins with
 the first compilation behind the start of a backend: before, the program may still choose one. A
 profiler of the program's own comes first: at its start the segments are over. Children that the
 program forks are left alone. Standard library only.
@@ -20,6 +21,7 @@ import time
 
 MARK_PROBLEM = 4  # native/layout.h
 SEGMENT_S = 60.0
+FIRST_S = 2.0  # then it is known what they cost
 LEAST_S = 1.0
 SETTLED_S = 2.0
 MOST_BYTES = 256 << 20  # that the memory of the process grows in the first segment
@@ -28,6 +30,10 @@ MOST_HELD_SHARE = 0.02  # so much of the time of the main thread may be taken
 MOST_WAITED_NS = 250_000_000  # for the main thread to come between two calls
 MOST_SHARE = 4  # all segments of a process take this part of what the recording may
 USUAL_MOST_BYTES = 2_000_000_000
+USUAL_SHARE = 0.05  # of the CPU time of the program, that segments may take
+# To record an event takes about as long as to hand it over when its segment ends.
+COST_OF_ENDS = 2
+MOST_PAUSE_S = 60.0
 POLL_S = 0.5
 MOST_TASKS = 2_000  # compilations that are told
 FAULTS = (
@@ -57,13 +63,13 @@ FULL = (
 )
 
 
-def most_written(raw):
-    """How many bytes all segments may take, by what the recording may."""
+def options_of(raw):
+    """What the user asked for."""
     try:
         with open(raw + "/options.json", encoding="utf-8") as file:
-            return json.load(file).get("max_size", USUAL_MOST_BYTES) // MOST_SHARE
+            return dict(json.load(file))
     except FAULTS:
-        return USUAL_MOST_BYTES // MOST_SHARE
+        return {}
 
 
 def give_memory_back():
@@ -96,14 +102,18 @@ class Segments:
         self.session = None
         self.count = 0
         self.over = self.resting = self.is_watched = False
-        self.begun_s = self.limit_bytes = self.written = 0
+        self.begun_s = self.begun_cpu_ns = self.limit_bytes = self.written = 0
         self.is_heavy = False  # to end the segment takes too much to hold the main thread up
         self.is_worker = False  # of a pool of multiprocessing
         self.has_rank = False  # it has been told
         self.told = {}  # what the file about the segment says
-        self.length_s = SEGMENT_S
+        options = options_of(raw)
+        # How many bytes all segments may take, by what the recording may.
+        self.most_written = options.get("max_size", USUAL_MOST_BYTES) // MOST_SHARE
+        self.share = options.get("profiler_share", USUAL_SHARE)  # None: whatever they do
+        self.length_s = min(FIRST_S, SEGMENT_S) if self.share else SEGMENT_S
+        self.pause_until_s = 0.0
         self.most_bytes = MOST_BYTES
-        self.most_written = most_written(raw)
         self.threads = set()  # that XLA's profiler knows by their numbers, in this segment
         self.tasks = []
         self.compilations = 0
@@ -115,6 +125,8 @@ class Segments:
         """Begin a segment, if there may be one."""
         if self.session is not None or self.over or self.resting or os.getpid() != self.pid:
             return
+        if time.monotonic() < self.pause_until_s:
+            return
         if os.path.exists(self.raw + "/session.json") or not self.bridge.backends_are_initialized():
             return
         options = self.profiler.ProfileOptions()
@@ -124,7 +136,7 @@ class Segments:
         self.told = {"is_whole": True, "begun_realtime_ns": time.time_ns()}
         self.note(self.count, self.told)
         self.session = self.begin_session(options)
-        self.begun_s = time.monotonic()
+        self.begun_s, self.begun_cpu_ns = time.monotonic(), time.process_time_ns()
         self.limit_bytes = resident_bytes() + self.most_bytes
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
@@ -150,6 +162,7 @@ class Segments:
         if session is None or os.getpid() != self.pid:
             return
         begin, begin_s = time.thread_time_ns(), time.monotonic()
+        used_ns = time.process_time_ns() - self.begun_cpu_ns
         lasted_s = begin_s - self.begun_s
         self.told["ended_realtime_ns"] = time.time_ns()
         self.note(self.count, self.told)
@@ -162,7 +175,9 @@ class Segments:
         self.plan(len(content), lasted_s)
         took_s = time.monotonic() - begin_s
         self.is_heavy = took_s > MOST_HELD_SHARE * lasted_s
-        self.agent.ls_note_cost(time.thread_time_ns() - begin)
+        cost_ns = time.thread_time_ns() - begin
+        self.agent.ls_note_cost(cost_ns)
+        self.pause(lasted_s, COST_OF_ENDS * cost_ns / max(used_ns, 1))
 
     def note_threads(self, content):
         """Tell which threads a segment is about, as far as they live."""
@@ -188,6 +203,16 @@ class Segments:
         if self.written > self.most_written:
             self.over = True
             self.agent.ls_mark(FULL, MARK_PROBLEM, 0)
+
+    def pause(self, lasted_s, cost):
+        """Have no segment for a while where one that lasted so long cost more than it may. `cost`:
+        as a share of the CPU time of the program.
+        """
+        if not self.share or cost <= self.share:
+            return
+        pause_s = min(MOST_PAUSE_S, lasted_s * (cost / self.share - 1))
+        self.pause_until_s = time.monotonic() + pause_s
+        self.length_s = min(self.length_s, FIRST_S)
 
     def stem(self, number):
         """How the names of the files of a segment begin."""
@@ -224,7 +249,9 @@ class Segments:
         self.agent.ls_python_hold.argtypes = [ctypes.c_int64]
         while not self.over:
             self.wakes.acquire(True, POLL_S)
-            if self.session is not None and self.is_long():
+            if self.session is None:
+                self.guarded(self.begin)
+            elif self.is_long():
                 self.guarded(self.turn, give_memory_back)
 
     def turn(self):
