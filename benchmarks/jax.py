@@ -16,11 +16,11 @@ from measuring.runs import BenchmarkError, Setting, interleave, plain, recorded
 # JAX has an environment of its own, which not every machine has.
 ONLY_WHEN_NAMED = True
 PROGRAM = "jax_steps.py"
-BUDGET_S = 300.0
+BUDGET_S = 400.0
 BARE, EVERYTHING = "bare", "all default layers"
 WITHOUT = {"without stacks": ("stacks",)}
-# By program: how many steps, and the target of all default layers.
-STEPS = {"train": (4_000, 1.06), "eager": (200_000, 1.35)}
+# By program: how many steps, some 20 s of them, and the target of all default layers.
+STEPS = {"train": (30_000, 1.06), "eager": (1_500_000, 1.35)}
 MANY = 28_000
 WATCH_S = 0.25
 MOST_S = 1.0
