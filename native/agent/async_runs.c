@@ -27,22 +27,19 @@ LS_EXPORT void ls_async_run_end(const uint64_t handle[3], const void *module) {
         ls_request_write(t, run, track, (uint32_t)handle[2]);
 }
 
-static void *(*call_with)(void *callable, ...), *(*item)(void *tuple, ssize_t place);
+static void *(*item)(void *tuple, ssize_t place);
 static ssize_t (*size_of)(void *tuple);
 static int (*is_other)(void *name, const char *text);
-static void (*clear_error)(void);
 
 static int place; /* of the callback among the arguments that have no name, the object being the first */
 static const char *name;
 static void *begins, *fails;
 
 static int find_python(void) {
-    *(void **)&call_with = dlsym(RTLD_DEFAULT, "PyObject_CallFunctionObjArgs");
     *(void **)&item = dlsym(RTLD_DEFAULT, "PyTuple_GetItem");
     *(void **)&size_of = dlsym(RTLD_DEFAULT, "PyTuple_Size");
     *(void **)&is_other = dlsym(RTLD_DEFAULT, "PyUnicode_CompareWithASCIIString");
-    *(void **)&clear_error = dlsym(RTLD_DEFAULT, "PyErr_Clear");
-    return call_with && item && size_of && is_other && clear_error ? 0 : -1;
+    return item && size_of && is_other ? 0 : -1;
 }
 
 /* Where the callback is among the arguments, those with names behind the others; -1: it is not there. */
@@ -60,11 +57,12 @@ static void *call(void *function, void *const *arguments, ssize_t count, void *n
     ssize_t at = count > 0 ? place_of_callback(count, names, named) : -1;
     if (at < 0 || count + named > MOST_ARGUMENTS)
         return ls_call_python(function, arguments, count, names);
-    void *ours = call_with(begins, arguments[0], arguments[at], NULL);
-    if (!ours) {
-        clear_error();
+    const void *given[LS_ASKED] = {arguments[0], arguments[at]};
+    void *ours = NULL;
+    if (!ls_python_ask(begins, given, &ours))
+        return NULL;
+    if (!ours)
         return ls_call_python(function, arguments, count, names);
-    }
     void *handed[MOST_ARGUMENTS];
     memcpy(handed, arguments, (size_t)(count + named) * sizeof *handed);
     handed[at] = ours;
