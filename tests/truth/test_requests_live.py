@@ -61,7 +61,9 @@ MARKED = (
     + """
 from layerscope.profiler import Request
 @Request("plain")
-def plain(): call(); call()
+def plain():
+    call()
+    with Request("part of it"): call()
 @Request("coroutine")
 async def coroutine(calls):
     for _ in range(calls):
