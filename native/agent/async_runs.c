@@ -27,22 +27,19 @@ LS_EXPORT void ls_async_run_end(const uint64_t handle[3], const void *module) {
         ls_request_write(t, run, track, (uint32_t)handle[2]);
 }
 
-static void *(*call_with)(void *callable, ...), *(*item)(void *tuple, ssize_t place);
+static void *(*item)(void *tuple, ssize_t place);
 static ssize_t (*size_of)(void *tuple);
 static int (*is_other)(void *name, const char *text);
-static void (*clear_error)(void);
 
 static int place; /* of the callback among the arguments that have no name, the object being the first */
 static const char *name;
 static void *begins, *fails;
 
 static int find_python(void) {
-    *(void **)&call_with = dlsym(RTLD_DEFAULT, "PyObject_CallFunctionObjArgs");
     *(void **)&item = dlsym(RTLD_DEFAULT, "PyTuple_GetItem");
     *(void **)&size_of = dlsym(RTLD_DEFAULT, "PyTuple_Size");
     *(void **)&is_other = dlsym(RTLD_DEFAULT, "PyUnicode_CompareWithASCIIString");
-    *(void **)&clear_error = dlsym(RTLD_DEFAULT, "PyErr_Clear");
-    return call_with && item && size_of && is_other && clear_error ? 0 : -1;
+    return item && size_of && is_other ? 0 : -1;
 }
 
 /* Where the callback is among the arguments, those with names behind the others; -1: it is not there. */
@@ -55,28 +52,44 @@ static ssize_t place_of_callback(ssize_t count, void *names, ssize_t named) {
     return -1;
 }
 
+/* What stands for a callback is called: `run` says that it is over, and gives the callback. */
+static void *call_back(void *run, void *const *arguments, ssize_t count, void *names) {
+    const void *given[LS_ASKED] = {NULL};
+    void *callback = NULL;
+    if (!ls_python_ask(run, given, &callback) || !callback)
+        return NULL;
+    void *result = ls_call_python(callback, arguments, count, names);
+    ls_python_release(callback);
+    return result;
+}
+
 static void *call(void *function, void *const *arguments, ssize_t count, void *names) {
     ssize_t named = names ? size_of(names) : 0;
     ssize_t at = count > 0 ? place_of_callback(count, names, named) : -1;
     if (at < 0 || count + named > MOST_ARGUMENTS)
         return ls_call_python(function, arguments, count, names);
-    void *ours = call_with(begins, arguments[0], arguments[at], NULL);
-    if (!ours) {
-        clear_error();
-        return ls_call_python(function, arguments, count, names);
-    }
+    const void *given[LS_ASKED] = {arguments[0], arguments[at]};
+    void *ours = NULL;
+    if (!ls_python_ask(begins, given, &ours))
+        return NULL;
+    void *stands = ours && ours != arguments[at] ? ls_stand_for_function(ours, call_back) : NULL;
     void *handed[MOST_ARGUMENTS];
     memcpy(handed, arguments, (size_t)(count + named) * sizeof *handed);
-    handed[at] = ours;
+    if (stands)
+        handed[at] = stands;
     void *result = ls_call_python(function, handed, count, names);
-    if (!result)
+    if (!result && stands)
         ls_python_tell_failure(fails, ours);
-    ls_python_release(ours);
+    if (stands)
+        ls_python_release(stands);
+    if (ours)
+        ls_python_release(ours);
     return result;
 }
 
 /* What stands for `function`, whose argument number `at` (the object being number 0), called `called`, is the callback.
- * `begin(object, callback)` gives what is handed on in its place, and `fail(that)` is called where the method raises.
+ * `begin(object, callback)` gives that, or what is called where the run is over, and gives it then; and `fail(that)` is
+ * called where the method raises.
  * A new reference; NULL: this Python is not understood. Once in a process. */
 LS_EXPORT void *ls_async_run_stand_in(void *function, int at, const char *called, void *begin, void *fail) {
     if (!ls.page || !ls.wiped || !ls_python_is_understood() || find_python())

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 /* So long it is held up at most, whatever becomes of the other thread. */
 #define MOST_HELD_NS 5000000000ll
@@ -13,10 +14,11 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum { NOBODY, ASKED, HELD } state;
+    pid_t asked_in;
     int (*add_pending)(int (*)(void *), void *);
     void *(*save)(void);
     void (*restore)(void *);
-} holding = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NOBODY, NULL, NULL, NULL};
+} holding = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NOBODY, 0, NULL, NULL, NULL};
 
 static struct timespec in(int64_t ns) {
     struct timespec at;
@@ -34,9 +36,11 @@ static void wait_while(int state, int64_t most_ns) {
         ;
 }
 
-/* Python calls it in the main thread. */
+/* Python calls it in the main thread. A child that was forked meanwhile calls it too, and has nobody who lets it go. */
 static int held_up(void *nothing) {
     (void)nothing;
+    if (getpid() != holding.asked_in)
+        return 0;
     void *thread = holding.save();
     pthread_mutex_lock(&holding.lock);
     if (holding.state == ASKED) {
@@ -66,6 +70,7 @@ LS_EXPORT int ls_python_hold(int64_t most_ns) {
     int is_held = 0;
     if (holding.state == NOBODY) {
         holding.state = ASKED;
+        holding.asked_in = getpid();
         if (!holding.add_pending(held_up, NULL))
             wait_while(ASKED, most_ns);
         is_held = holding.state == HELD;

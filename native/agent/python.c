@@ -114,25 +114,24 @@ static void put_back(void *compiler) {
     restore_error(error[0], error[1], error[2]);
 }
 
-/* Call a function of ours that returns nothing, hidden from tracers, profilers and compilers; `second` may be
- * absent. 1: done, or it could not be called and that is forgotten. 0: an exception is set; our functions keep their
- * own to themselves, so it came from a signal handler that ran meanwhile, and is the program's. */
-int ls_python_call(void *callable, const void *first, const void *second) {
+/* Ask a function of ours, hidden from tracers, profilers and compilers, with the arguments before the first one that is
+ * absent. 1: done, and `answer` is what it returned, or it could not be called and that is forgotten. 0: an exception is
+ * set; our functions keep their own to themselves, so it came from a signal handler that ran meanwhile, and is the
+ * program's. */
+int ls_python_ask(void *callable, const void *const given[LS_ASKED], void **answer) {
     void *state = enter_tracing ? thread_state() : NULL;
     void *compiler = set_compiler ? call_with(set_compiler, no_compiler, NULL) : NULL;
     if (set_compiler && !compiler)
         clear_error();
     if (state)
         enter_tracing(state);
-    void *answer = call_with(callable, first, second, NULL);
+    *answer = call_with(callable, given[0], given[1], given[2], given[3], NULL);
     if (state)
         leave_tracing(state);
     if (compiler)
         put_back(compiler);
-    if (answer) {
-        decrease(answer);
+    if (*answer)
         return 1;
-    }
     void *error[3];
     fetch_error(&error[0], &error[1], &error[2]);
     int was_inside = error[2] != NULL; /* it has a traceback */
@@ -141,6 +140,16 @@ int ls_python_call(void *callable, const void *first, const void *second) {
         return 0;
     clear_error();
     return 1;
+}
+
+/* The same of a function that returns nothing; `second` may be absent. */
+int ls_python_call(void *callable, const void *first, const void *second) {
+    const void *given[LS_ASKED] = {first, second};
+    void *answer = NULL;
+    int is_done = ls_python_ask(callable, given, &answer);
+    if (answer)
+        decrease(answer);
+    return is_done;
 }
 
 /* Call a function of ours while `error`, which was fetched, is kept; NULL for `first`: the exception itself. What a

@@ -23,6 +23,8 @@ static inline int ls_function_is_hooked(const ls_function_hook *hook, ls_vectorc
 
 int ls_hook_function(ls_function_hook *hook, void *function, void *like, ls_vectorcall ours);
 void ls_unhook_function(ls_function_hook *hook, ls_vectorcall ours);
+#define LS_ASKED 4 /* arguments */
+int ls_python_ask(void *callable, const void *const given[LS_ASKED], void **answer);
 int ls_python_call(void *callable, const void *first, const void *second);
 void ls_python_tell_error(void *callable);
 void ls_python_tell_failure(void *callable, const void *object);

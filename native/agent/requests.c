@@ -152,8 +152,8 @@ LS_EXPORT void ls_request_enter(uint64_t mark) {
         release(value);
 }
 
-/* The mark that this context has; 0: none. GIL held. */
-LS_EXPORT uint64_t ls_request_mark(void) {
+/* The mark that this context has, of a request that may be over; 0: none. */
+static uint64_t mark_here(void) {
     void *value = NULL;
     if (!variable)
         return 0;
@@ -166,8 +166,13 @@ LS_EXPORT uint64_t ls_request_mark(void) {
     return mark;
 }
 
-/* The track of the request that runs here; 0: none. GIL held. */
+static const lane *lane_here(void) { return LS_UNLIKELY(variable != NULL) ? lane_of(mark_here()) : NULL; }
+
+/* The mark of the request that is under way here; 0: none. GIL held. */
+LS_EXPORT uint64_t ls_request_mark(void) { return lane_here() ? mark_here() : 0; }
+
+/* The track of it; 0: none. GIL held. */
 uint32_t ls_request_here(void) {
-    const lane *l = LS_UNLIKELY(variable != NULL) ? lane_of(ls_request_mark()) : NULL;
+    const lane *l = lane_here();
     return l ? l->track : 0;
 }

@@ -165,3 +165,36 @@ def test_a_child_that_records_nothing_says_nothing(drive: Drive) -> None:
     assert (driven.status, driven.stderr) == (0, "")
     assert len(driven.door.handed) == 1
     assert driven.tree() == [("parent", 0, None)]
+
+
+def test_a_child_is_not_held_up_by_what_its_parent_asked_for(drive: Drive) -> None:
+    driven = drive(
+        """
+        start()
+        libc, held = ctypes.CDLL(None), []
+        reads, writes = os.pipe()
+        answer = ctypes.create_string_buffer(1)
+        def hold():
+            agent.ls_python_hold.argtypes = [ctypes.c_int64]
+            held.append(agent.ls_python_hold(2_000_000_000))
+            agent.ls_python_let_go()
+        def fork():
+            holder = threading.Thread(target=hold)
+            holder.start()
+            time.sleep(0.2)
+            child = os.fork()
+            if not child:
+                time.sleep(0.01)  # Python looks at what it was asked for when it goes on
+                os.write(writes, bytes([len([*range(1000)]) % 256]))
+                os._exit(0)
+            os.waitpid(child, 0)
+            holder.join()
+        forker = threading.Thread(target=fork)
+        forker.start()
+        libc.read(reads, answer, 1)  # the main thread comes between two instructions when a child has answered
+        forker.join()
+        print(held)
+        """
+    )
+
+    assert (driven.status, driven.stderr, driven.stdout) == (0, "", "[1]\n")

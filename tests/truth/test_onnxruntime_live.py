@@ -48,7 +48,7 @@ if __name__ == "__main__":
     kept = use(7)
 """
 )
-# Ten runs call back where they end; one is refused. Others are bound to their outputs beforehand.
+# Ten runs call back where they end, the last of them raises; one is refused. Others are bound to their outputs beforehand.
 CALLS_BACK = (
     MODEL
     + """
@@ -58,11 +58,18 @@ options.intra_op_num_threads = 3
 providers = ["AzureExecutionProvider", "CPUExecutionProvider"]
 session = ort.InferenceSession("net.onnx", options, providers=providers)
 image = np.zeros((1, 3, 32, 32), np.float32)
-told, all_over = [], threading.Event()
+told, lock, all_over = [], threading.Lock(), threading.Event()
 def over(results, number, error):
-    told.append((number, results[0].shape, error))
-    if len(told) == 10:
-        all_over.set()
+    with lock:
+        told.append((number, results[0].shape, error))
+        is_last = len(told) == 10
+    if is_last:
+        raise KeyError("of a callback")
+def hear(about):
+    print(about.exc_type, *(line.name for line in traceback.extract_tb(about.exc_traceback)))
+    all_over.set()
+import traceback
+sys.unraisablehook = hear
 for number in range(5):
     session.run_async(None, {"image": image}, over, number)
     session.run_async(None, {"image": image}, user_data=number, callback=over)
@@ -70,7 +77,6 @@ all_over.wait(30)
 try:
     session.run_async(None, {"wrong": image}, over, 1)
 except ValueError:
-    import traceback
     print(traceback.format_exc())
 binding = session.io_binding()
 binding.bind_cpu_input("image", image)
@@ -171,7 +177,6 @@ print(pydoc.render_doc(ort.InferenceSession.run), pydoc.render_doc(ort.Inference
 try:
     session.run(None, {"nothing": 1})
 except ValueError:
-    import traceback
     print(traceback.format_exc())
 try:
     ort.InferenceSession("absent.onnx")

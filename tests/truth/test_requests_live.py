@@ -61,7 +61,9 @@ MARKED = (
     + """
 from layerscope.profiler import Request
 @Request("plain")
-def plain(): call(); call()
+def plain():
+    call()
+    with Request("part of it"): call()
 @Request("coroutine")
 async def coroutine(calls):
     for _ in range(calls):
@@ -91,9 +93,18 @@ TRANSPARENT = """
 import asyncio, http.client, inspect, logging, sys, threading, time
 import uvicorn
 from uvicorn.protocols.http.h11_impl import RequestResponseCycle
-async def application(scope, receive, send):
+class Route:
+    path = property(lambda self: sys.exit("nobody asks for it"))
+def application(scope, receive, send):
+    if scope.get("path") == "/plain":
+        raise ValueError("a plain function's fault")
+    return respond(scope, receive, send)
+async def respond(scope, receive, send):
     if scope["type"] == "lifespan":
         raise RuntimeError("no lifespan here")
+    scope["route"] = Route()
+    print(type(send), inspect.iscoroutinefunction(send), type(send.__self__), inspect.signature(send))
+    print(asyncio.current_task().get_coro().__qualname__, "end" in repr(asyncio.current_task()))
     if scope["path"] == "/raise":
         raise ValueError("the application's own fault")
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -103,13 +114,15 @@ async def application(scope, receive, send):
     await send({"type": "http.response.body", "body": b"last"})
     if scope["path"] == "/twice":
         await send({"type": "http.response.body", "body": b"more"})
-config = uvicorn.Config(application, port=0, log_level="error", http="h11")
+config = uvicorn.Config(
+    application, port=0, log_level="error", http="h11", interface="asgi3", proxy_headers=False
+)
 server = uvicorn.Server(config)
 serving = threading.Thread(target=server.run)
 serving.start()
 while not server.started: time.sleep(0.01)
 port = server.servers[0].sockets[0].getsockname()[1]
-for path in ("/", "/raise", "/late", "/twice", "/?a=1"):
+for path in ("/", "/raise", "/late", "/twice", "/?a=1", "/plain"):
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("GET", path)
     try:
@@ -206,4 +219,4 @@ def test_the_server_answers_and_complains_as_without_us(tmp_path: Path, jax_pyth
     assert b"the application's own fault" in outcome.stderr
     recorded = differential.recorded()
     (requests,) = recorded.rows("SELECT count(*) AS n FROM steps WHERE rule = 'served'")
-    assert requests["n"] == 5
+    assert requests["n"] == 6

@@ -3,7 +3,8 @@ and `epochs`.
 
 The engine of a framework executes an operator later, on another thread. A submission and what was
 submitted have a number of the process in common. Step and phase of the operator are those of the
-thread that submitted it, at the moment at which it did.
+thread that submitted it, at the moment at which it did. An outermost call of a module that answers
+a request belongs to that, which has a track of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct, field
 
-from layerscope.ingest.spans import FUNCTION, SUBMIT
+from layerscope.ingest.spans import FUNCTION, MODULE, SUBMIT
 
 # Of those that have not found each other, the newest are kept: what is older was lost.
 MOST_ALONE = 2_000_000
@@ -72,6 +73,9 @@ class Submissions(Struct):
         if len(executed):
             pairs = np.column_stack([number[executed], key[executed]])
             self._executed = np.concatenate([self._executed, pairs])
+        executed = np.flatnonzero((kind == FUNCTION) | (kind == MODULE))
+        executed = executed[submitted_ns[executed] != 0]
+        if len(executed):
             numbers, place = np.unique(submitter[executed], return_inverse=True)
             keys = [track_key(one) if one else -1 for one in numbers.tolist()]
             track = np.array(keys, np.int64)[place]

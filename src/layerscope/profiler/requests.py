@@ -43,13 +43,14 @@ class Inside:
 
 class Request:
     """A request: `with`, a decorator, or `start` where it comes in and `stop` where it is answered,
-    on whatever threads.
+    on whatever threads. Where another one is under way in this context it is a part of that.
     """
 
     def __init__(self, name: str = "request") -> None:
         self.name = name
         self._text = text_of(name, DOMAIN)
         self._handle: Any = None
+        self._mark = 0
         self._inside: Any = None
 
     def __str__(self) -> str:
@@ -60,6 +61,9 @@ class Request:
         self.stop()
         if not steering.running or not steering.connect():
             return
+        self._mark = mark_here()
+        if self._mark:
+            return
         import ctypes
 
         handle = (ctypes.c_uint64 * 2)()
@@ -67,11 +71,11 @@ class Request:
         begin.restype = ctypes.c_uint64
         begin.argtypes = [ctypes.c_void_p]
         if begin(handle):
-            self._handle = handle
+            self._handle, self._mark = handle, handle[1]
 
     def stop(self) -> None:
         """It is answered."""
-        handle, self._handle = self._handle, None
+        handle, self._handle, self._mark = self._handle, None, 0
         if handle is None:
             return
         import ctypes
@@ -83,7 +87,7 @@ class Request:
 
     def inside(self) -> Inside:
         """A block whose work belongs to it: for who has taken it from a queue."""
-        return Inside(self._handle[1] if self._handle is not None else 0)
+        return Inside(self._mark)
 
     def __enter__(self) -> Request:
         self.start()
@@ -134,7 +138,7 @@ def _of_python(name: str) -> Any:
 
 
 def mark_here() -> int:
-    """Which request runs in this context; 0: none."""
+    """Which request is under way in this context; 0: none."""
     if steering.agent is None:
         return 0
     import ctypes

@@ -2,14 +2,15 @@
 answers. Standard library only.
 
 A request ends where the application sends the last part of its answer, or where its task ends
-without that. No frame of ours is in a traceback of the application: what stands around it returns
-its coroutine, and does not wait for it.
+without that. What hears of the calls of the server is in C, so an application has what the server
+gives it, and no frame of ours is in its tracebacks. No code of the application is called: what it
+raises would be taken for a fault of ours.
 """
 
-import functools
 import sys
 
 MOST_NAMES = 500  # of requests; a path may hold the number of a customer
+SENDS, RUNS, ANSWERS, WRAPS = range(4)  # who hears of a call, as the agent numbers them
 FAULTS = (
     ArithmeticError,
     AttributeError,
@@ -19,9 +20,10 @@ FAULTS = (
     TypeError,
     ValueError,
 )
-state = {"agent": None, "enter": None, "wanted": True, "hidden": None}
+state = {"agent": None, "enter": None, "wanted": True, "stand_in": None}
 names = set()
 classes = {}  # by class and name of a method the function that was there
+under_way = {}  # by id of the object whose method sends the answer
 
 
 def begin_recording(settings, beginning):
@@ -35,77 +37,127 @@ def begin_recording(settings, beginning):
     agent.ls_request_begin.argtypes = [ctypes.c_void_p]
     agent.ls_request_end.restype = None
     agent.ls_request_end.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    enter = ctypes.PyDLL(settings["library"]).ls_request_enter
-    enter.restype = None
-    enter.argtypes = [ctypes.c_uint64]
-    state.update(agent=agent, enter=enter, hidden=beginning["hidden_by"](settings))
+    python = ctypes.PyDLL(settings["library"])
+    python.ls_request_enter.restype = None
+    python.ls_request_enter.argtypes = [ctypes.c_uint64]
+    python.ls_watched_call.restype = ctypes.py_object  # NULL raises ValueError
+    python.ls_watched_call.argtypes = [ctypes.c_int, ctypes.py_object, ctypes.py_object]
+    state.update(agent=agent, enter=python.ls_request_enter, stand_in=python.ls_watched_call)
     return True
 
 
 class Arrived:
-    """A request that has arrived. What is asked of it raises nothing."""
+    """A request that has arrived; its answer goes by a method of the object with the id `key`."""
 
-    __slots__ = ("handle", "scope")
+    __slots__ = ("handle", "key", "scope", "task")
 
-    def __init__(self, scope):
-        import ctypes
-
-        self.scope = scope
-        self.handle = None
-        try:
-            handle = (ctypes.c_uint64 * 2)()
-            if state["wanted"] and state["agent"].ls_request_begin(handle):
-                self.handle = handle
-        except FAULTS:
-            pass
+    def __init__(self, scope, handle, key):
+        self.scope, self.handle, self.key = scope, handle, key
+        self.task = None
 
     def enter(self):
         """This task answers it."""
-        try:
-            state["enter"](self.handle[1])
-            asyncio = sys.modules.get("asyncio")
-            task = asyncio.current_task() if asyncio else None
-            if task is not None:
-                task.add_done_callback(self.end)
-        except FAULTS:
-            pass
+        import weakref
 
-    def end(self, task=None):
+        state["enter"](self.handle[1])
+        asyncio = sys.modules.get("asyncio")
+        task = asyncio.current_task() if asyncio else None
+        if task is not None:  # a callback of the task would be shown where the task is
+            self.task = weakref.ref(task, self.end)
+
+    def end(self, reference=None):
         """It is answered."""
         try:
-            handle, self.handle = self.handle, None
-            if handle is not None:
-                state["agent"].ls_request_end(handle, name_of(self.scope))
+            if under_way.get(self.key) is self:
+                del under_way[self.key]
+                self.task = None
+                state["agent"].ls_request_end(self.handle, name_of(self.scope))
         except FAULTS:
             pass
 
-    def watching(self, send):
-        """What the application sends by, seen by us."""
 
-        def sent(message):
-            self.look(message)
-            return send(message)
+def arrive(scope, sender):
+    """A request may have arrived; its answer goes by a method of `sender`. Whether it is one."""
+    import ctypes
 
-        return state["hidden"](sent)
+    earlier = under_way.get(id(sender))
+    if earlier is not None:  # of an object that is gone
+        earlier.end()
+    handle = (ctypes.c_uint64 * 2)()
+    if not state["wanted"] or not is_request(scope) or not state["agent"].ls_request_begin(handle):
+        return False
+    under_way[id(sender)] = Arrived(scope, handle, id(sender))
+    return True
 
-    def look(self, message):
-        """Whether this is the last part of the answer."""
-        try:
-            is_body = message["type"] == "http.response.body"
-            if is_body and not message.get("more_body", False):
-                self.end()
-        except FAULTS:
-            pass
+
+def running(sender, app=None, *more):
+    """The method of a server is called that runs an application: what the server calls then."""
+    try:
+        if arrive(getattr(sender, "scope", None), sender):
+            return state["stand_in"](ANSWERS, app, answering)
+    except FAULTS:
+        pass
+    return None
+
+
+def answering(scope=None, receive=None, send=None, *more):
+    """The application is called, in the task of a request."""
+    try:
+        one = under_way.get(id(send.__self__))
+        if one is not None:
+            one.enter()
+    except FAULTS:
+        pass
+
+
+def wrapping(wrapper, scope=None, receive=None, send=None, *more):
+    """The method is called that calls an application, in the task of a request."""
+    try:
+        if arrive(scope, send.__self__):
+            under_way[id(send.__self__)].enter()
+    except FAULTS:
+        pass
+
+
+def sending(sender, message=None, *more):
+    """The application sends a part of an answer."""
+    try:
+        one = under_way.get(id(sender))
+        if one is not None and is_last(message):
+            one.end()
+    except FAULTS:
+        pass
+
+
+def is_last(message):
+    """Whether it ends an answer. None: the server tells itself that the application is over."""
+    if not isinstance(message, dict):
+        return message is None
+    kind = dict.get(message, "type")
+    is_body = isinstance(kind, str) and str.__eq__(kind, "http.response.body")
+    return is_body and not dict.get(message, "more_body", False)
+
+
+def route_of(scope):
+    """The route that the framework of the program has found; None: it does not say that."""
+    try:
+        return object.__getattribute__(dict.get(scope, "route"), "__dict__").get("path")
+    except AttributeError:
+        return None
+
+
+def text_of(value):
+    """A text, without what a class of the program may make of it; empty: it is none."""
+    return str.__str__(value) if isinstance(value, str) else ""
 
 
 def name_of(scope):
     """How a request is called: by its route, where the framework of the program says that."""
-    path = getattr(scope.get("route"), "path", None)
-    if not isinstance(path, str):
-        path = str(scope.get("path", ""))
-    name = f"{scope.get('method', '')} {path}"[:200]
+    path = text_of(route_of(scope)) or text_of(dict.get(scope, "path"))
+    method = text_of(dict.get(scope, "method"))
+    name = f"{method} {path}"[:200]
     if name not in names and len(names) >= MOST_NAMES:
-        name = f"{scope.get('method', '')} (other paths)"
+        name = f"{method} (other paths)"
     names.add(name)
     return (name.replace("\n", " ") + "\nrequest").encode("utf-8", "backslashreplace")
 
@@ -115,21 +167,14 @@ def is_request(scope):
     return isinstance(scope, dict) and scope.get("type") == "http"
 
 
-def answering(app, arrived):
-    """The application that answers one request."""
-
-    def answer(scope, receive, send):
-        arrived.enter()
-        return app(scope, receive, arrived.watching(send))
-
-    return answer
-
-
-def put_in_place(owner, name, make):
-    """Have `make(original)` stand in the place of a method of a class, once."""
-    original = owner.__dict__.get(name)
+def watch(owner, name, which, hear):
+    """Have a function of ours hear of the calls of a method of a class."""
+    original = getattr(owner, "__dict__", {}).get(name)
     if original is None or (owner, name) in classes:
         return
+    try:
+        ours = state["stand_in"](which, original, hear)
+    except ValueError:  # this Python is not understood
+        return
     classes[owner, name] = original
-    ours = functools.wraps(original)(make(original))
-    setattr(owner, name, state["hidden"](ours))
+    setattr(owner, name, ours)

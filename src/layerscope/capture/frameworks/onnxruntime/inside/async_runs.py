@@ -30,7 +30,7 @@ class AsyncRuns:
         self.ends.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
     def begin(self, session, callback):
-        """What is handed on in the place of the callback."""
+        """The callback, or what is called before it. No frame of ours is on the stack of either."""
         try:
             handle = (ctypes.c_uint64 * 3)()
             if not callable(callback) or not self.watched.is_recorded or not self.begins(handle):
@@ -48,7 +48,7 @@ class AsyncRuns:
 
 
 class AsyncRun:
-    """One run: called where it is over."""
+    """One run: called where it is over, before the callback of the program."""
 
     __slots__ = ("callback", "handle", "runs", "session")
 
@@ -58,8 +58,11 @@ class AsyncRun:
         self.handle = handle
         self.callback = callback
 
-    def __call__(self, *told):
-        """It is over: the program hears of it."""
-        self.runs.ends(self.handle, id(self.session))
-        self.session = None
-        return self.callback(*told)
+    def __call__(self):
+        """It is over: the program hears of it by what this gives."""
+        try:
+            self.runs.ends(self.handle, id(self.session))
+            self.session = None
+        except FAULTS:
+            pass
+        return self.callback

@@ -63,11 +63,15 @@ def varint(content, at):
 
 
 def descriptor_of(beginning):
-    """The descriptor of the open file whose name begins so, and which file it is."""
-    for name in os.listdir("/proc/self/fd"):
+    """The descriptor of the open file whose name begins so, and which file it is. The system knows
+    it by a name without links.
+    """
+    folder, _, name = beginning.rpartition("/")
+    beginning = os.path.realpath(folder) + "/" + name
+    for number in os.listdir("/proc/self/fd"):
         try:
-            if os.readlink("/proc/self/fd/" + name).startswith(beginning):
-                return int(name), identity(int(name))
+            if os.readlink("/proc/self/fd/" + number).startswith(beginning):
+                return int(number), identity(int(number))
         except OSError:
             continue
     return None

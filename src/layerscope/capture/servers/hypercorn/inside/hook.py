@@ -6,7 +6,8 @@ import sys
 import time
 
 WRAPPERS = "hypercorn.app_wrappers"
-LATER = {WRAPPERS: "look"}
+STREAMS = "hypercorn.protocol.http_stream"
+LATER = {WRAPPERS: "look", STREAMS: "look"}
 
 
 def part_of(path):
@@ -35,25 +36,13 @@ def start():
 
 
 def look():
-    """The module may have been imported in which an application is called."""
+    """The modules may have been imported in which an application is called, and answers."""
+    if requests["state"]["agent"] is None:
+        return
     wrapper = getattr(sys.modules.get(WRAPPERS), "ASGIWrapper", None)
-    if wrapper is not None and requests["state"]["agent"] is not None:
-        requests["put_in_place"](wrapper, "__call__", around)
-
-
-def around(original):
-    """What stands for the call of an application, inside the task of a request."""
-
-    def __call__(self, scope, receive, send, *more):
-        if not requests["is_request"](scope):
-            return original(self, scope, receive, send, *more)
-        arrived = requests["Arrived"](scope)
-        if arrived.handle is None:
-            return original(self, scope, receive, send, *more)
-        arrived.enter()
-        return original(self, scope, receive, arrived.watching(send), *more)
-
-    return __call__
+    stream = getattr(sys.modules.get(STREAMS), "HTTPStream", None)
+    requests["watch"](wrapper, "__call__", requests["WRAPS"], requests["wrapping"])
+    requests["watch"](stream, "app_send", requests["SENDS"], requests["sending"])
 
 
 def is_refused():

@@ -43,24 +43,8 @@ def look():
         return
     for name in LATER:
         cycle = getattr(sys.modules.get(name), CYCLE, None)
-        if cycle is not None:
-            requests["put_in_place"](cycle, "run_asgi", around)
-
-
-def around(original):
-    """What stands for the method that runs the application: it is called when the head of a request
-    was read, and its coroutine is the task.
-    """
-
-    def run_asgi(self, app):
-        if not requests["is_request"](getattr(self, "scope", None)):
-            return original(self, app)
-        arrived = requests["Arrived"](self.scope)
-        if arrived.handle is None:
-            return original(self, app)
-        return original(self, requests["answering"](app, arrived))
-
-    return run_asgi
+        requests["watch"](cycle, "run_asgi", requests["RUNS"], requests["running"])
+        requests["watch"](cycle, "send", requests["SENDS"], requests["sending"])
 
 
 def is_refused():
