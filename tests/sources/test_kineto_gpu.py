@@ -195,6 +195,18 @@ def test_work_belongs_to_the_step_in_which_it_was_launched(tmp_path: Path) -> No
     ]
 
 
+def test_work_that_began_before_its_call_with_work_inside_from_that_moment_is_read(
+    tmp_path: Path,
+) -> None:
+    step = event("user_annotation", "ProfilerStep#3", 100, 90)
+    call = event("cuda_runtime", "cudaLaunchKernel", 110, 4, correlation=3)
+    outer = work("kernel", "outer", 105, 50, 7, correlation=3)
+    inner = work("kernel", "inner", 110, 9, 7)
+    path = write(tmp_path / "trace.json", [step, call, outer, inner])
+    found = "SELECT name, step FROM spans WHERE layer = 'gpu' ORDER BY start_ns"
+    assert rows(path, found) == [("outer", 0), ("inner", 0)]
+
+
 def test_ids_that_differ_in_every_event_leave_the_arguments_which_then_repeat(
     tmp_path: Path,
 ) -> None:

@@ -54,13 +54,16 @@ class Epoch:
             work = process.device_work
             asked_ns, track = work.asked(self.columns, is_mine, asked_ns, track)
         children = np.flatnonzero(self.inside >= 0)
-        changed = asked_ns is not start_ns
+        is_moved = asked_ns != start_ns
+        changed = bool(is_moved.any())
         while changed:
-            own, around = children, self.inside[children]
-            follows = (asked_ns[around] != start_ns[around]) & (asked_ns[own] == start_ns[own])
-            asked_ns[own[follows]] = asked_ns[around[follows]]
-            track[own[follows]] = track[around[follows]]
-            changed = bool(follows.any())
+            around = self.inside[children]
+            follows = is_moved[around] & ~is_moved[children]
+            own, around = children[follows], around[follows]
+            asked_ns[own] = asked_ns[around]
+            track[own] = track[around]
+            is_moved[own] = True  # it may have been asked for when it began
+            changed = bool(len(own))
         return asked_ns, self._track_of_requests(children, track)
 
     def _track_of_requests(self, children: np.ndarray, track: np.ndarray) -> np.ndarray:
