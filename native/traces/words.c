@@ -55,7 +55,7 @@ static int has_room(lt_words *words) {
 }
 
 static int has_room_for(lt_words *words, size_t length) {
-    if (words->used + length <= words->room)
+    if (words->text && words->used + length <= words->room)
         return 1;
     size_t room = (words->used + length) * 3 / 2 + 65536;
     uint8_t *text = realloc(words->text, room);
