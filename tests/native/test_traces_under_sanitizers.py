@@ -19,7 +19,7 @@ def trace() -> str:
         {
             "ph": "X",
             "cat": "cpu_op",
-            "name": f"op {n}",
+            "name": f"op {n}" if n else "",
             "pid": 1,
             "tid": 2,
             "ts": n + 0.125,
