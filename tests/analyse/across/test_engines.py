@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerscope.analyse.across import engines
+from layerscope.analyse.across import engines, on_duckdb
 from layerscope.analyse.across.answers import ibis_table
 from layerscope.analyse.across.medians import with_medians
 from layerscope.cli import main
 from layerscope.model.errors import UsageError
+from layerscope.session import leftovers
 from tests.analyse.gpu.test_collectives import Job
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,6 +44,15 @@ def java_home(spark_python: str, tmp_path: Path) -> Path:
     program.write_text(_JAVA.format(java=java.stdout.strip()))
     program.chmod(0o755)
     return program.parents[1]
+
+
+def test_what_duckdb_leaves_when_it_is_killed_is_found_by_clean() -> None:
+    engine = on_duckdb.start()
+    setting = engine._connection.sql("SELECT current_setting('temp_directory')")
+    folder = Path(setting.fetchall()[0][0])
+    engine.close()
+
+    assert leftovers._SPILL.fullmatch(folder.name)
 
 
 @pytest.mark.slow

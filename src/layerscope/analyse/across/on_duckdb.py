@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from layerscope.analyse.across.answers import arrow_schema
+from layerscope.recording.database import connected
 
 if TYPE_CHECKING:
     import duckdb
@@ -18,7 +18,7 @@ _MOST_MEMORY = "128MB"
 
 
 class DuckdbEngine:
-    """A database in memory, which spills into the folder of temporary files."""
+    """A database in memory, which spills into a folder of its own among the temporary files."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -43,14 +43,6 @@ class DuckdbEngine:
 
 def start() -> DuckdbEngine:
     """An empty one."""
-    import duckdb
-
-    config: dict[str, Any] = {"threads": 2, "memory_limit": _MOST_MEMORY}
-    connection = duckdb.connect(":memory:", config=config)
-    connection.execute(f"SET temp_directory = '{_quoted(tempfile.gettempdir())}'")
-    connection.execute("SET enable_progress_bar = false")
+    connection = connected()
+    connection.execute(f"SET memory_limit = '{_MOST_MEMORY}'")
     return DuckdbEngine(connection)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
