@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
 
 SERVER = ROOT / "examples" / "onnx_server.py"
 MODEL = f"""
-import os, pickle, pydoc, runpy, signal, sys, threading
+import os, pickle, pydoc, runpy, signal, sys, threading, traceback
 import multiprocessing as mp
 from pathlib import Path
 import numpy as np
