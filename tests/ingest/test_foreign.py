@@ -128,7 +128,7 @@ def test_what_lies_in_a_partition_of_a_graph_stays_with_it(
     monkeypatch.setattr(
         "layerscope.ingest.conversion.limits_of", lambda *_: IngestLimits(epoch_spans=epoch_spans)
     )
-    monkeypatch.setattr("layerscope.sources.foreign._PIECE_SPANS", epoch_spans)
+    monkeypatch.setattr("layerscope.sources.foreign_spans.PIECE_SPANS", epoch_spans)
     inner = LOG.splitlines()[-1]
     partition = "onednn_verbose,v1,graph,exec,cpu,1,matmul_post_ops,a;b,,in0,fpm:strict,d,3"
     log.write_text("\n".join([inner, inner, partition] * 10))

@@ -31,9 +31,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Reader]:
     readers: list[Reader] = []
     find = findings.find
 
-    def counted(reader: Reader, *more: Any) -> RunFindings:
+    def counted(reader: Reader, *more: Any, **named: Any) -> RunFindings:
         readers.append(reader)
-        return find(reader, *more)
+        return find(reader, *more, **named)
 
     monkeypatch.setattr(findings, "find", counted)
     return readers

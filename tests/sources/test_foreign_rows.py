@@ -9,7 +9,7 @@ import pytest
 
 from layerscope import sources
 from layerscope.model.distinct import first_rows, with_places
-from layerscope.sources import foreign, kineto, span_depths
+from layerscope.sources import foreign_spans, kineto, span_depths
 from layerscope.sources.foreign import ForeignFile
 from layerscope.sources.process import SPAN
 from layerscope.sources.span_depths import depths
@@ -34,7 +34,7 @@ def test_spans_are_the_same_without_a_compiler(name: str, monkeypatch: pytest.Mo
     path = GOLDEN / f"{name}.json.gz"
     compiled = spans(path)
     assert len(compiled) > 40
-    for module in (foreign, span_depths):
+    for module in (foreign_spans, span_depths):
         monkeypatch.setattr(module, "compiled", lambda: None)
     assert spans(path) == compiled
 

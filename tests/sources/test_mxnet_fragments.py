@@ -338,7 +338,7 @@ def test_spans_that_cross_come_into_the_tables_in_pieces_of_any_size(
         folder, trace(*(one for both in pairs for one in both)), f"{len(os.listdir(folder))}.json"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layerscope.sources.foreign._PIECE_SPANS", piece)
+        patch.setattr("layerscope.sources.foreign_spans.PIECE_SPANS", piece)
         patch.setattr(
             "layerscope.ingest.conversion.limits_of", lambda *_: IngestLimits(epoch_spans=piece)
         )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 BY = ()
 REFUSED: dict[str, str] = {}
+OTHERS = ResultColumn("others_ns", "int64", NS, "while calls of other requests ran")
 COLUMNS = (
     ResultColumn("process", "int32", "", "key of the process"),
     ResultColumn("step", "int32", "", "number of the step in its process"),
@@ -50,7 +51,7 @@ COLUMNS = (
     ResultColumn("backward_ns", "int64", NS, "the backward pass"),
     ResultColumn("optimizer_ns", "int64", NS, "the optimizer"),
     ResultColumn("other_ns", "int64", NS, "the rest"),
-    ResultColumn("others_ns", "int64", NS, "while calls of other requests ran"),
+    OTHERS,
     ResultColumn("cpus_used", "float64", RATIO, "CPU time in it divided by dur_ns"),
     ResultColumn("of_median", "float64", RATIO, "dur_ns divided by the median of its process"),
     ResultColumn("warmup", "bool", "", "left out of the averages"),
@@ -97,6 +98,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
         [raised.exception[at] if at >= 0 else None for at in ending.tolist()], pa.string()
     )
     reader.connection().register("used_by_step", pa.table(used))
-    return Result(
-        "steps", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process, step"
-    )
+    is_missing = {OTHERS.name} if (others < 0).all() else set()
+    columns = tuple(column for column in COLUMNS if column.name not in is_missing)
+    relation = reader.connection().sql(_QUERY)
+    return Result("steps", columns, relation, order="start_ns, process, step")
