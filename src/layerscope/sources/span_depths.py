@@ -11,6 +11,7 @@ import numpy as np
 
 from layerscope.model.compiled import compiled
 from layerscope.model.distinct import distinct
+from layerscope.sources.foreign_spans import narrow
 
 # Rows that are looked at together: what is made of them stays in the caches.
 _BLOCK_ROWS = 1 << 17
@@ -22,7 +23,8 @@ def ordered(track: np.ndarray, columns: dict[str, np.ndarray]) -> np.ndarray:
 
     Most files have the spans of each track in this order already.
     """
-    order = np.argsort(_narrow(track), kind="stable").astype(np.int32)
+    # Short integers are put in order several times as quick.
+    order = np.argsort(narrow(track), kind="stable").astype(np.int32)
     wrong = set()
     for first in range(0, len(order), _BLOCK_ROWS):
         block = order[first : first + _BLOCK_ROWS + 1]
@@ -70,13 +72,6 @@ def _taken(values: np.ndarray, order: np.ndarray, into: np.ndarray) -> np.ndarra
         rows = slice(first, first + _BLOCK_ROWS)
         values.take(order[rows], out=into[rows], mode="clip")  # another mode would need a buffer
     return into
-
-
-def _narrow(track: np.ndarray) -> np.ndarray:
-    """The same numbers in two bytes if they fit, which are put in order several times as quick."""
-    kind = np.int16
-    fits = track.max(initial=0) <= np.iinfo(kind).max
-    return track.astype(kind) if fits else track
 
 
 def depths(tid: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
