@@ -311,7 +311,7 @@ def test_one_verb_imports_no_other_and_no_reader(tmp_path: Path) -> None:
     (tmp_path / "saying.py").write_text(VERB)
     code = (
         "import sys; from layerscope import cli; cli.__path__.append(sys.argv[1]); cli.main(['saying', 'hello']);"
-        "print(sorted(m for m in sys.modules if m in ('numpy', 'pyarrow', 'duckdb', 'rich', 'msgspec')"
+        "print(sorted(m for m in sys.modules if m in ('numpy', 'pyarrow', 'duckdb', 'rich')"
         " or m.startswith('layerscope.cli.')))"
     )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from layerscope.ingest.allocations import AllocationIngest
 from layerscope.ingest.epochs import Epochs

@@ -5,11 +5,11 @@ and the calls of jitted functions. Used by `sources.raw.profiles`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from layerscope.model.layers import KINDS
 from layerscope.model.stored_json import decoded

@@ -11,10 +11,10 @@ returns. The first one, of which the begin is not known, is none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.capture import agent
@@ -33,8 +33,7 @@ _CPU = counters.NAMES.index("cpu_ns")
 Int64s = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """The steps of a trial that are not warm-up, of all processes with steps by the strongest rule.
 
     `dur_ns` of each; `cpu_ns`: CPU time of all processes between the first one's begin and the last

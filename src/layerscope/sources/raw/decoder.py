@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.distinct import distinct
@@ -54,7 +54,6 @@ _STOPS = (layout.MARK_PAUSED, layout.MARK_CLOSED)
 _WINDOWS = (layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS)
 
 
-@dataclass(slots=True)
 class Decoder(ProcessEvents):
     """Reads the chunks of one process. Names are the process's own numbers into `names`.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct, first_rows
@@ -32,8 +32,7 @@ _NO_TRACK = np.iinfo(np.int64).max
 _NONE = layout.FIRST_SPECIAL - 1
 
 
-@dataclass(slots=True)
-class LateSpans:
+class LateSpans(Struct):
     """Columns of ended spans of one process, and of values of counters, whose kind is that of such
     a record and whose `end_ns` is the value. Times in ns of the run; `name`: places in `texts`,
     `args` and `scope`, which is a module, too, -1: none.

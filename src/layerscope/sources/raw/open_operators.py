@@ -7,9 +7,9 @@ Used only where the user asked for a layer that needs it: it holds every span in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.distinct import distinct
 from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PRIMITIVES, RANGES, SPAN_LAYERS
@@ -39,8 +39,7 @@ _OPERATORS, _PRIMITIVES, _RANGES = (
 MARGIN_NS = 2
 
 
-@dataclass(slots=True)
-class Around:
+class Around(Struct):
     """For some calls: how many spans are open around each, the bounds of the innermost, whether one
     may have asked.
     """
@@ -62,8 +61,7 @@ class Around:
         )
 
 
-@dataclass(slots=True)
-class ThreadSpans:
+class ThreadSpans(Struct):
     """The spans of one thread by depth: start, end, may it ask for calls; each in the order of
     starts.
     """
@@ -90,8 +88,7 @@ class ThreadSpans:
         return found
 
 
-@dataclass(slots=True)
-class Owners:
+class Owners(Struct):
     """For some calls: whose they are and where they lie. `process`: a place in the list of
     processes, -1: not known; `track`: its own number; `depth`: of the call; its times within the
     innermost span around it.
@@ -113,8 +110,7 @@ class Owners:
         return cls(process, track, depth, start_ns, end_ns)
 
 
-@dataclass(slots=True)
-class RecordedProcess:
+class RecordedProcess(Struct):
     """One raw file, read to its end. `spans`: columns of all spans in it, in ns of the run."""
 
     decoder: Decoder

@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 import layerscope.sources
 from layerscope.model.errors import ReadError
@@ -31,8 +32,7 @@ _UNFINISHED = ".part"
 ReadProfile = tuple[list[Imported], list[Problem]]
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFile:
+class ProfileFile(Struct, frozen=True):
     """One `.profile` file; `about`: what it says."""
 
     path: Path
@@ -64,8 +64,7 @@ class ProfileFile:
         return began_ns + content.first_ns if isinstance(began_ns, int) else None
 
 
-@dataclass(slots=True)
-class ProfilesAhead:
+class ProfilesAhead(Struct):
     """Profiles that were read before their turn. `spans`: how many there are in them."""
 
     spans: int = 0
