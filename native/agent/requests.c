@@ -78,18 +78,21 @@ LS_EXPORT uint64_t ls_request_begin(uint64_t handle[2]) {
     return handle[1];
 }
 
-/* The thread that writes it says whose record it is, and at its next one that it is itself again. */
-void ls_request_write(ls_thread *t, lf_record span, uint32_t track, uint32_t of_request) {
+/* The thread that writes it says whose record it is, and at its next one that it is itself again. `args`: the name that
+ * is the text of its arguments, 0: none. */
+void ls_request_write(ls_thread *t, lf_record span, uint32_t track, uint32_t of_request, uint32_t args) {
     span.end = ls_ticks();
     if (!ls_ring_has_room(t, LS_ANY_SPAN)) {
         ls_ring_lose(t, 0);
         return;
     }
     *ls_ring_next(t) = (lf_record){.start = span.start, .seq = LF_OF_REQUESTS, .module = track, .kind = LF_THREAD_BEGIN};
-    span.flags = of_request ? LF_FLAG_EXTRA : 0;
+    span.flags = of_request || args ? LF_FLAG_EXTRA : 0;
     *ls_ring_advance(t) = span;
     if (of_request)
         ls_extra(t, LF_EXTRA_SUBMITTED, span.start, of_request);
+    if (args)
+        ls_extra(t, LF_EXTRA_ARGS, args, 0);
     ls_ring_publish(t);
     t->announced = 0;
 }
@@ -115,7 +118,7 @@ LS_EXPORT void ls_request_end(const uint64_t handle[2], const char *text) {
         return;
     ls_cached_name name;
     ls_name_find(text, &name);
-    ls_request_write(t, (lf_record){.start = handle[0], .name = name.id, .seq = -1, .kind = LF_TASK}, track, 0);
+    ls_request_write(t, (lf_record){.start = handle[0], .name = name.id, .seq = -1, .kind = LF_TASK}, track, 0, 0);
 }
 
 /* --- What belongs to them ---------------------------------------------------------------------------------------- */
