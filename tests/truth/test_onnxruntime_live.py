@@ -111,6 +111,7 @@ async def request(runs):
 async def main():
     await asyncio.gather(*map(request, (1, 2, 3)))
     await run()
+    await asyncio.sleep(0.2)  # a thread that is still in a callback would abort the program
 asyncio.run(main())
 """
 )

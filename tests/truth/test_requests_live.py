@@ -134,6 +134,38 @@ server.should_exit = True
 serving.join()
 print(inspect.signature(RequestResponseCycle.run_asgi), RequestResponseCycle.run_asgi.__qualname__)
 """
+# An application in another one, files below a path, and what is found nowhere, some of it by many.
+MOUNTED = """
+import http.client, threading, time
+from pathlib import Path
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+async def answer(request):
+    return PlainTextResponse("fine")
+async def bare(scope, receive, send):
+    await PlainTextResponse("bare")(scope, receive, send)
+inner = Starlette(routes=[Route("/items/{n}", answer)])
+Path("files").mkdir(exist_ok=True)
+Path("files/a").write_text("a")
+files = StaticFiles(directory="files")
+routes = [Mount("/api", inner), Mount("/of/{who}", inner), Mount("/files", files), Mount("/bare", bare), Route("/", answer)]
+server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=0, log_level="error"))
+serving = threading.Thread(target=server.run)
+serving.start()
+while not server.started: time.sleep(0.01)
+port = server.servers[0].sockets[0].getsockname()[1]
+paths = ["/", "/api/items/1", "/api/items/2", "/of/a/items/3", "/of/b/items/3", "/files/a", "/files/no", "/bare/1", "/api/none"]
+for path in [*paths, *(f"/none{n}" for n in range(20)), "/api"]:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    print(path, answer.status, answer.read())
+server.should_exit = True
+serving.join()
+"""
 CALLS_OF_REQUESTS = """
 SELECT r.name AS name, r.step AS step, count(m.span) AS calls,
     count(m.span) FILTER (m.start_ns >= r.start_ns AND m.start_ns < r.start_ns + r.dur_ns) AS inside
@@ -201,6 +233,26 @@ def test_requests_that_the_program_marks_have_what_runs_in_their_context(
     # That after the answer, and that for all three.
     unowned = "SELECT count(*) FROM spans WHERE layer = 'modules' AND step IS NULL"
     assert recorded.value(unowned) == 2
+
+
+def test_a_request_is_called_by_where_its_route_is_mounted(tmp_path: Path, jax_python: str) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+    program = tmp_path / "server.py"
+    program.write_text(MOUNTED)
+
+    differential.same([jax_python, str(program)])
+
+    counted = "SELECT name, count(*) AS n FROM spans WHERE kind = 'task' GROUP BY name"
+    assert {row["name"]: row["n"] for row in differential.recorded().rows(counted)} == {
+        "GET /": 1,
+        "GET /api/items/{n}": 2,
+        "GET /of/{who}/items/{n}": 2,
+        "GET /files/{path}": 2,
+        "GET /bare/{path}": 1,
+        "GET /api/{path}": 1,  # found nowhere in it
+        "GET (404)": 20,
+        "GET (307)": 1,
+    }
 
 
 def test_the_server_answers_and_complains_as_without_us(tmp_path: Path, jax_python: str) -> None:

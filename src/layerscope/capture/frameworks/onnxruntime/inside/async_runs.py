@@ -6,15 +6,7 @@ import ctypes
 
 EVERY = 16  # runs, behind which is looked at what the profilers hold
 
-FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 
 
 class AsyncRuns:
@@ -40,7 +32,9 @@ class AsyncRuns:
                 return callback
             if id(session) not in self.watched.known:
                 self.watched.resolve(session)
-        except FAULTS:
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
             return callback
         return AsyncRun(self, session, handle, callback)
 
@@ -73,6 +67,7 @@ class AsyncRun:
         try:
             self.runs.end(self.session, self.handle)
             self.session = None
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
         return self.callback
