@@ -84,8 +84,14 @@ async def scheduler():
 async def main():
     await asyncio.gather(*(coroutine(calls) for calls in (1, 2, 3)), in_pool())
     await scheduler()
+@Request("generated")
+def generated():
+    call()
+    yield
+    call()
 plain()
 asyncio.run(main())
+for _ in generated(): call()  # who asks for a value is in no request
 """
 )
 # Of an application that raises and one that answers by a plain function, the words of the server.
@@ -229,10 +235,24 @@ def test_requests_that_the_program_marks_have_what_runs_in_their_context(
         "coroutine": [1, 2, 3],
         "pool": [1],
         "queued": [1, 1, 1],
+        "generated": [2],
     }
-    # That after the answer, and that for all three.
+    # That after the answer, that for all three, and that between two values.
     unowned = "SELECT count(*) FROM spans WHERE layer = 'modules' AND step IS NULL"
-    assert recorded.value(unowned) == 2
+    assert recorded.value(unowned) == 3
+
+
+def test_a_request_lasts_until_its_generator_ends_which_does_what_it_did(
+    tmp_path: Path, jax_python: str
+) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+
+    outcome = differential.same([jax_python, str(ROOT / "tests" / "programs" / "generates.py")])
+
+    assert outcome.status == 0, outcome.stderr
+    counted = "SELECT name, count(*) AS n FROM spans WHERE kind = 'task' GROUP BY name"
+    found = {row["name"]: row["n"] for row in differential.recorded().rows(counted)}
+    assert found == {"counts": 7, "delegates": 1, "stubborn": 2, "asynchronous": 7}
 
 
 def test_a_request_is_called_by_where_its_route_is_mounted(tmp_path: Path, jax_python: str) -> None:
