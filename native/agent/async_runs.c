@@ -15,7 +15,7 @@
 /* A run begins that ends on another thread: a call of a module on a track of requests. 0: it is not recorded. */
 LS_EXPORT uint64_t ls_async_run_begin(uint64_t handle[3]) {
     handle[2] = ls_request_here();
-    return ls_request_begin(handle);
+    return ls_request_take(handle);
 }
 
 /* What is told of a run: the thread that has executed it, which calls back where it is over. */

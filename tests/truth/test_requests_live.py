@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.ingest.open import open_run
 from tests.differential import Differential, Outcome
-from tests.recorded import ROOT, Recorded, record
+from tests.recorded import NO_STACKS, ROOT, Recorded, layerscope, record
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
 
@@ -217,6 +218,18 @@ def test_the_summary_says_what_a_request_waits_for(served: Recorded) -> None:
     assert "A request takes" in served.stderr
     assert "a request is what the server or the program marks" in served.stderr
     assert re.search(r"of it .+ in its calls, .+ while only others' ran", served.stderr)
+
+
+def test_a_window_of_steps_holds_whole_requests(jax_python: str, tmp_path: Path) -> None:
+    options = ("-o", "part", *NO_STACKS, "--steps", "10:20")
+    done = layerscope("run", *options, "--", jax_python, str(EXAMPLE), "40", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "40 requests\n"), done.stderr
+    part = Recorded(open_run(tmp_path / "part.layerscope"), 0, done.stdout, done.stderr)
+    numbers = [row["step"] for row in part.rows("SELECT step FROM steps ORDER BY step")]
+    assert numbers == list(range(10, 20))
+    calls = """SELECT DISTINCT if(t.name = 'GET /thread', 2, 1) = count(c.span) AS is_whole FROM spans t
+        JOIN spans c ON c.step = t.step AND c.layer = 'modules' WHERE t.kind = 'task' GROUP BY t.span, t.name"""
+    assert part.rows(calls) == [{"is_whole": True}]
 
 
 def test_requests_of_another_server_are_recorded(jax_python: str, tmp_path: Path) -> None:
