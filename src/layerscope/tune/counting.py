@@ -79,6 +79,7 @@ def read(raw: Path) -> Counted | None:
 
 _NAMES = {
     layout.RULE_REQUEST: "request",
+    layout.RULE_SERVED: "served",
     layout.RULE_LOADER: "loader",
     layout.RULE_OPTIMIZER: "optimizer",
     layout.RULE_MARK: "mark",
@@ -139,6 +140,9 @@ def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
     rules = code & _RULE_BITS
     strongest = int(rules.max())
     is_strongest = rules == strongest
+    if strongest == layout.RULE_SERVED:
+        begins, ends = _by_number(records[is_strongest])
+        return strongest, begins, ends
     if strongest != layout.RULE_REQUEST:
         begins, ends = _follow(records[is_strongest])
         return strongest, begins, ends
@@ -149,6 +153,14 @@ def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
     is_chosen = is_strongest & (leader == last_leader)
     begins, ends = _requests_of_threads(track[is_chosen], records[is_chosen])
     return strongest, begins, ends
+
+
+def _by_number(records: np.ndarray) -> tuple[Int64s, Int64s]:
+    """Those that have a number of their own, and have ended."""
+    is_end = records["module"] == layout.MARK_ENDS
+    begun, ended = records[~is_end], records[is_end]
+    _, first, second = np.intersect1d(begun["seq"], ended["seq"], return_indices=True)
+    return begun["start"][first].astype(np.int64), ended["start"][second].astype(np.int64)
 
 
 def _requests_of_threads(track: np.ndarray, records: np.ndarray) -> tuple[Int64s, Int64s]:

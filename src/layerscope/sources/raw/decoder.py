@@ -32,7 +32,8 @@ from layerscope.sources.raw.record_spans import RecordSpans, spans_of
 from layerscope.sources.raw.ticks import Ticks, uneven
 
 OPEN_HEAD_BYTES = 16
-_FUNCTION, _RANGE, _MODULE = (KINDS.index(kind) for kind in ("function", "range", "module"))
+_RANGE = KINDS.index("range")
+_SUBMITTED = [KINDS.index(kind) for kind in ("function", "range", "module")]
 # A name may arrive a little after the first span that has it; beyond this many spans it never will.
 _WAIT_FOR_NAMES_SPANS = 2_000_000
 # The numbers of the kinds in raw files from before they were declared there.
@@ -151,9 +152,8 @@ class Decoder(ProcessEvents):
                 yield track, spans
 
     def _put_submissions_on_run(self, spans: np.ndarray) -> None:
-        """The same of the times at which operators were submitted."""
-        kind = spans["kind"]
-        is_submitted = ((kind == _FUNCTION) | (kind == _MODULE)) & (spans["origin"] != 0)
+        """The same of the times at which spans were asked for."""
+        is_submitted = (spans["origin"] != 0) & np.isin(spans["kind"], _SUBMITTED)
         if is_submitted.any():
             at = spans["origin"][is_submitted]
             self.clock.put_on_run(at)

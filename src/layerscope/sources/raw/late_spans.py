@@ -39,6 +39,7 @@ class LateSpans(Struct):
 
     `track`: the process's own number; one that it does not know becomes a track of its own, without
     a thread id. `module`: by the numbers of the raw file's names; 0: none. `line`: as `args`.
+    `asked_ns`, `asked_track`: when and on which track it was asked for, 0: where it lies.
     `track_names`, `track_tids`: of tracks that the process does not know. `step_mark`: how steps
     are called; `calls`: operators each call of which may be one.
     """
@@ -54,6 +55,8 @@ class LateSpans(Struct):
     module: np.ndarray = field(default_factory=lambda: np.zeros(1, np.uint32))
     line: np.ndarray = field(default_factory=lambda: np.full(1, -1))
     scope: np.ndarray = field(default_factory=lambda: np.full(1, -1))
+    asked_ns: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
+    asked_track: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int32))
     track_names: dict[int, str] = field(default_factory=dict)
     track_tids: dict[int, int] = field(default_factory=dict)
     step_mark: str = ""
@@ -151,7 +154,7 @@ class LateChunks:
         numbers = distinct(track).tolist()
         borders = np.searchsorted(track, [*numbers, _NO_TRACK]).tolist()
         for number, (first, last) in zip(numbers, pairwise(borders), strict=True):
-            # Each with the extra record behind it, if it has one.
+            # Each with the extra records behind it, if it has any.
             records = pairs[first:last].ravel()
             records = records[records["kind"] != _NONE]
             ring = self._rings[number]
@@ -176,11 +179,17 @@ class LateChunks:
 
 
 def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversion) -> np.ndarray:
-    """A row for each span, in this order: its record, and the extra ones with its arguments and its
-    line.
+    """A row for each span, in this order: its record, and the extra ones with its arguments, its
+    line and where it was asked for.
     """
-    records = np.zeros((len(order), 3), dtypes.RECORD)
-    spans, extras, lines = records[:, 0], records[:, 1], records[:, 2]
+    records = np.zeros((len(order), 4), dtypes.RECORD)
+    spans, asked, extras, lines = (records[:, at] for at in range(4))
+    asked_ns = np.broadcast_to(late.asked_ns, order.shape)[order]
+    was_asked = asked_ns > 0
+    asked["kind"] = np.where(was_asked, layout.EXTRA, _NONE)
+    asked["name"] = layout.EXTRA_SUBMITTED
+    asked["start"][was_asked] = to_ticks.to_run(asked_ns[was_asked])
+    asked["end"] = np.broadcast_to(late.asked_track, order.shape)[order]
     line = np.broadcast_to(late.line, order.shape)[order]
     has_line = line >= 0
     lines["kind"] = np.where(has_line, layout.EXTRA, _NONE)
@@ -198,7 +207,7 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     spans["depth"] = late.depth[order]
     spans["module"] = _modules(late, known)[order]
     spans["kind"] = late.kind[order]
-    spans["flags"] = np.where(has_args | (line >= 0), layout.FLAG_EXTRA, 0)
+    spans["flags"] = np.where(has_args | has_line | was_asked, layout.FLAG_EXTRA, 0)
     extras["kind"] = np.where(has_args, layout.EXTRA, _NONE)
     extras["name"] = layout.EXTRA_ARGS
     extras["start"] = np.where(has_args, args + known, 0)
@@ -286,6 +295,8 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
         module=joined["module"],
         line=joined["line"],
         scope=joined["scope"],
+        asked_ns=joined["asked_ns"],
+        asked_track=joined["asked_track"],
         track_names=track_names,
         track_tids=track_tids,
         step_mark=step_mark,
@@ -303,4 +314,6 @@ _COLUMNS = (
     "module",
     "line",
     "scope",
+    "asked_ns",
+    "asked_track",
 )

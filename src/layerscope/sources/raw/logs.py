@@ -20,7 +20,7 @@ from layerscope.sources.raw.process import RawProcess
 from layerscope.sources.raw.profile_files import ProfilesAhead
 from layerscope.sources.raw.unrecorded import unrecorded
 
-# Every span of the run is in memory while they are placed: 33 bytes each.
+# Every span of the run is in memory while they are placed: 37 bytes each.
 _MOST_SPANS = 20_000_000
 
 

@@ -28,6 +28,7 @@ _SPAN = np.dtype(
         ("args", "<u4"),
         ("track", "<i4"),
         ("depth", "<i4"),
+        ("submitter", "<i4"),
         ("kind", "u1"),
     ]
 )

@@ -23,7 +23,8 @@ from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
 from layerscope.rawfile import layout
 from layerscope.sources.imported import Imported
-from layerscope.sources.raw.first_runs import extrapolated
+from layerscope.sources.raw.async_runs import ThreadRuns, async_runs
+from layerscope.sources.raw.first_runs import Extrapolated, extrapolated
 from layerscope.sources.raw.late_spans import LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
 from layerscope.sources.raw.profile_files import ProfileFile, ProfilesAhead, profiles_in
@@ -121,20 +122,28 @@ def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -
     track = np.zeros(len(start_ns), np.int32)
     module = np.zeros(len(start_ns), np.uint32)
     depth = content.depth.astype(np.int32)
-    threads = _threads(process)
+    asked_ns, asked_track = np.zeros(len(start_ns), np.int64), np.zeros(len(start_ns), np.int32)
+    threads, of_others = _threads(process), async_runs(process)
     others = _numbers_of_others(content)
     for number in distinct(content.track).tolist():
         rows = np.flatnonzero(content.track == number)
         tid = content.tracks[number].tid
         thread = threads.get(profile.pid if tid == _MAIN else tid or 0)
         track[rows] = thread.track if thread else others[number]
-        if thread is not None:
-            middle_ns = _middles(start_ns[rows], end_ns[rows], depth[rows])
-            module[rows] = _modules(process, thread.track, middle_ns)
-            around = thread.around(middle_ns, middle_ns, 0)
-            depth[rows] += around.depth
-            start_ns[rows] = np.clip(start_ns[rows], around.from_ns, around.until_ns)
-            end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
+        if thread is None:
+            continue
+        middle_ns = _middles(start_ns[rows], end_ns[rows], depth[rows])
+        module[rows] = _modules(process, thread.track, middle_ns)
+        around = thread.around(middle_ns, middle_ns, 0)
+        depth[rows] += around.depth
+        start_ns[rows] = np.clip(start_ns[rows], around.from_ns, around.until_ns)
+        end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
+        runs = of_others.get(tid or 0, ThreadRuns())
+        run = np.where(module[rows] == 0, runs.at(middle_ns), -1)
+        rows, run = rows[run >= 0], run[run >= 0]
+        module[rows] = runs.module[run]
+        asked_ns[rows] = runs.asked_ns[run]
+        asked_track[rows] = runs.asked_track[run]
     args = content.args
     line = np.broadcast_to(content.more.get("line", 0), start_ns.shape)
     told = list(zip(others, content.tracks, strict=True))
@@ -150,6 +159,8 @@ def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -
         module=module,
         line=line.astype(np.int64) - 1,
         scope=np.broadcast_to(content.more.get("module", -1), start_ns.shape),
+        asked_ns=asked_ns,
+        asked_track=asked_track,
         track_names={number: one.name for number, one in told},
         track_tids={number: one.tid for number, one in told if one.tid and one.tid > 0},
         step_mark=content.step_mark,
@@ -235,18 +246,14 @@ def _first_runs(
     if "full" not in profile.about or not len(sessions):
         return
     runs = _runs(process, sessions)
-    inner = np.flatnonzero(late.kind == _FUNCTION)
-    profiled = int(np.searchsorted(runs["start"], late.end_ns.max()))
+    here = runs[runs["args"] == 0]  # and not on another thread
+    of_others = distinct(late.asked_ns[late.asked_ns > 0])
+    before = int(np.searchsorted(here["start"], late.end_ns.max()))
+    profiled = before + len(of_others)
     rest = len(runs) - profiled
     if not rest:
         return
-    of_run = np.searchsorted(runs["start"], late.start_ns[inner], side="right") - 1
-    is_known = of_run >= 0
-    dur_ns = (late.end_ns - late.start_ns)[inner]
-    sums_ns = np.zeros(len(runs))
-    np.add.at(sums_ns, of_run[is_known], dur_ns[is_known])
-    run_ns = (runs["end"] - runs["start"]).astype(np.float64)
-    told = extrapolated(run_ns, sums_ns[:profiled])
+    told = None if len(of_others) else _extrapolated(here, before, late)
     called = process.decoder.names[int(sessions[0])]
     name, _, _ = called.partition("\n")
     what = f"the profiler of {name} keeps all events in memory, and ended after {profiled:,} runs"
@@ -257,6 +264,18 @@ def _first_runs(
         high = units.duration(told.high_ns)
         lost += f" (those of all take {total}, {low} to {high}, by the first ones)"
     yield Problem(OPERATORS, FIRST_RUNS, what, "nothing to do: every run is recorded", lost)
+
+
+def _extrapolated(runs: np.ndarray, profiled: int, late: LateSpans) -> Extrapolated | None:
+    """How long the operators of all these runs take by the first ones, which were profiled."""
+    inner = np.flatnonzero(late.kind == _FUNCTION)
+    of_run = np.searchsorted(runs["start"], late.start_ns[inner], side="right") - 1
+    is_known = of_run >= 0
+    dur_ns = (late.end_ns - late.start_ns)[inner]
+    sums_ns = np.zeros(len(runs))
+    np.add.at(sums_ns, of_run[is_known], dur_ns[is_known])
+    run_ns = (runs["end"] - runs["start"]).astype(np.float64)
+    return extrapolated(run_ns, sums_ns[:profiled])
 
 
 def _fallen_back(late: LateSpans, process: RecordedProcess) -> Iterator[Problem]:

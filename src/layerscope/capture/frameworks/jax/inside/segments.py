@@ -36,16 +36,7 @@ COST_OF_ENDS = 2
 MOST_PAUSE_S = 60.0
 POLL_S = 0.5
 MOST_TASKS = 2_000  # compilations that are told
-FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 FORMAT = "xplane_recorded"
 STAGES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
@@ -184,8 +175,9 @@ class Segments:
         try:
             self.told["threads"] = self.numbers_of_threads(content)
             self.note(self.count, self.told)
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
     def end_as_asked(self):
         """End the last segment, or the last one before a pause: nothing is missing behind it."""
@@ -239,8 +231,10 @@ class Segments:
             try:
                 for work in works:
                     work()
-            except FAULTS:
+            except FAULTS as error:
                 self.over, self.session = True, None
+                if is_of_handler(error):
+                    raise
             finally:
                 self.holder = 0
 
@@ -326,8 +320,9 @@ class Segments:
                 self.threads.add(tid)
                 with self.profiler.TraceMe("layerscope thread", tid=tid):
                     pass
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
     def note_rank(self):
         """The place of this process in a job of jax.distributed, which it gave itself before it
