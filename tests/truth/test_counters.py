@@ -105,8 +105,19 @@ def is_near(found: float, known: float, percent: float, more: float) -> bool:
     return abs(found - known) <= percent / 100 * known + more
 
 
-def test_a_process_is_counted_as_it_counts_itself(program_python: str, tmp_path: Path) -> None:
-    recorded, own = record(program_python, tmp_path)
+@pytest.fixture(scope="module")
+def counted(
+    native_agent: Path,
+    perf_events: None,
+    program_python: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Recorded, dict[str, Any]]:
+    """The program, recorded without anything around it, and what it says of itself."""
+    return record(program_python, tmp_path_factory.mktemp("counted"))
+
+
+def test_a_process_is_counted_as_it_counts_itself(counted: tuple[Recorded, dict[str, Any]]) -> None:
+    recorded, own = counted
     found = by_process(recorded)
 
     assert is_near(found["cpu_ns"], own["cpu_ns"], 2, 100e6), (found, own)
@@ -123,8 +134,8 @@ def test_a_process_is_counted_as_it_counts_itself(program_python: str, tmp_path:
     assert found["migrations"] <= found["switches"]
 
 
-def test_the_threads_add_up_to_their_process(program_python: str, tmp_path: Path) -> None:
-    recorded, own = record(program_python, tmp_path)
+def test_the_threads_add_up_to_their_process(counted: tuple[Recorded, dict[str, Any]]) -> None:
+    recorded, own = counted
     threads = recorded.rows(
         "SELECT * FROM tracks WHERE kind = 'thread' AND cpu_ns IS NOT NULL AND process = 0"
     )
