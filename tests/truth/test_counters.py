@@ -20,6 +20,7 @@ import pytest
 from layerscope.ingest.open import open_run
 from tests.attempts import once_in_three
 from tests.cpu_groups import CpuGroup
+from tests.quick_torch import quick
 from tests.recorded import Recorded, layerscope
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
@@ -75,7 +76,7 @@ def record(
 ) -> tuple[Recorded, dict[str, Any]]:
     """Record the program, run by `around`, and what it says of itself."""
     folder = Path(tempfile.mkdtemp(dir=folder))
-    (folder / "program.py").write_text(program)
+    (folder / "program.py").write_text(quick(program))
     done = layerscope("run", "-o", "recording", "--", *around, python, "program.py", cwd=folder)
     assert done.returncode == 0, done.stderr
     recorded = Recorded(open_run(folder / "recording.layerscope"), 0, done.stdout, done.stderr)
@@ -227,7 +228,7 @@ def test_steps_that_compute_and_steps_that_sleep_are_told_apart(
 ) -> None:
     """Ten steps use 200 ms of CPU time and ten none; the samples around each end are 10 ms."""
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
-    (folder / "program.py").write_text(STEPS)
+    (folder / "program.py").write_text(quick(STEPS))
     done = layerscope("run", "-o", "recording", "--", program_python, "program.py", cwd=folder)
     assert done.returncode == 0, done.stderr
     done = layerscope("table", "recording", "counters", "--by", "step", "--json", cwd=folder)
@@ -265,7 +266,7 @@ def test_a_limit_of_cpu_time_shows_as_throttling(tmp_path: Path) -> None:
     """0.3 s of CPU time at a tenth of a CPU are about thirty periods, in almost all of which it is
     stopped.
     """
-    (tmp_path / "program.py").write_text(LIMITED)
+    (tmp_path / "program.py").write_text(quick(LIMITED))
     with CpuGroup(0.1) as group:
         words = (
             "run",

@@ -17,6 +17,7 @@ import pytest
 
 from layerscope.ingest.open import open_run
 from tests.attempts import once_in_three
+from tests.quick_torch import quick
 from tests.recorded import Recorded, layerscope
 
 pytestmark = [
@@ -172,7 +173,7 @@ print(json.dumps([os.path.exists(f"/tmp/perf-{pid}.map") for pid in (os.getpid()
 def test_code_that_onednn_makes_has_its_name_and_leaves_no_file(
     program_python: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "program.py").write_text(MAKES_CODE)
+    (tmp_path / "program.py").write_text(quick(MAKES_CODE))
     done = layerscope("run", "-o", "recording", "--", program_python, "program.py", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)) == (0, [False, False]), done.stderr
 
