@@ -110,13 +110,13 @@ def run(command: list[str]) -> bytes:
 
 def build_driver(folder: Path, *flags: str, driver: Path = DRIVER) -> Path:
     """A driver, the agent and the stand-in for torch as one program."""
-    return build_with_agent(folder / "driver", [driver, FAKE_TORCH], "-O2", *flags)
+    strict = ("-O2", "-Wall", "-Wextra", "-Werror")
+    return build_with_agent(folder / "driver", [driver, FAKE_TORCH], *strict, *flags)
 
 
 def build_with_agent(target: Path, sources: list[Path], *flags: str) -> Path:
     """A program with the agent inside, all of it compiled in the same way."""
-    strict = ("-g", "-rdynamic", "-Wall", "-Wextra", "-Werror")
-    return build(target, [*sources, *AGENT_SOURCES], *strict, *flags)
+    return build(target, [*sources, *AGENT_SOURCES], "-g", "-rdynamic", *flags)
 
 
 def sanitizer_flag(folder: Path, sanitizer: str) -> str:
