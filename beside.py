@@ -1,4 +1,4 @@
-"""Environments that few tests need: made while the others run. Part of dev.py.
+"""Environments that are made while the tests run that do not need them. Part of dev.py.
 
 Python's standard library alone, on any Python from 3.8 on.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, Optional, Tuple
 
 # By the tests' variable for its Python: the name of an environment, and what pip installs into it.
 Wanted = Dict[str, Tuple[str, Tuple[str, ...]]]
@@ -29,19 +28,15 @@ def mxnet_for(version: Optional[Tuple[int, int]]) -> Wanted:
     return MXNET if version and version <= NEWEST_PYTHON else {}
 
 
-def variables(folder: Path, wanted: Wanted) -> Dict[str, str]:
-    """What the tests are told of these environments, which will be in `folder`."""
-    pythons = {variable: folder / name / "bin" / "python" for variable, (name, _) in wanted.items()}
-    return {variable: str(python) for variable, python in pythons.items()} or NO_MXNET
+def missing(mxnet: Wanted) -> Dict[str, str]:
+    """What the tests are told of what there is no environment for."""
+    return {} if mxnet else NO_MXNET
 
 
 @contextmanager
-def made_beside(makers: List[Callable[[], str]]) -> Iterator[None]:
-    """Calls all of these at once while the block runs, and waits for them; the failure of one is
-    raised at its end.
-    """
-    with ThreadPoolExecutor(max(1, len(makers))) as at_once:
-        made = [at_once.submit(make) for make in makers]
+def made_beside(make: Callable[[], object]) -> Iterator[None]:
+    """Calls `make` while the block runs, and waits for it; its failure is raised at the end."""
+    with ThreadPoolExecutor(1) as at_once:
+        made = at_once.submit(make)
         yield
-    for future in made:
-        future.result()
+    made.result()

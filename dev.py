@@ -19,24 +19,30 @@ needs 3.11. Environments live in .envs/: CONTRIBUTING.md says what each is for.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 import beside
 import every_test
 import native_build
 import native_layout
 from native_build import Failure, NoCompiler
-from pythons import MissingVenv, find_python, install_packages, python_version, say
+from pythons import (
+    MissingVenv,
+    add_libraries,
+    find_python,
+    install_packages,
+    lock,
+    python_version,
+    say,
+)
 from web_build import web
 
 ROOT = Path(__file__).resolve().parent
@@ -156,18 +162,9 @@ def index_options(index_url: str | None) -> tuple[str, ...]:
     return ("--index-url", index_url) if index_url else ()
 
 
-@contextmanager
-def lock(name: str) -> Iterator[None]:
-    """One at a time: two of us installing into one environment would break it."""
-    ENVS.mkdir(exist_ok=True)
-    with open(ENVS / f"{name}.lock", "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def make(environment: Environment, python: str | None = None) -> str:
     """Makes the environment unless it is there; returns its Python."""
-    with lock(environment.name):
+    with lock(environment.folder):
         if environment.is_ready():
             return environment.python
         if not environment.works():
@@ -179,7 +176,7 @@ def make(environment: Environment, python: str | None = None) -> str:
                 f"could not make the environment {environment.folder}",
             )
         if environment.also:
-            add_libraries(environment, ENVS / environment.also)
+            add_libraries(environment.folder, ENVS / environment.also)
         say(f"installing into .envs/{environment.name}: {' '.join(environment.requirements)}")
         pip = [environment.python, "-m", "pip", "install"]
         pip += ["--no-input", "--disable-pip-version-check"]
@@ -194,24 +191,12 @@ def make(environment: Environment, python: str | None = None) -> str:
     return environment.python
 
 
-def add_libraries(environment: Environment, other: Path) -> None:
-    """Puts the libraries of another environment after its own: a second torch would take minutes
-    and a gigabyte.
-    """
-    for libraries in other.glob("lib/python*/site-packages"):
-        own = environment.folder / libraries.relative_to(other)
-        if own.is_dir():
-            (own / "other-environment.pth").write_text(f"{libraries}\n", encoding="utf-8")
-
-
 def make_all(environments: list[tuple[Environment, str | None]]) -> list[str]:
-    """Makes environments beside each other, after the one whose libraries they have; returns their
-    Pythons.
-    """
+    """Makes environments beside each other, after that whose libraries they have: their Pythons."""
     made: dict[str, Future[str]] = {}
 
     def make_one(environment: Environment, python: str | None) -> str:
-        if environment.also:
+        if environment.also in made:
             made[environment.also].result()
         return make(environment, python)
 
@@ -323,26 +308,36 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
     """Makes what the quick tests need, or all of them; returns our Python and the tests'
     environment variables.
     """
-    wanted: dict[str, tuple[Environment, str | None]] = {
-        "LAYERSCOPE_TEST_PYTHON": (program_environment(index_url), None)
-    }
+    wanted = {"LAYERSCOPE_TEST_PYTHON": (program_environment(index_url), None)}
     if whole:
-        wanted["LAYERSCOPE_TEST_OLD_NUMPY_PYTHON"] = old_numpy_environment(index_url)
-        wanted["LAYERSCOPE_TEST_TRAINERS_PYTHON"] = (trainers_environment(index_url), None)
-        options = index_options(index_url)
-        numpy_tests = Environment("numpy-tests", NUMPY_TESTS, options)
+        wanted = profiled_environments(index_url)
+        numpy_tests = Environment("numpy-tests", NUMPY_TESTS, index_options(index_url))
         wanted["LAYERSCOPE_TEST_NUMPY_PYTHON"] = (numpy_tests, None)
-        wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (Environment("jax", JAX, options), None)
     tool, *pythons = make_all([(tool_environment(development=True), None), *wanted.values()])
-    variables = dict(zip(wanted, pythons))
+    return tool, compiled(tool, dict(zip(wanted, pythons)))
+
+
+def profiled_environments(index_url: str | None) -> dict[str, tuple[Environment, str | None]]:
+    """Of programs that tests profile, and their Pythons; by the tests' variables."""
+    options = index_options(index_url)
+    return {
+        "LAYERSCOPE_TEST_PYTHON": (program_environment(index_url), None),
+        "LAYERSCOPE_TEST_OLD_NUMPY_PYTHON": old_numpy_environment(index_url),
+        "LAYERSCOPE_TEST_TRAINERS_PYTHON": (trainers_environment(index_url), None),
+        "LAYERSCOPE_TEST_JAX_PYTHON": (Environment("jax", JAX, options), None),
+    }
+
+
+def compiled(tool: str, variables: dict[str, str]) -> dict[str, str]:
+    """Compiles what is ours; the environment of the tests, in which these are set."""
     # As pip does for whoever installs it; where PYTHONDONTWRITEBYTECODE is set nobody else would.
     subprocess.run([tool, "-m", "compileall", "-q", "src"], cwd=ROOT, check=False)
     try:
         compile_native(tool)
     except NoCompiler as failure:
         say(str(failure))
-        variables["LAYERSCOPE_TEST_NO_AGENT"] = str(failure)
-    return tool, {**os.environ, **variables}
+        variables = {**variables, "LAYERSCOPE_TEST_NO_AGENT": str(failure)}
+    return {**os.environ, **variables}
 
 
 def test(options: argparse.Namespace) -> int:
@@ -352,26 +347,31 @@ def test(options: argparse.Namespace) -> int:
         command = [tool, str(ROOT / "tests" / "every_torch.py"), options.torch, *options.arguments]
         command += ["--index-url", options.index_url] if options.index_url else []
         return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
-    tool, variables = setting(options.index_url, whole=True)
+    tool = make(tool_environment(development=True))
+    later = profiled_environments(options.index_url)
+    old = find_python(newest_first=False)
+    for_pip = index_options(options.index_url)
+    mxnet = beside.mxnet_for(python_version(old))
+    later.update({name: (Environment(*one, for_pip), old) for name, one in mxnet.items()})
+    later[beside.SPARK_PYTHON] = (Environment(*beside.SPARK, for_pip, also="tool"), None)
+    pythons = {variable: environment.python for variable, (environment, _) in later.items()}
+    with beside.made_beside(partial(make_all, [*later.values()])):
+        return run_tests(options.arguments, tool, {**pythons, **beside.missing(mxnet)})
+
+
+def run_tests(arguments: list[str], tool: str, told: dict[str, str]) -> int:
+    """Every test, or those that the arguments name, with these variables of theirs."""
+    variables = compiled(tool, told)
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         # The browser tests fail without a browser and say so; whoever cannot install one still gets
         # the others.
         install_packages("chromium", "chromium-driver")
     if not ONEDNN_HEADER.exists():
         install_packages("g++", "libdnnl-dev")  # for the examples in C++
-    pytest = [tool, "-m", "pytest", *options.arguments]
-    old = find_python(newest_first=False)
-    later = beside.mxnet_for(python_version(old))
-    variables.update(beside.variables(ENVS, later))
-    for_pip = index_options(options.index_url)
-    spark = Environment(*beside.SPARK, for_pip, also="tool")
-    variables[beside.SPARK_PYTHON] = spark.python
-    makers = [partial(make, Environment(*one, for_pip), old) for one in later.values()]
-    makers.append(partial(make, spark))
-    with beside.made_beside(makers):
-        if options.arguments:
-            return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
-        return every_test.run(pytest, ROOT, variables, say)
+    pytest = [tool, "-m", "pytest", *arguments]
+    if arguments:
+        return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
+    return every_test.run(pytest, ROOT, variables, say)
 
 
 def check(options: argparse.Namespace) -> int:
@@ -405,9 +405,8 @@ def stress(options: argparse.Namespace) -> int:
 
 def golden(options: argparse.Namespace) -> int:
     """Records the programs of tests/golden/recordings again."""
-    return run_script(
-        "tests/golden/recordings/make.py", options, *setting(options.index_url, whole=False)
-    )
+    tool, variables = setting(options.index_url, whole=False)
+    return run_script("tests/golden/recordings/make.py", options, tool, variables)
 
 
 def run_script(

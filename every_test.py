@@ -9,7 +9,7 @@ from typing import Callable, Dict, List
 # A file's tests share what they record, so they stay together; tests/conftest.py has the slow files
 # come first.
 IN_PARALLEL = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
-PARTS = {"parallel": [*IN_PARALLEL, "-m", "not alone"], "alone": ["-m", "alone"]}
+ALONE = "alone"  # a mark of tests, and the name of their part
 AGAIN = ["--last-failed", "--last-failed-no-failures=none", "--maxfail=9"]
 SOME_FAILED = 1  # pytest's status; others say that it could not go on
 
@@ -26,7 +26,11 @@ def run(
         command = [*pytest, "-o", f"cache_dir=.pytest_cache/{name}", *options]
         return subprocess.run(command, cwd=root, env=variables, check=False).returncode
 
-    statuses = {name: run_part(name, options) for name, options in PARTS.items()}
+    parts = {
+        "parallel": [*IN_PARALLEL, "-m", f"not {ALONE}"],
+        ALONE: ["-m", ALONE, *files_with(root, ALONE)],
+    }
+    statuses = {name: run_part(name, options) for name, options in parts.items()}
     for name, status in statuses.items():
         if status == SOME_FAILED:
             say(f"running once more, alone, what failed of the part {name}")
@@ -37,3 +41,11 @@ def run(
                     "it nevertheless"
                 )
     return max(statuses.values(), key=abs)
+
+
+def files_with(root: Path, mark: str) -> List[str]:
+    """The files in which tests have this mark: to read all others would take long."""
+    files = sorted((root / "tests").rglob("test_*.py"))
+    return [
+        str(file) for file in files if f"pytest.mark.{mark}" in file.read_text(encoding="utf-8")
+    ]

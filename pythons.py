@@ -1,12 +1,16 @@
-"""Finds a Python for the environments of `dev.py`, and installs what Debian lacks."""
+"""Finds a Python for the environments of `dev.py`, keeps these apart, and installs what Debian
+lacks.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
@@ -86,3 +90,22 @@ def install_packages(*names: str) -> bool:
         if subprocess.run(command, env=environment, check=False, stdout=sys.stderr).returncode:
             return False
     return True
+
+
+@contextmanager
+def lock(environment: Path) -> Iterator[None]:
+    """One at a time: two of us installing into one environment would break it."""
+    environment.parent.mkdir(exist_ok=True)
+    with open(environment.with_name(f"{environment.name}.lock"), "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def add_libraries(environment: Path, other: Path) -> None:
+    """Puts the libraries of another environment after its own: a second torch would take minutes
+    and a gigabyte.
+    """
+    for libraries in other.glob("lib/python*/site-packages"):
+        own = environment / libraries.relative_to(other)
+        if own.is_dir():
+            (own / "other-environment.pth").write_text(f"{libraries}\n", encoding="utf-8")

@@ -34,6 +34,8 @@ TAKES_LONG = (
     "capture/test_inject", "capture/test_probe", "capture/test_sampler", "cli/test_run_", "examples/",
     "ingest/test_convert_long", "native/", "native_interface/", "native_sampler/", "stress/", "truth/",
 )  # fmt: skip
+# Where tests compile and run programs in C, or make Pythons of this machine load the agent.
+NEEDS_NO_ENVIRONMENT = ("native/", "native_interface/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves repetitions to `dev.py stress`, and puts the files first that take long: the end would
-    wait for them.
+    wait for them. Before those are the ones that need no environment, which may not be there yet.
     """
     if not os.environ.get("LAYERSCOPE_TEST_STRESS"):
         config.hook.pytest_deselected(
@@ -54,13 +56,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.relative_to(ROOT / "tests").as_posix().startswith(TAKES_LONG):
             item.add_marker("slow")
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    needs_nothing = tuple(str(ROOT / "tests" / folder) for folder in NEEDS_NO_ENVIRONMENT)
+    items.sort(key=lambda item: (not str(item.path).startswith(needs_nothing), -slow[item.path]))
 
 
 @pytest.fixture(scope="session")
 def program_python() -> str:
     """The Python of an environment with PyTorch and NumPy and nothing of ours."""
-    return _python_from("LAYERSCOPE_TEST_PYTHON")
+    return _later_python("LAYERSCOPE_TEST_PYTHON")
 
 
 @pytest.fixture(scope="session")
@@ -68,19 +71,19 @@ def old_numpy_python() -> str:
     """The Python of an environment with PyTorch and a NumPy that our own libraries cannot be
     imported beside.
     """
-    return _python_from("LAYERSCOPE_TEST_OLD_NUMPY_PYTHON")
+    return _later_python("LAYERSCOPE_TEST_OLD_NUMPY_PYTHON")
 
 
 @pytest.fixture(scope="session")
 def trainers_python() -> str:
     """The Python of an environment with PyTorch, transformers, accelerate and lightning."""
-    return _python_from("LAYERSCOPE_TEST_TRAINERS_PYTHON")
+    return _later_python("LAYERSCOPE_TEST_TRAINERS_PYTHON")
 
 
 @pytest.fixture(scope="session")
 def jax_python() -> str:
     """The Python of an environment with JAX and ONNX Runtime for the CPU."""
-    return _python_from("LAYERSCOPE_TEST_JAX_PYTHON")
+    return _later_python("LAYERSCOPE_TEST_JAX_PYTHON")
 
 
 @pytest.fixture(scope="session", params=["1", "2"])

@@ -13,6 +13,7 @@ from typing import Any
 from layerscope.ingest.open import open_run
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
+from tests.quick_torch import quick
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
@@ -69,7 +70,7 @@ def record(
     path = Path(program)
     if "\n" in program:
         path = cwd / "program.py"
-        path.write_text(program)
+        path.write_text(quick(program))
     done = layerscope(
         "run", "-o", "recording", *options, "--", python, str(path), *arguments, cwd=cwd
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import io
-import json
 import os
 import re
 import subprocess
@@ -396,9 +395,10 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[lis
 
     monkeypatch.setattr(dev, "setting", lambda index_url, whole: ("tool-python", {}))
     monkeypatch.setattr(dev, "install_packages", lambda *names: False)
-    monkeypatch.setattr(dev, "find_python", lambda newest_first: "python3.13")
+    monkeypatch.setattr(dev, "find_python", lambda newest_first=True: "python3.13")
     monkeypatch.setattr(dev, "python_version", lambda python: (3, 13))
-    monkeypatch.setattr(dev, "make", lambda environment, python=None: environment.python)
+    monkeypatch.setattr(dev, "make", lambda environment, python=None: f"{environment.name}-python")
+    monkeypatch.setattr(dev, "compiled", lambda tool, variables: variables)
     monkeypatch.setattr(dev.subprocess, "run", run)
     monkeypatch.setattr(dev, "planned", planned, raising=False)
     return started
@@ -415,50 +415,21 @@ def test_arguments_are_passed_on(dev: ModuleType, commands: list[tuple[list[str]
     ]
 
 
-# Stands for pytest: says which part it is, and ends as planned.
-PART = """
-import json, sys
-words = sys.argv[1:]
-name = next(word for word in words if word.startswith("cache_dir=")).rpartition("/")[2]
-again = "again" if "--last-failed" in words else "first"
-print(name, again, *words[2:], flush=True)
-sys.exit(json.loads(PLAN).get(f"{name} {again}", 0))
-"""
-
-
-@pytest.mark.parametrize(
-    ("plan", "status", "again"),
-    [
-        ({}, 0, []),
-        ({"parallel first": 1}, 0, ["parallel"]),
-        ({"parallel first": 1, "parallel again": 1}, 1, ["parallel"]),
-        ({"parallel first": 1, "alone first": 1}, 0, ["parallel", "alone"]),
-        ({"parallel first": 1, "alone first": 1, "alone again": 1}, 1, ["parallel", "alone"]),
-        ({"alone first": 2}, 2, []),
-        ({"parallel first": 137}, 137, []),
-    ],
-)
-def test_every_part_runs_and_what_failed_is_run_once_more(
-    dev: ModuleType,
-    plan: dict[str, int],
-    status: int,
-    again: list[str],
-    capfd: pytest.CaptureFixture[str],
+def test_tests_are_told_of_environments_that_are_made_meanwhile(
+    dev: ModuleType, commands: list[tuple[list[str], int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = PART.replace("PLAN", repr(json.dumps(plan)))
+    made: list[str] = []
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr(dev, "make", lambda one, python=None: made.append(one.name) or one.python)
+    monkeypatch.setattr(dev, "compiled", lambda tool, variables: told.append(variables) or {})
 
-    assert (
-        dev.every_test.run([sys.executable, "-c", code], dev.ROOT, dict(os.environ), dev.say)
-        == status
-    )
+    dev.main(["test", "-k", "name"])
 
-    printed = [
-        line for line in capfd.readouterr().out.splitlines() if not line.startswith("dev.py")
-    ]
-    assert printed[0].startswith("parallel first -n 2")
-    assert printed[0].endswith("-m not alone")
-    assert printed[1] == "alone first -m alone"
-    assert [line.split()[0] for line in printed[2:]] == again
+    # NumPy's own tests belong to `stress`.
+    assert sorted(made) == ["jax", "old-numpy", "program", "spark", "tool", "trainers"]
+    pythons = {name for name in told[0] if name.endswith("_PYTHON")}
+    assert len(pythons) == len(made) - 1
+    assert told[0]["LAYERSCOPE_TEST_PYTHON"] == str(dev.ENVS / "program" / "bin" / "python")
 
 
 def test_a_selection_of_ones_own_is_run_as_it_is(

@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
-#include <x86intrin.h>
 
 /* Seen from outside, and never taken from there: another library of the program may have the agent in it too. */
 #define LS_EXPORT __attribute__((visibility("protected")))
@@ -159,7 +158,7 @@ static inline uint64_t ls_monotonic_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static inline uint64_t ls_ticks(void) { return ls.use_tsc ? __rdtsc() : ls_monotonic_ns(); }
+static inline uint64_t ls_ticks(void) { return ls.use_tsc ? __builtin_ia32_rdtsc() : ls_monotonic_ns(); }
 
 static inline int ls_thread_is_current(const ls_thread *t) {
     return t && LS_LOAD(t->generation) == LS_LOAD(ls.wiped->generation);

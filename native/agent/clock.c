@@ -9,7 +9,7 @@ LS_EXPORT void ls_clock_reading(int64_t out[4]) {
     for (int i = 0; i < 5; i++) {
         struct timespec real;
         uint64_t before = ls_monotonic_ns();
-        uint64_t tsc = __rdtsc();
+        uint64_t tsc = __builtin_ia32_rdtsc();
         clock_gettime(CLOCK_REALTIME, &real);
         uint64_t after = ls_monotonic_ns();
         int64_t error = (int64_t)(after - before + 1) / 2;

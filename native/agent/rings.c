@@ -54,7 +54,7 @@ enum { TURNS_BEFORE_YIELDING = 64 };
 void ls_lock(_Atomic uint32_t *lock) {
     for (int turns = 0; atomic_exchange_explicit(lock, 1, memory_order_acquire); turns++)
         if (turns < TURNS_BEFORE_YIELDING)
-            _mm_pause();
+            __builtin_ia32_pause();
         else
             sched_yield();
 }

@@ -67,7 +67,7 @@ class Page:
         end = time.monotonic() + timeout_s
         while not self.run(f"return Boolean({condition})"):
             assert time.monotonic() < end, f"not true within {timeout_s} s: {condition}"
-            time.sleep(0.2)
+            time.sleep(0.03)
 
     def mouse(self, x: float, y: float, click: bool = False) -> None:
         """Move the mouse to a place in the window, as a user would; press its button there."""
@@ -150,6 +150,11 @@ class Page:
         """As a user whose system asks for as little motion as there can be."""
         features = [{"name": "prefers-reduced-motion", "value": "reduce"}]
         body = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}
+        _ask(f"{self._address}/goog/cdp/execute", body)
+
+    def prefer_nothing(self) -> None:
+        """As a user who has not asked for anything."""
+        body = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": []}}
         _ask(f"{self._address}/goog/cdp/execute", body)
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A browser for the tests of a file, and pictures for it."""
+"""A browser for all tests, and pictures for it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from tests.recordings import Recording
 from tests.show.report_page import serving
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
     with chromium.page(tmp_path_factory.mktemp("browser")) as page:
-        page.resize(1300, 800)
         yield page
 
 
 @pytest.fixture
 def page(browser: chromium.Page) -> Iterator[chromium.Page]:
+    """The browser as it is at first, whoever had it before."""
+    browser.resize(1300, 800)
+    browser.prefer_nothing()
+    browser.complaints()
     yield browser
     browser.open("about:blank")
     assert browser.answered_from_outside() == []

@@ -73,13 +73,13 @@ def test_the_summary_counts_ranks_server_and_scheduler(store: Recorded) -> None:
 
 
 def test_the_program_computes_what_it_computes_alone(
-    mxnet_python: str, native_agent: Path, tmp_path: Path
+    mxnet2_python: str, native_agent: Path, tmp_path: Path
 ) -> None:
-    command = [mxnet_python, str(PROGRAM), "--bare"]
+    command = [mxnet2_python, str(PROGRAM), "--bare"]
     bare = subprocess.run(
         command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, cwd=tmp_path
     )
 
-    recorded = record(mxnet_python, str(PROGRAM), tmp_path, "--bare")
+    recorded = record(mxnet2_python, str(PROGRAM), tmp_path, "--bare")
 
     assert json.loads(recorded.stdout) == json.loads(bare.stdout) == {"0": -2.0, "1": -2.0}

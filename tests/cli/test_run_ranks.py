@@ -128,6 +128,12 @@ def test_ranks_of_a_job_are_one_recording_with_one_summary(start: Launcher) -> N
     kept = (done.folder / "rank-4711.layerscope" / "summary.txt").read_text()
     assert kept in done.stderr
     assert "3 ranks" in kept
+    # Each rank can be read by itself.
+    for rank, part in ranks.parts(done.folder / "rank-4711.layerscope").items():
+        rows = ask(
+            open_run(part.path), "SELECT count(*) AS n FROM spans WHERE name = 'aten::hypot'"
+        )
+        assert rows == [{"n": 10 + 10 * rank}]
 
 
 @pytest.mark.parametrize(
@@ -138,16 +144,6 @@ def test_every_launcher_is_understood(how: str, name: str, start: Launcher) -> N
 
     assert (done.status, done.stdout) == (0, ["rank 0", "rank 1"])
     assert done.per_rank(name) == {0: 10, 1: 20}
-
-
-def test_each_rank_can_be_read_by_itself(start: Launcher) -> None:
-    done = start.around()
-
-    for rank, part in ranks.parts(done.folder / "rank-4711.layerscope").items():
-        rows = ask(
-            open_run(part.path), "SELECT count(*) AS n FROM spans WHERE name = 'aten::hypot'"
-        )
-        assert rows == [{"n": 10 + 10 * rank}]
 
 
 def test_a_recording_that_is_named_is_joined_and_not_overwritten(start: Launcher) -> None:

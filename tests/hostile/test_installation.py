@@ -91,6 +91,7 @@ def test_a_program_in_one_file(case: Case, tmp_path: Path) -> None:
     """A zipapp: its modules come from inside of a zip file."""
     (tmp_path / "app").mkdir()
     shutil.copy(PROGRAMS / "trains.py", tmp_path / "app" / "__main__.py")
+    shutil.copy(PROGRAMS / "quick_torch.py", tmp_path / "app")
     zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
 
     case.complete(case.both(command=[case.python, str(tmp_path / "app.pyz"), str(STEPS)]))
@@ -100,7 +101,7 @@ def test_a_program_in_one_file(case: Case, tmp_path: Path) -> None:
 def test_a_frozen_program(case: Case) -> None:
     """What frozen programs do: an interpreter of their own in isolated mode, torch beside it."""
     trains = str(PROGRAMS / "trains.py")
-    script = f"import runpy, sys; runpy.run_path({trains!r}, {{}}, '__main__')"
+    script = f"import runpy, sys; sys.path.append({str(PROGRAMS)!r}); runpy.run_path({trains!r}, {{}}, '__main__')"
 
     outcome = case.both(command=[case.python, "-I", "-c", script, str(STEPS)])
 

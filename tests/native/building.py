@@ -4,11 +4,14 @@ inside.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
-import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,20 +55,50 @@ def build(target: Path, sources: list[Path], *flags: str) -> Path:
     return target
 
 
-def compiled(source: Path, command: list[str]) -> Path:
+def compiled(source: Path, command: Sequence[str]) -> Path:
     """The object of a source; the same text is compiled once for all tests. What is not C goes to
     the linker.
     """
     if source.suffix != ".c":
         return source
-    known_by = sha256(" ".join(command).encode() + run([*command, "-E", str(source)]))
+    # Files of the repository stay what they are while tests run.
+    find = _known_object if source.is_relative_to(ROOT) else _object
+    return find(source, tuple(command))
+
+
+def _object(source: Path, command: tuple[str, ...]) -> Path:
+    told = " ".join(_after_preprocessing(command))
+    known_by = sha256(told.encode() + run([*command, "-E", str(source)]))
     made = OBJECTS / f"{source.stem}-{known_by.hexdigest()[:32]}.o"
-    if not made.exists():
-        OBJECTS.mkdir(parents=True, exist_ok=True)
-        unfinished = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        run([*command, "-c", "-o", str(unfinished), str(source)])
-        unfinished.replace(made)
+    OBJECTS.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(made):
+        if not made.exists():
+            unfinished = made.with_suffix(".unfinished")
+            run([*command, "-c", "-o", str(unfinished), str(source)])
+            unfinished.replace(made)
     return made
+
+
+_known_object = cache(_object)
+
+
+def _after_preprocessing(command: Sequence[str]) -> list[str]:
+    """The options without those that only say what the compiler's text is."""
+    takes_a_folder = ("-I", "-isystem")
+    pairs = zip(("", *command), command, strict=False)
+    return [
+        word
+        for before, word in pairs
+        if before not in takes_a_folder and word not in takes_a_folder and not word.startswith("-D")
+    ]
+
+
+@contextmanager
+def _one_at_a_time(made: Path) -> Iterator[None]:
+    """Who comes second, in this process or in another one, waits for the first."""
+    with made.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def run(command: list[str]) -> bytes:
@@ -77,8 +110,13 @@ def run(command: list[str]) -> bytes:
 
 def build_driver(folder: Path, *flags: str, driver: Path = DRIVER) -> Path:
     """A driver, the agent and the stand-in for torch as one program."""
-    sources = [driver, FAKE_TORCH, *AGENT_SOURCES]
-    return build(folder / "driver", sources, "-O2", "-g", "-rdynamic", *flags)
+    strict = ("-O2", "-Wall", "-Wextra", "-Werror")
+    return build_with_agent(folder / "driver", [driver, FAKE_TORCH], *strict, *flags)
+
+
+def build_with_agent(target: Path, sources: list[Path], *flags: str) -> Path:
+    """A program with the agent inside, all of it compiled in the same way."""
+    return build(target, [*sources, *AGENT_SOURCES], "-g", "-rdynamic", *flags)
 
 
 def sanitizer_flag(folder: Path, sanitizer: str) -> str:
@@ -98,5 +136,12 @@ def sanitizer_flag(folder: Path, sanitizer: str) -> str:
 
 def build_sanitized(folder: Path, sanitizer: str, driver: Path = DRIVER) -> Path:
     """A driver under a sanitizer."""
-    flag = sanitizer_flag(folder, sanitizer)
-    return build_driver(folder, flag, "-fno-omit-frame-pointer", driver=driver)
+    flags = sanitized(folder, sanitizer)
+    return build_with_agent(folder / "driver", [driver, FAKE_TORCH], *flags)
+
+
+def sanitized(folder: Path, sanitizer: str) -> tuple[str, ...]:
+    """How programs are compiled for a sanitizer: all in one way, so that each part is compiled
+    once.
+    """
+    return ("-O1", "-fno-omit-frame-pointer", sanitizer_flag(folder, sanitizer))

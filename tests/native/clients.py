@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from layerscope.capture import agent
-from tests.native.building import AGENT_SOURCES, build
+from tests.native.building import build, build_with_agent
 from tests.native.door import Door
 from tests.native.driven import Drive, Driven
 
@@ -37,13 +37,12 @@ def build_client(folder: Path, name: str) -> Path:
     return build(folder / name, [HERE / f"{name}.c"], "-O2", "-Wall", "-Wextra", "-Werror", *flags)
 
 
-def build_with_agent(folder: Path, name: str, *flags: str) -> Path:
+def build_client_with_agent(folder: Path, name: str, *flags: str) -> Path:
     """The same with the agent inside, so that all of it is compiled with `flags`."""
-    header = nvtx_header() if name == "nvtx_client" else ()
-    sources = [HERE / f"{name}.c", *AGENT_SOURCES]
-    return build(
-        folder / name, sources, "-O1", "-g", "-rdynamic", "-DWITH_THE_AGENT", *header, *flags
-    )
+    source = HERE / f"{name}.c"
+    if name != "nvtx_client":
+        return build_with_agent(folder / name, [source], "-DWITH_THE_AGENT", *flags)
+    return build_with_agent(folder / name, [source], "-DWITH_THE_AGENT", *nvtx_header(), *flags)
 
 
 @dataclass

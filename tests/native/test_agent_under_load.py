@@ -82,7 +82,8 @@ def check_tree(reader: Reader) -> None:
         (2, 60_000, 0, False),
         (2, 150_000, 1000, True),
         pytest.param(4, 2_000_000, 0, False, marks=pytest.mark.stress),
-        pytest.param(4, 2_000_000, 500, True, marks=pytest.mark.slow),
+        pytest.param(4, 600_000, 500, True, marks=pytest.mark.slow),
+        pytest.param(4, 2_000_000, 500, True, marks=pytest.mark.stress),
     ],
 )
 def test_every_operator_is_recorded_or_counted_and_has_its_own_parent(

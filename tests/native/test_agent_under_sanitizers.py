@@ -101,7 +101,7 @@ def test_chaos_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
 @pytest.mark.parametrize("seed", [13, *also([14])])
 def test_chaos_in_windows_under_a_sanitizer(tmp_path: Path, sanitizer: str, seed: int) -> None:
     chaos(
-        build_sanitized(tmp_path, sanitizer), tmp_path, 4, times(100_000, 40_000), seed, "windows"
+        build_sanitized(tmp_path, sanitizer), tmp_path, 4, times(100_000, 15_000), seed, "windows"
     )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.building import build_sanitized
-from tests.native.clients import Clients, build_with_agent
+from tests.native.building import sanitized
+from tests.native.clients import Clients, build_client_with_agent
 from tests.native.driven import Drive
 from tests.native.test_agent_under_sanitizers import OPTIONS
 from tests.repeated import also
@@ -57,9 +57,7 @@ def test_chaos_of_nvtx_is_recorded_or_counted(record: Clients, nvtx_client: Path
 def test_chaos_under_a_sanitizer(
     native_agent: Path, tmp_path: Path, name: str, sanitizer: str
 ) -> None:
-    (tmp_path / "sanitizer").mkdir()
-    build_sanitized(tmp_path / "sanitizer", sanitizer)  # skips where there is none
-    program = build_with_agent(tmp_path, name, f"-fsanitize={sanitizer}", "-fno-omit-frame-pointer")
+    program = build_client_with_agent(tmp_path, name, *sanitized(tmp_path, sanitizer))
     scenarios = {"itt_client": ["tasks", "metadata", "carried", "moments", "counters", "names"],
                  "nvtx_client": ["ranges", "arguments", "names"]}  # fmt: skip
     for scenario in scenarios[name]:

@@ -87,9 +87,7 @@ Drive = Callable[..., Driven]
 
 @pytest.fixture(scope="session")
 def sampling_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_driver(
-        tmp_path_factory.mktemp("sampling"), "-Wall", "-Wextra", "-Werror", driver=SOURCE
-    )
+    return build_driver(tmp_path_factory.mktemp("sampling"), driver=SOURCE)
 
 
 @pytest.fixture

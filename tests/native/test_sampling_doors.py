@@ -17,6 +17,7 @@ from tests.native.door import Door
 from tests.native.sampled import TIMER, Ticker, areas, open_event, with_children
 from tests.native.test_sampling_python import TEXT, VERSIONS
 from tests.pythons import python_of
+from tests.quick_torch import quick
 
 HZ = 500
 TIMEOUT_S = 240
@@ -140,7 +141,7 @@ def test_torch_is_recorded_and_sampled(
         pytest.skip(f"perf_event_open is refused here: {error}")
     door = Door(tmp_path / "raw", drainer="")
     file = tmp_path / "train.py"
-    file.write_text(TORCH)
+    file.write_text(quick(TORCH))
     process = subprocess.Popen(
         [program_python, str(file)], stderr=subprocess.PIPE, text=True,
         env=environment(door, tmp_path, uses_timers=uses_timers),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.building import AGENT_SOURCES, NATIVE, build, sanitizer_flag
+from tests.native.building import NATIVE, build_with_agent, sanitized
 from tests.native_interface.driven import alone
 
 OURS = [*sorted((NATIVE / "interface").glob("*.c")), *sorted((NATIVE / "chunks").glob("*.c"))]
-SOURCES = [Path(__file__).with_name("driver.c"), *OURS, *AGENT_SOURCES]
+SOURCES = [Path(__file__).with_name("driver.c"), *OURS]
 BUSY = (
     "threads", "config filename=busy.json max_size=4MB", "state run", "push net outer", "* many net busy 20000",
     "@1 push - a", "@2 push - b", "begin - carried 1", "@1 end 1", "@1 pop", "@2 leave", "@3 push_at_end", "@3 leave",
@@ -22,23 +22,16 @@ FORK = ("fork", "push - child", "* many net busy 2000", "pop", "dump 1", "parent
 END = ("pop", "pop", "dump 1", "state run", "push - last", "exit 0")
 
 
-def sanitized(folder: Path, sanitizer: str) -> Path:
+def built(folder: Path, sanitizer: str) -> Path:
     """The driver under a sanitizer."""
-    flags = (
-        "-O1",
-        "-g",
-        "-fno-omit-frame-pointer",
-        "-I",
-        str(NATIVE / "include"),
-        sanitizer_flag(folder, sanitizer),
-    )
-    return build(folder / "driver", SOURCES, *flags)
+    flags = ("-I", str(NATIVE / "include"), *sanitized(folder, sanitizer))
+    return build_with_agent(folder / "driver", SOURCES, *flags)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_nothing_is_wrong_with_memory_or_order(tmp_path: Path, sanitizer: str) -> None:
-    program = sanitized(tmp_path, sanitizer)
+    program = built(tmp_path, sanitizer)
     options = {
         "ASAN_OPTIONS": "detect_leaks=0",
         "UBSAN_OPTIONS": "halt_on_error=1",

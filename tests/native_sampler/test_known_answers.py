@@ -30,7 +30,7 @@ def allowed(share: float, count: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
 def test_cpu_time_of_two_functions(known, sampling: Callable[..., Sampling], user) -> None:
-    found, said = sampling(user).run(known, "split", 3000)
+    found, said = sampling(user).run(known, "split", 2000)
 
     check(found)
     check_sums(found)

@@ -38,7 +38,9 @@ def test_a_thousand_threads_of_a_millisecond(known, sampling: Callable[..., Samp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
+@pytest.mark.parametrize(
+    "user", [NOBODY, pytest.param((), marks=pytest.mark.stress)], ids=["nobody", "root"]
+)
 @once_in_three
 def test_five_hundred_threads_at_once(known, sampling: Callable[..., Sampling], user) -> None:
     found, said = sampling(user).run(known, "many", 500)

@@ -3,6 +3,7 @@
 import sys
 import threading
 
+import quick_torch  # noqa: F401
 import torch
 from torch.profiler import record_function
 

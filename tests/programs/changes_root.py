@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 
+import quick_torch  # noqa: F401
 import torch
 from facts import work
 

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 
+import quick_torch  # noqa: F401
 import torch
 from torch.profiler import record_function
 

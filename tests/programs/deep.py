@@ -1,5 +1,6 @@
 """600 ranges inside each other, and then operators outside of them."""
 
+import quick_torch  # noqa: F401
 from facts import work
 from torch.profiler import record_function
 

@@ -185,6 +185,8 @@ def show():
 
 def work(number=100):
     """A known number of operators of a name that nothing else uses: `number` times aten::hypot."""
+    if __name__ != "__main__":
+        import quick_torch  # noqa: F401
     import torch
 
     x = torch.ones(4)

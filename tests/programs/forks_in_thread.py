@@ -3,6 +3,7 @@
 import os
 import threading
 
+import quick_torch  # noqa: F401
 import torch
 
 torch.set_num_threads(1)

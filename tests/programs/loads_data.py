@@ -1,5 +1,6 @@
 """A DataLoader with two workers."""
 
+import quick_torch  # noqa: F401
 import torch
 from facts import work
 from torch.utils.data import DataLoader, Dataset

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
-import types
 
+import quick_torch  # noqa: F401
 import torch
 from torch import nn
 from torch.profiler import record_function
-
-# Optimizers import PyTorch's compiler, a second of CPU time that no test of this program is about.
-compiler = types.SimpleNamespace(graph_break=lambda: None, disable=lambda function, *_, **__: function)
-torch._dynamo = sys.modules["torch._dynamo"] = compiler
 
 torch.manual_seed(0)
 torch.set_num_threads(1)

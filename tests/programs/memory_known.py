@@ -10,6 +10,7 @@ import sys
 import threading
 
 import numpy
+import quick_torch  # noqa: F401
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.checkpoint import checkpoint

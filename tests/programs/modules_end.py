@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 
+import quick_torch  # noqa: F401
 import torch
 from torch import nn
 

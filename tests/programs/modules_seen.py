@@ -11,6 +11,7 @@ import sys
 import threading
 import traceback
 
+import quick_torch  # noqa: F401
 import torch
 from torch import nn
 

@@ -2,6 +2,7 @@
 
 import sys
 
+import quick_torch  # noqa: F401
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 

@@ -7,6 +7,7 @@ os.environ["OF_THE_PROGRAM"] = "secret"
 os.environ["MKL_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"]
 del os.environ["KMP_BLOCKTIME"]
 
+import quick_torch  # noqa: F401
 import torch
 
 model = torch.nn.Linear(4, 4)

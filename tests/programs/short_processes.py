@@ -3,6 +3,7 @@
 import os
 import sys
 
+import quick_torch  # noqa: F401
 import torch
 
 AT_ONCE = 25

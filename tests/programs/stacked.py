@@ -25,8 +25,8 @@ def burn_less(seconds: float) -> None:
 
 
 def split() -> dict[str, float]:
-    """60 % and 40 % of 5 s of CPU time, in turns."""
-    for _ in range(50):
+    """60 % and 40 % of 3.6 s of CPU time, in turns."""
+    for _ in range(36):
         burn_most(0.06)
         burn_less(0.04)
     return {}
@@ -58,8 +58,8 @@ def locks() -> dict[str, float]:
 
 
 def gil() -> dict[str, float]:
-    """Two threads that both want the interpreter for 2 s of CPU time each."""
-    threads = [threading.Thread(target=burn_most, args=(2.0,)) for _ in range(2)]
+    """Two threads that both want the interpreter for 1.2 s of CPU time each."""
+    threads = [threading.Thread(target=burn_most, args=(1.2,)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -106,7 +106,7 @@ def operators() -> dict[str, float]:
     a = torch.randn(400, 400)
     layer = torch.nn.Linear(600, 600)
     x = torch.randn(600, 600)
-    end = time.thread_time() + 3
+    end = time.thread_time() + 2
     with torch.no_grad():
         while time.thread_time() < end:
             with record_function("products"):

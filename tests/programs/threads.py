@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 
+import quick_torch  # noqa: F401
 import torch
 from facts import work
 

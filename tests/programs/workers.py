@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 
+import quick_torch  # noqa: F401
 import torch
 from torch.utils.data import DataLoader, Dataset
 

@@ -22,6 +22,7 @@ from layerscope.model.layers import KINDS
 from layerscope.recording.reader import Reader
 from layerscope.sources import kineto, kineto_window
 from layerscope.sources.span_depths import depths
+from tests.quick_torch import quick
 
 NAMES = [
     'quote " in',
@@ -69,7 +70,7 @@ class Written:
     def __init__(self, python: str, folder: Path) -> None:
         self.path = folder / "trace.json"
         done = subprocess.run(
-            [python, "-c", PROGRAM, str(self.path)],
+            [python, "-c", quick(PROGRAM), str(self.path)],
             capture_output=True,
             text=True,
             check=False,

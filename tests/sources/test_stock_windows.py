@@ -22,7 +22,7 @@ from layerscope.rawfile.log_files import WINDOWS
 from layerscope.sources.raw import stock_windows
 from layerscope.sources.raw.folder import RawFolder
 from tests.differential import PROGRAMS, SOURCE, environment
-from tests.quick_torch import WITHOUT_COMPILER
+from tests.quick_torch import WITHOUT_COMPILER, quick
 from tests.recorded import Recorded
 from tests.repeated import also
 
@@ -76,7 +76,7 @@ def record(
     *options: str,
 ) -> Recorded:
     """Record a program's text with one file of the agent replaced."""
-    (folder / "program.py").write_text(program)
+    (folder / "program.py").write_text(quick(program))
     script = WITHOUT_AGENT.format(what=what, path=path)
     command = [sys.executable, "-c", script, str(SOURCE), "run", "-o", "recording", *options, "--"]
     command += [python, "program.py"]

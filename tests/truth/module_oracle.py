@@ -16,11 +16,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.profiler import ProfilerActivity, profile
-
-sys.path.insert(0, str(Path(__file__).parent))
-import networks
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "programs")]
+import networks  # noqa: E402
+import quick_torch  # noqa: E402, F401
+import torch  # noqa: E402
+from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 OUTSIDE = "outside any module"
 OF_SEVERAL_THREADS = ("two_threads", "backward_elsewhere")

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "programs"))
+import quick_torch  # noqa: F401
 import torch
 from torch import nn
 from torch.nn import functional

@@ -25,10 +25,10 @@ from tests.live.test_run_paused import ranges
 from tests.live.test_standby import complete
 from tests.pythons import python_of
 from tests.recorded import Recorded, layerscope
+from tests.repeated import also
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.alone,
     pytest.mark.usefixtures("native_agent", "perf_events"),
 ]
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
@@ -88,11 +88,12 @@ def chains(recorded: Recorded) -> list[tuple[list[str], int]]:
     ]
 
 
+@pytest.mark.alone
 def test_nobody_is_called_by_who_does_not_call(tmp_path: Path) -> None:
     with running(str(PROGRAMS / "calling.py")) as program:
         assert program.stdout is not None
         calls = {(caller, callee) for caller, callee in json.loads(program.stdout.readline())}
-        recorded = attach(program.pid, tmp_path, "--for", "5", "--rate", "999")
+        recorded = attach(program.pid, tmp_path, "--for", "3", "--rate", "999")
         out, _ = program.communicate("", timeout=PATIENCE_S)
     assert (out, program.returncode) == ("done\n", 0)
 
@@ -108,7 +109,8 @@ def test_nobody_is_called_by_who_does_not_call(tmp_path: Path) -> None:
     assert whole_ns > 0.2 * sum(ns for _, ns in found)
 
 
-@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+@pytest.mark.alone
+@pytest.mark.parametrize("version", ["3.12", "3.14", *also(["3.13"])])
 def test_no_stack_has_another_caller(version: str, tmp_path: Path) -> None:
     with running(str(PROGRAMS / "one_caller.py"), python=python_of(version)) as program:
         assert program.stdout is not None
@@ -151,6 +153,7 @@ print("done")
 """
 
 
+@pytest.mark.alone
 def test_waits_have_their_reasons_and_lines(tmp_path: Path) -> None:
     path = tmp_path / "waiting.py"
     path.write_text(WAITING)
@@ -189,6 +192,7 @@ other.wait()
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("tree", [True, False])
 def test_children_are_recorded_if_they_are_asked_for(tmp_path: Path, tree: bool) -> None:
     path = tmp_path / "children.py"
@@ -243,6 +247,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.alone
 def test_threads_that_end_soon_and_what_was_before(tmp_path: Path) -> None:
     path = tmp_path / "ending.py"
     path.write_text(ENDING_THREADS)

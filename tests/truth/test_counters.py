@@ -20,6 +20,7 @@ import pytest
 from layerscope.ingest.open import open_run
 from tests.attempts import once_in_three
 from tests.cpu_groups import CpuGroup
+from tests.quick_torch import quick
 from tests.recorded import Recorded, layerscope
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
@@ -75,7 +76,7 @@ def record(
 ) -> tuple[Recorded, dict[str, Any]]:
     """Record the program, run by `around`, and what it says of itself."""
     folder = Path(tempfile.mkdtemp(dir=folder))
-    (folder / "program.py").write_text(program)
+    (folder / "program.py").write_text(quick(program))
     done = layerscope("run", "-o", "recording", "--", *around, python, "program.py", cwd=folder)
     assert done.returncode == 0, done.stderr
     recorded = Recorded(open_run(folder / "recording.layerscope"), 0, done.stdout, done.stderr)
@@ -105,8 +106,19 @@ def is_near(found: float, known: float, percent: float, more: float) -> bool:
     return abs(found - known) <= percent / 100 * known + more
 
 
-def test_a_process_is_counted_as_it_counts_itself(program_python: str, tmp_path: Path) -> None:
-    recorded, own = record(program_python, tmp_path)
+@pytest.fixture(scope="module")
+def counted(
+    native_agent: Path,
+    perf_events: None,
+    program_python: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Recorded, dict[str, Any]]:
+    """The program, recorded without anything around it, and what it says of itself."""
+    return record(program_python, tmp_path_factory.mktemp("counted"))
+
+
+def test_a_process_is_counted_as_it_counts_itself(counted: tuple[Recorded, dict[str, Any]]) -> None:
+    recorded, own = counted
     found = by_process(recorded)
 
     assert is_near(found["cpu_ns"], own["cpu_ns"], 2, 100e6), (found, own)
@@ -123,8 +135,8 @@ def test_a_process_is_counted_as_it_counts_itself(program_python: str, tmp_path:
     assert found["migrations"] <= found["switches"]
 
 
-def test_the_threads_add_up_to_their_process(program_python: str, tmp_path: Path) -> None:
-    recorded, own = record(program_python, tmp_path)
+def test_the_threads_add_up_to_their_process(counted: tuple[Recorded, dict[str, Any]]) -> None:
+    recorded, own = counted
     threads = recorded.rows(
         "SELECT * FROM tracks WHERE kind = 'thread' AND cpu_ns IS NOT NULL AND process = 0"
     )
@@ -205,7 +217,7 @@ class Work(nn.Module):
 model = Work()
 torch.set_num_threads(1)
 with torch.no_grad():
-    for number in range(20):
+    for number in range(10):
         model(torch.ones(32, 32), number % 2)
 """
 
@@ -214,15 +226,15 @@ with torch.no_grad():
 def test_steps_that_compute_and_steps_that_sleep_are_told_apart(
     program_python: str, tmp_path: Path
 ) -> None:
-    """Ten steps use 200 ms of CPU time and ten none; the samples around each end are 10 ms."""
+    """Five steps use 200 ms of CPU time and five none; the samples around each end are 10 ms."""
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
-    (folder / "program.py").write_text(STEPS)
+    (folder / "program.py").write_text(quick(STEPS))
     done = layerscope("run", "-o", "recording", "--", program_python, "program.py", cwd=folder)
     assert done.returncode == 0, done.stderr
     done = layerscope("table", "recording", "counters", "--by", "step", "--json", cwd=folder)
     rows = rows_of(done.stdout)
 
-    assert len(rows) == 20, done.stdout
+    assert len(rows) == 10, done.stdout
     asleep, busy = rows[0::2], rows[1::2]
     assert all(row["cpu_ns"] <= 25_000_000 for row in asleep[1:]), asleep
     assert all(is_near(row["cpu_ns"], 200_000_000, 2, 25_000_000) for row in busy), busy
@@ -254,7 +266,7 @@ def test_a_limit_of_cpu_time_shows_as_throttling(tmp_path: Path) -> None:
     """0.3 s of CPU time at a tenth of a CPU are about thirty periods, in almost all of which it is
     stopped.
     """
-    (tmp_path / "program.py").write_text(LIMITED)
+    (tmp_path / "program.py").write_text(quick(LIMITED))
     with CpuGroup(0.1) as group:
         words = (
             "run",

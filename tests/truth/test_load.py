@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.ingest.open import open_run
+from tests.quick_torch import quick
 from tests.recorded import ROOT, Recorded, record
 from tests.repeated import times
 
@@ -75,7 +76,7 @@ def test_two_threads_of_tiny_operators_lose_nothing_that_is_not_counted(
 def test_program_and_drainer_killed_together_lose_the_last_poll_at_most_and_say_so(
     native_agent: Path, program_python: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "program.py").write_text(ENDLESS)
+    (tmp_path / "program.py").write_text(quick(ENDLESS))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     words = ["-m", "layerscope", "run", "-o", "recording", "--", program_python, "program.py"]
     session = subprocess.Popen(

@@ -96,12 +96,15 @@ def steps(recorded: Recorded) -> list[dict[str, int]]:
     return rows
 
 
-def test_a_training_loop_with_evaluation_has_one_step_a_batch(
-    native_agent: Path, program_python: str, tmp_path: Path
-) -> None:
-    recorded = record(program_python, TRAINING, tmp_path)
+@pytest.fixture(scope="module")
+def trained(
+    native_agent: Path, program_python: str, tmp_path_factory: pytest.TempPathFactory
+) -> Recorded:
+    return record(program_python, TRAINING, tmp_path_factory.mktemp("trained"))
 
-    rows = steps(recorded)
+
+def test_a_training_loop_with_evaluation_has_one_step_a_batch(trained: Recorded) -> None:
+    rows = steps(trained)
     assert len(rows) == 20
     assert {row["rule"] for row in rows} == {"optimizer"}
     assert all(
@@ -111,15 +114,11 @@ def test_a_training_loop_with_evaluation_has_one_step_a_batch(
     per_step = (
         "select count(*) n from spans where name = 'aten::addmm' and step is not null group by step"
     )
-    assert [row["n"] for row in recorded.rows(per_step)] == [2] * 20
+    assert [row["n"] for row in trained.rows(per_step)] == [2] * 20
 
 
-def test_phases_of_operators_follow_from_where_they_run(
-    native_agent: Path, program_python: str, tmp_path: Path
-) -> None:
-    recorded = record(program_python, TRAINING, tmp_path)
-
-    phases = recorded.rows(
+def test_phases_of_operators_follow_from_where_they_run(trained: Recorded) -> None:
+    phases = trained.rows(
         "select distinct name, phase from spans where step is not null and kind != 'function'"
     )
     named = {(row["name"].partition("#")[0], row["phase"]) for row in phases}
@@ -127,7 +126,7 @@ def test_phases_of_operators_follow_from_where_they_run(
     assert ("Optimizer.zero_grad", "optimizer") in named
     assert ("enumerate(DataLoader)", "loading") in named
     assert ("AddmmBackward0", "backward") in named
-    forward = recorded.rows(
+    forward = trained.rows(
         "select distinct phase from spans where name = 'aten::addmm' and step is not null"
     )
     assert forward == [{"phase": "forward"}]

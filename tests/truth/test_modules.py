@@ -251,13 +251,13 @@ def work(rounds):
 work(5_000)
 gc.collect()
 before = rss()
-work(60_000)
+work(20_000)
 gc.collect()
 print(rss() - before)
 """
     recorded = record(python, program, tmp_path)
 
-    assert int(recorded.stdout) < 8 << 20
+    assert int(recorded.stdout) < 3 << 20
     found = {path: kind for path, (kind, _) in calls(recorded).items()}
     assert found == {"Net": "Net", **{f"Net.({kind})": kind for kind in ("Identity", "ReLU", "Tanh")},
                      **{kind: kind for kind in ("Identity", "ReLU", "Tanh")}}  # fmt: skip
@@ -271,8 +271,8 @@ print(rss() - before)
         ("ReLU", "aten::relu"),
         ("Tanh", "aten::tanh"),
     }
-    assert sum(row["n"] for row in rows) > 130_000
-    assert recorded.value("SELECT count(*) FROM spans WHERE layer = 'modules'") == 65_000 * 5
+    assert sum(row["n"] for row in rows) > 50_000
+    assert recorded.value("SELECT count(*) FROM spans WHERE layer = 'modules'") == 25_000 * 5
 
 
 def test_calls_that_cross_on_one_thread_end_where_they_should(python: str, tmp_path: Path) -> None:

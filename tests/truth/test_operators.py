@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorded import record
+from tests.recorded import Recorded, record
 
-THREE_THREADS = """
+THREE_THREADS_AND_FIFTY_RANGES = """
 import threading, torch
 def work():
     a, b = torch.ones(8, 8), torch.ones(8, 8)
@@ -17,10 +17,6 @@ def work():
 threads = [threading.Thread(target=work) for _ in range(3)]
 [t.start() for t in threads]
 [t.join() for t in threads]
-"""
-
-FIFTY_RANGES = """
-import torch
 for i in range(50):
     with torch.autograd.profiler.record_function(f"step_{i}"):
         torch.ones(4).add_(1)
@@ -52,11 +48,15 @@ torch.zeros(2)
 """
 
 
-def test_operators_of_every_thread_are_counted(
-    native_agent: Path, program_python: str, tmp_path: Path
-) -> None:
-    recorded = record(program_python, THREE_THREADS, tmp_path)
+@pytest.fixture(scope="module")
+def recorded(
+    native_agent: Path, program_python: str, tmp_path_factory: pytest.TempPathFactory
+) -> Recorded:
+    folder = tmp_path_factory.mktemp("recorded")
+    return record(program_python, THREE_THREADS_AND_FIFTY_RANGES, folder)
 
+
+def test_operators_of_every_thread_are_counted(recorded: Recorded) -> None:
     assert recorded.value("select count(*) from spans where name = 'aten::mm'") == 150
     per_thread = recorded.rows(
         "select track, count(*) n from spans where name = 'aten::mm' group by track"
@@ -64,11 +64,7 @@ def test_operators_of_every_thread_are_counted(
     assert [row["n"] for row in per_thread] == [50, 50, 50]
 
 
-def test_ranges_with_different_names_at_one_address_stay_different(
-    native_agent: Path, program_python: str, tmp_path: Path
-) -> None:
-    recorded = record(program_python, FIFTY_RANGES, tmp_path)
-
+def test_ranges_with_different_names_at_one_address_stay_different(recorded: Recorded) -> None:
     names = recorded.rows("select name, count(*) n from spans where kind = 'range' group by name")
     assert {row["name"]: row["n"] for row in names} == {f"step_{i}": 1 for i in range(50)}
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from layerscope.ingest.open import open_run
-from tests.recorded import ROOT, Recorded, layerscope
+from tests.quick_torch import quick
+from tests.recorded import NO_STACKS, ROOT, Recorded, layerscope
 from tests.repeated import also
 
 pytestmark = pytest.mark.slow
@@ -96,17 +98,21 @@ os.waitpid(pid, 0)
 
 
 def record_with_log(
-    python: str, program: str, cwd: Path, *arguments: str, **variables: str
+    python: str,
+    program: str,
+    cwd: Path,
+    *arguments: str,
+    options: Sequence[str] = NO_STACKS,
+    **variables: str,
 ) -> tuple[Recorded, Counter[tuple[str, str]]]:
     """The recording of a program, and how often its own log has each operation and text."""
     path = Path(program)
     if "\n" in program:
         path = cwd / "program.py"
-        path.write_text(program)
+        path.write_text(quick(program))
     environment = {"ONEDNN_VERBOSE": "2", **variables}
-    done = layerscope(
-        "run", "-o", "recording", "--", python, str(path), *arguments, cwd=cwd, env=environment
-    )
+    command = ["--", python, str(path), *arguments]
+    done = layerscope("run", "-o", "recording", *options, *command, cwd=cwd, env=environment)
     assert done.returncode == 0, done.stderr
     return Recorded(
         open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr
@@ -181,8 +187,9 @@ def test_every_convolution_of_the_example_shows_its_primitives(
         "64",
     ]
     subprocess.run(drawn, check=True, capture_output=True, timeout=120)
-    options = ["--data", data, "--epochs", "1", "--limit", "20", "--threads", "2"]
-    run, log = record_with_log(program_python, str(examples / "mnist_cnn.py"), tmp_path, *options)
+    words = ["--data", data, "--epochs", "1", "--limit", "20", "--threads", "2"]
+    program = str(examples / "mnist_cnn.py")
+    run, log = record_with_log(program_python, program, tmp_path, *words, options=())
     assert_agrees(run, log, {"convolution", "reorder"})
     bare = run.rows(
         "SELECT o.name FROM spans o LEFT JOIN primitives p ON p.operator = o.span AND p.primitive_kind = 'convolution' "

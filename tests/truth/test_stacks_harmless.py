@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.ingest.open import open_run
+from tests.quick_torch import quick
 from tests.recorded import Recorded, layerscope
 
 pytestmark = [
@@ -126,7 +127,7 @@ def test_memory_under_the_stack_pointer_of_a_python_program_stays(
     program_python: str, tmp_path: Path
 ) -> None:
     build(tmp_path, "-shared", "-fPIC", "-o", "library.so")
-    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "program.py").write_text(quick(PROGRAM))
     done = layerscope(
         "run", "-o", "recording", "--rate", "500", "--", program_python, "program.py", cwd=tmp_path
     )

@@ -56,6 +56,27 @@ CASES = (
 )
 
 
+class Whole:
+    """Recordings without a window, each made once."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        self._python = python
+        self._folder = folder
+        self._made: dict[tuple[str, ...], Recorded] = {}
+
+    def __call__(self, loop: str, *options: str) -> Recorded:
+        key = (loop, *options)
+        if key not in self._made:
+            folder = self._folder / str(len(self._made))
+            self._made[key] = record(self._python, folder, *options, loop=loop)
+        return self._made[key]
+
+
+@pytest.fixture(scope="module")
+def whole_of(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    return Whole(program_python, tmp_path_factory.mktemp("whole"))
+
+
 def record(python: str, folder: Path, *options: str, loop: str) -> Recorded:
     """Record a loop with these options of `run`."""
     folder.mkdir(exist_ok=True)
@@ -112,10 +133,12 @@ REPEATED |= {("gan", "Optimizer.step#Adam.step"), ("ranges", "aten::randn")}
     + also((case,) for case in CASES if (case.kind, case.mark) in REPEATED),
     ids=lambda case: f"{case.kind}-{case.mark}" if case.mark else case.kind,
 )
-def test_a_window_holds_exactly_its_steps(case: Loop, program_python: str, tmp_path: Path) -> None:
+def test_a_window_holds_exactly_its_steps(
+    case: Loop, whole_of: Whole, program_python: str, tmp_path: Path
+) -> None:
     mark = named_line() if case.mark.endswith(":LINE") else case.mark
     options = ("--step-mark", mark) if mark else ()
-    whole = record(program_python, tmp_path / "whole", *options, loop=case.kind)
+    whole = whole_of(case.kind, *options)
     assert whole.rows("SELECT DISTINCT rule FROM steps") == [{"rule": case.rule}]
     assert numbers(whole) == list(range(case.steps))
     in_whole = operators(whole)
@@ -140,9 +163,9 @@ def test_a_window_holds_exactly_its_steps(case: Loop, program_python: str, tmp_p
 
 
 def test_a_window_repeats_with_the_numbers_of_its_steps(
-    program_python: str, tmp_path: Path
+    whole_of: Whole, program_python: str, tmp_path: Path
 ) -> None:
-    whole = operators(record(program_python, tmp_path / "whole", loop="train"))
+    whole = operators(whole_of("train"))
     part = record(program_python, tmp_path / "part", "--steps", "2:4", "--every", "6", loop="train")
 
     kept = numbers(part)
