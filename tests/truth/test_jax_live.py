@@ -235,6 +235,23 @@ def test_scopes_are_modules_forward_and_backward(trained: Recorded) -> None:
     assert trained.value(outside) == 0
 
 
+def test_operators_are_in_the_phase_that_their_scope_tells(trained: Recorded) -> None:
+    found = trained.rows(
+        """SELECT DISTINCT phase, contains(json, 'transpose(jvp(') AS is_backward
+           FROM spans JOIN args USING (args)
+           WHERE kind = 'function' AND step IS NOT NULL AND contains(json, '"op_name": "jit(')"""
+    )
+    phases = {(row["is_backward"], row["phase"]) for row in found}
+    assert phases == {(False, "forward"), (True, "backward")}
+    with Reader(trained.run) as reader:
+        modules = tables.build(reader, "modules").data.to_pylist()
+    (of_hidden,) = [row for row in modules if row["path"] == "step.hidden"]
+    assert 0 < of_hidden["backward_ns"] < of_hidden["total_ns"]
+    (spent,) = trained.rows("SELECT sum(forward_ns) AS fwd, sum(backward_ns) AS bwd FROM steps")
+    assert spent["fwd"] > 0
+    assert spent["bwd"] > 0
+
+
 def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> None:
     recorded = record(jax_python, SHAPES, tmp_path)
     assert recorded.status == 0, recorded.stderr

@@ -74,6 +74,8 @@ class Framework:
     `step_prefix`: how spans begin that are one step of an optimizer.
     `backward_prefixes`: how the framework's own spans around backward functions, or around all of
     them, begin.
+    `scoped`: a pattern in the arguments of operators that say what part of a program they belong
+    to, and `backward_scoped` of those of a backward pass.
     `gradient_seed`: the operator that makes the first gradient of a backward pass.
     `gradient_sum`: a part of the names of backward functions that add a gradient to a parameter's.
     `iterator_seed`: the operator that a loader runs when it is iterated anew.
@@ -102,6 +104,8 @@ class Framework:
     kinds: tuple[tuple[str, str], ...] = ()
     step_prefix: str = ""
     backward_prefixes: tuple[str, ...] = ()
+    scoped: str = ""
+    backward_scoped: str = ""
     gradient_seed: str = ""
     gradient_sum: str = ""
     iterator_seed: str = ""
