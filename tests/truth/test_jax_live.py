@@ -36,6 +36,48 @@ for path in sys.argv[1:]:
                     spent[event.name] += event.duration_ns
 print(json.dumps([counts, spent]))
 """
+WAITS = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(x):
+    return jnp.tanh(x @ x) / 300
+x = jnp.ones((300, 300))
+for number in range(40):
+    with jax.profiler.StepTraceAnnotation("train", step_num=number):
+        x = step(x)
+        x.block_until_ready()
+"""
+# What each call takes to launch, what XLA executes, and the waits, by the numbers that tie both ends
+# of one together: sums in ns.
+DISPATCHED = """
+import collections, json, sys
+from jax.profiler import ProfileData
+found = collections.Counter()
+for path in sys.argv[1:]:
+    begun, work = {}, []
+    for plane in ProfileData.from_file(path).planes:
+        for line in plane.lines:
+            end = 0
+            for event in sorted(line.events, key=lambda one: (one.start_ns, -one.duration_ns)):
+                stats = dict(event.stats)
+                stop = event.start_ns + event.duration_ns
+                if event.name == "PjitFunction(step)" and stop > end:
+                    end = stop
+                    found["launches"] += 1
+                    found["launch_ns"] += event.duration_ns
+                if "hlo_op" in stats and stats.get("hlo_module") == "jit_step":
+                    work.append((event.start_ns, stop))
+                if event.name == "CommonPjRtBuffer::Await":
+                    if "_p" in stats:
+                        begun[stats["_p"]] = event.start_ns
+                    elif stats["_c"] in begun:
+                        found["blocked_ns"] += stop - begun[stats["_c"]]
+    until = 0
+    for start, stop in sorted(work):
+        found["run_ns"] += max(0, stop - max(start, until))
+        until = max(until, stop)
+print(json.dumps(found))
+"""
 SHAPES = """
 import jax, jax.numpy as jnp
 @jax.jit
@@ -250,6 +292,24 @@ def test_operators_are_in_the_phase_that_their_scope_tells(trained: Recorded) ->
     (spent,) = trained.rows("SELECT sum(forward_ns) AS fwd, sum(backward_ns) AS bwd FROM steps")
     assert spent["fwd"] > 0
     assert spent["bwd"] > 0
+
+
+def test_launching_running_and_waiting_are_those_of_an_independent_reading(
+    jax_python: str, tmp_path: Path
+) -> None:
+    recorded = record(jax_python, WAITS, tmp_path)
+    assert recorded.status == 0, recorded.stderr
+    segments = [str(path) for path in sorted(recorded.run.raw.glob("*_segment.pb"))]
+    command = [jax_python, "-c", DISPATCHED, *segments]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S)
+    expected = json.loads(done.stdout)
+    with Reader(recorded.run) as reader:
+        found = tables.build(reader, "dispatch").data.to_pylist()
+    assert len(found) == expected["launches"] == 40
+    assert expected["run_ns"] > 0
+    assert expected["blocked_ns"] > 0
+    for name, sum_ns in expected.items():
+        assert sum(row[name] for row in found) == pytest.approx(sum_ns, rel=0.02), name
 
 
 def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> None:

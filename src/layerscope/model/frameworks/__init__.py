@@ -46,6 +46,24 @@ def step_prefixes() -> tuple[str, ...]:
     return _texts(one.step_prefix for one in every)
 
 
+@functools.cache
+def launches() -> re.Pattern[str]:
+    """The names of calls that ask for something to be executed later."""
+    return any_of(tuple(one.launches for one in frameworks()))
+
+
+@functools.cache
+def executed() -> re.Pattern[str]:
+    """What the arguments contain of what is executed then."""
+    return any_of(tuple(one.executed for one in frameworks()))
+
+
+@functools.cache
+def blocked() -> re.Pattern[str]:
+    """The names of ranges in which a thread waits for that."""
+    return any_of(tuple(one.blocked for one in frameworks()))
+
+
 def in_backward(arguments: str) -> bool | None:
     """Whether these arguments of an operator, JSON, say that it belongs to a backward pass; None:
     they do not say what it belongs to.
