@@ -149,6 +149,8 @@ def test_tables_of_segments_are_the_same_beside_the_program_and_after_it(
     assert differences(grown, whole) == []
     steps, gaps = whole[5], whole[4]
     assert len(steps) == 3 * CALLS
+    # Calls begin every 8 ms; the last one of a segment ends with it.
+    assert [round(row["dur_ns"] / MS) for row in steps[:CALLS]] == [8] * (CALLS - 1) + [22]
     assert len(gaps) == 3
     inside = {row["depth"] for row in whole[0] if row["name"].startswith("Pjit")}
     assert inside == {0, 1}

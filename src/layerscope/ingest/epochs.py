@@ -275,6 +275,7 @@ class Epochs:
             ending=-1 if process.stepping.optimizer is None else process.stepping.optimizer,
             windows=tuple(process.windows.known(process.events.window_marks).known),
             request_tracks=process.request_tracks(),
+            silent=tuple(process.events.silent),
             told=self._texts.phases_told().take(lines["args"]),
         )
 

@@ -100,6 +100,7 @@ class SpanColumns(Struct):
     windows: tuple[RecordedWindow, ...] = ()  # what was recorded, if not all was
     window: RecordedWindow | None = None  # the one of them that these are the spans of
     request_tracks: Int32s = field(default_factory=_no_tracks)  # on which requests lie
+    silent: tuple[tuple[int, int], ...] = ()  # from when to when nothing was recorded of steps
     told: Int8s = field(
         default_factory=_no_phases
     )  # the phase that an operator tells itself, -1: none; empty: none does

@@ -55,6 +55,7 @@ class FollowedSegments:
         self._tracks: set[int] = set()
         self._others: set[int] = set()
         self._tasks = 0  # that were given on
+        self._ended_ns = 0  # of the last segment, on CLOCK_REALTIME
 
     @property
     def has_given(self) -> bool:
@@ -143,6 +144,7 @@ class FollowedSegments:
         it.
         """
         self._placed.add(profile.path)
+        self._note_silence(profile)
         contents, damaged = contents_of(profile)
         self.problems += damaged
         parts = []
@@ -157,6 +159,16 @@ class FollowedSegments:
         self._give(parts)
         self._add_tasks(ended_ns)
         return bool(contents)
+
+    def _note_silence(self, profile: ProfileFile) -> None:
+        """Nothing was recorded between the last segment and this one."""
+        clock = profiles.clock_of(self._reader.recorded)
+        begun_ns = profile.about.get("begun_realtime_ns", 0)
+        if clock is not None and 0 < self._ended_ns < begun_ns:
+            moments = np.array([self._ended_ns, begun_ns])
+            from_ns, until_ns = clock.to_run(moments).tolist()
+            self.process.decoder.silent.append((from_ns, until_ns))
+        self._ended_ns = profile.about.get("ended_realtime_ns", 0)
 
     def _mind_main(self) -> None:
         """Where the agent does not know the main thread so far, it must not come to know it."""
