@@ -21,8 +21,8 @@ from tests.recordings import MS, run_info
 from tests.sources.test_xplane import Plane, message
 
 PID, WORKER = 100, 171
-# A segment takes 80 ms, and 20 ms behind it nothing is recorded.
-EVERY_NS, LASTS_NS = 100 * MS, 80 * MS
+# A segment takes 70 ms, and 30 ms behind it nothing is recorded.
+EVERY_NS, LASTS_NS = 100 * MS, 70 * MS
 CALLS = 8
 
 
@@ -150,7 +150,7 @@ def test_tables_of_segments_are_the_same_beside_the_program_and_after_it(
     steps, gaps = whole[5], whole[4]
     assert len(steps) == 3 * CALLS
     # Calls begin every 8 ms; the last one of a segment ends with it.
-    assert [round(row["dur_ns"] / MS) for row in steps[:CALLS]] == [8] * (CALLS - 1) + [22]
+    assert [round(row["dur_ns"] / MS) for row in steps[:CALLS]] == [8] * (CALLS - 1) + [12]
     assert len(gaps) == 3
     inside = {row["depth"] for row in whole[0] if row["name"].startswith("Pjit")}
     assert inside == {0, 1}
