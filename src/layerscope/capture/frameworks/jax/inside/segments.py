@@ -27,7 +27,7 @@ LEAST_S = 0.5
 GROWS = 2  # so many times as long as the last one a segment may be
 # That the memory of the process grows in the first segment, in which much may be the program's
 # own, and in those behind it.
-FIRST_BYTES, MOST_BYTES = 512 << 20, 64 << 20
+FIRST_BYTES, MOST_BYTES = 512 << 20, 16 << 20
 FILE_BYTES = 4 << 20  # the next segment is as long as one of this size would have been
 MOST_HELD_SHARE = 0.02  # so much of the time of the main thread may be taken
 MOST_WAITED_NS = 2_000_000_000  # for the main thread to come between two calls
@@ -39,7 +39,7 @@ OF_SEGMENTS = 0.3  # the part of it for segments: stacks and the agent take the 
 COST_OF_ENDS = 2
 GRACE_S = 10.0  # what may be taken from so much more time is taken at the beginning
 MOST_PAUSE_S = 60.0
-POLL_S = 0.2
+POLL_S = 0.1
 LEAST_POLL_S = 0.05
 MOST_TASKS = 2_000  # compilations that are told
 FAULTS = (
@@ -147,13 +147,17 @@ class Segments:
         self.begun_s = time.monotonic()
         if not self.since_s:
             self.since_s, self.since_cpu_s = self.begun_s, time.process_time()
-        most_bytes = FIRST_BYTES if self.count == 1 else self.most_bytes
-        self.limit_bytes = resident_bytes() + most_bytes
+        self.note_memory()
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
             self.is_watched = True
             self.mind_pool()
             _thread.start_new_thread(self.hidden(self.watch), ())
+
+    def note_memory(self):
+        """The segment ends when the process has grown from now on."""
+        most_bytes = FIRST_BYTES if self.count == 1 else self.most_bytes
+        self.limit_bytes = resident_bytes() + most_bytes
 
     def mind_pool(self):
         """A worker of multiprocessing ends without `atexit`, and may be ended at any moment: its
@@ -271,7 +275,7 @@ class Segments:
             if self.session is None:
                 self.guarded(self.begin)
             elif self.is_long():
-                self.guarded(self.turn, give_memory_back)
+                self.guarded(self.turn, give_memory_back, self.note_memory)
 
     def turn(self):
         """End the segment and begin the next one, where the main thread is between two calls."""
