@@ -37,6 +37,8 @@ ENOUGH_SHARE = 0.05
 # are lost in any case: then it takes more.
 NICE, NICE_BEHIND = 10, 5
 BEHIND_SHARE = 0.4
+# When it has found nothing to do so often, there is time to prepare for the end.
+IDLE_POLLS = 3
 # After so many records of each process it is asked again how much is left.
 AT_ONCE_RECORDS = 1_000_000
 # What a framework tells late may show that all has to be converted anew: after so many times that
@@ -190,17 +192,30 @@ def _follow(conversion: RunConversion) -> bool:
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE,)) as guest,
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE_BEHIND,)) as less_so,
     ):
-        has_more = False
+        has_more, idle = False, 0
         while not select.select([sys.stdin], [], [], 0 if has_more else POLL_S)[0]:
             backlog_share = conversion.backlog_share()
             if has_more or backlog_share >= enough_share:
                 worker = less_so if backlog_share > BEHIND_SHARE else guest
                 has_more = worker.submit(_go_on, conversion).result()
             else:
+                idle += 1
+                if idle == IDLE_POLLS:
+                    guest.submit(_prepare_summary).result()
                 has_more = guest.submit(conversion.source.read_ahead).result()
             if conversion.is_wrong:
                 return True
     return False
+
+
+def _prepare_summary() -> None:
+    """Load what the summary needs, for which the prompt would wait."""
+    from layerscope.analyse import findings, summary  # noqa: F401
+    from layerscope.recording.database import connected
+    from layerscope.show.summary import text  # noqa: F401
+
+    findings.thresholds()
+    connected().close()
 
 
 def _go_on(conversion: RunConversion) -> bool:
