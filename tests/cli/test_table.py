@@ -16,7 +16,7 @@ from layerscope.model.schema import SCHEMA_VERSION
 from tests.recordings import MS, Recording
 
 KNOWN = (
-    "collectives, compilations, copies, counters, critical, functions, gpu, idle, kernels, "
+    "collectives, compilations, copies, counters, critical, dispatch, functions, gpu, idle, kernels, "
     "launches, lines, memory, modules, nodes, operators, peak, primitives, processes, queue, "
     "ranks, resident, roles, roofline, "
     "sequences, spans, steps, stragglers, symbols, threads, waits"

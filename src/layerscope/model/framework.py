@@ -71,6 +71,11 @@ class Framework(Struct, frozen=True, kw_only=True):
     `step_prefix`: how spans begin that are one step of an optimizer.
     `backward_prefixes`: how the framework's own spans around backward functions, or around all of
     them, begin.
+    `scoped`: a pattern in the arguments of operators that say what part of a program they belong
+    to, and `backward_scoped` of those of a backward pass.
+    Patterns, where its operators are executed later than they are called: `launches` of the names
+    of calls that only ask for that, `executed` in the arguments of what is then executed, and
+    `blocked` of the names of ranges in which a thread waits for it.
     `gradient_seed`: the operator that makes the first gradient of a backward pass.
     `gradient_sum`: a part of the names of backward functions that add a gradient to a parameter's.
     `iterator_seed`: the operator that a loader runs when it is iterated anew.
@@ -99,6 +104,11 @@ class Framework(Struct, frozen=True, kw_only=True):
     kinds: tuple[tuple[str, str], ...] = ()
     step_prefix: str = ""
     backward_prefixes: tuple[str, ...] = ()
+    scoped: str = ""
+    backward_scoped: str = ""
+    launches: str = ""
+    executed: str = ""
+    blocked: str = ""
     gradient_seed: str = ""
     gradient_sum: str = ""
     iterator_seed: str = ""

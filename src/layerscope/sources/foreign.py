@@ -97,6 +97,16 @@ class ForeignFile:
         """Nothing waits for the end."""
         return False
 
+    @property
+    def is_wrong(self) -> bool:
+        """All of it is known from the beginning."""
+        return False
+
+    @property
+    def loop(self) -> str:
+        """It is an option."""
+        return ""
+
     def left_bytes(self) -> int:
         """The file was read."""
         return 0

@@ -162,6 +162,7 @@ class ProcessEvents(Struct):
     source, which are `stripped`. `records`: number of spans so far. `waiting`: number of spans that
     the next batches would look at. `ended`: no more will come. `unknown_kinds`: kinds of spans that
     only a newer layerscope knows. `outside`: what was marked from outside, (ns of the run, name).
+    `silent`: from when to when, in ns of the run, nothing was recorded of what steps may be.
     """
 
     about: dict[str, Any] = field(default_factory=dict)
@@ -180,6 +181,7 @@ class ProcessEvents(Struct):
     waiting: int = 0
     unknown_kinds: list[str] = field(default_factory=list)
     outside: list[tuple[int, str]] = field(default_factory=list)
+    silent: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def read_until_ns(self) -> int:

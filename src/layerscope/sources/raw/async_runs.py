@@ -7,10 +7,10 @@ the thread that calls back. That thread has executed it right before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.layers import KINDS
 from layerscope.model.stored_json import decoded
@@ -23,8 +23,7 @@ def _none() -> np.ndarray:
     return np.zeros(0, np.int64)
 
 
-@dataclass(slots=True)
-class ThreadRuns:
+class ThreadRuns(Struct):
     """Those of one thread, in the order of their ends; `module`: numbers of names. `asked_track`:
     of the request in which it was asked for, or else its own.
     """

@@ -184,6 +184,40 @@ class RecordedProcess(Struct):
         return max(self.decoder.tracks, default=0) + 1
 
 
+class ProcessReader:
+    """Reads what a process recorded on the clock of its host, beside whoever else reads it, while
+    its raw file grows. `recorded`: all of it so far, what is still open comes with the end.
+    """
+
+    def __init__(self, process: RawProcess) -> None:
+        self._twin = process.twin()
+        self.recorded = RecordedProcess(self._twin.decoder, np.zeros(0, _SPAN))
+
+    def read(self, most_spans: float = np.inf) -> np.ndarray:
+        """Read on; what came. Where that is more spans than this it stops."""
+        decoder = self._twin.decoder
+        parts = []
+        for _ in self._twin.pieces():
+            parts += [_compact(rows) for _, rows in decoder.batches()]
+            if decoder.records > most_spans:
+                break
+        return self._add(parts)
+
+    def finish(self) -> np.ndarray:
+        """Nothing more will come; what was left, and what never ended."""
+        return self._add([_compact(rows) for _, rows in self._twin.decoder.batches(last=True)])
+
+    def forget(self, before_ns: int) -> None:
+        """Leave out spans that ended before this."""
+        spans = self.recorded.spans
+        self.recorded.spans = spans.compress(spans["end"] >= before_ns)
+
+    def _add(self, parts: list[np.ndarray]) -> np.ndarray:
+        new = joined_rows([np.zeros(0, _SPAN), *parts])
+        self.recorded.spans = joined_rows([self.recorded.spans, new])
+        return new
+
+
 def read_processes(
     processes: Sequence[RawProcess], most_spans: int
 ) -> list[RecordedProcess] | None:
@@ -192,15 +226,14 @@ def read_processes(
     """
     recorded = []
     for process in processes:
-        twin, parts = process.twin(), []
-        for _ in twin.pieces():
-            parts += [_compact(rows) for _, rows in twin.decoder.batches()]
-            if twin.decoder.records > most_spans:
-                return None
-        parts += [_compact(rows) for _, rows in twin.decoder.batches(last=True)]
-        most_spans -= twin.decoder.records
-        spans = joined_rows([np.zeros(0, _SPAN), *parts])
-        recorded.append(RecordedProcess(twin.decoder, spans))
+        reader = ProcessReader(process)
+        reader.read(most_spans)
+        count = reader.recorded.decoder.records
+        if count > most_spans:
+            return None
+        reader.finish()
+        most_spans -= count
+        recorded.append(reader.recorded)
     return recorded
 
 

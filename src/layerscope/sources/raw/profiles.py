@@ -26,16 +26,15 @@ from layerscope.sources.imported import Imported
 from layerscope.sources.raw.async_runs import ThreadRuns, async_runs
 from layerscope.sources.raw.first_runs import Extrapolated, extrapolated
 from layerscope.sources.raw.late_spans import LateSpans, joined_spans
+from layerscope.sources.raw.loops import Loops
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
-from layerscope.sources.raw.profile_files import ProfileFile, ProfilesAhead, profiles_in
+from layerscope.sources.raw.profile_files import ProfileFile, contents_of, profiles_in
 from layerscope.sources.raw.profile_tasks import tasks
 from layerscope.sources.wire import signed
 
 _FUNCTION, _MODULE = (KINDS.index(kind) for kind in ("function", "module"))
-# Fewer calls of a function than these are no loop.
-_FEWEST_CALLS = 5
 # The thread of a profile that is the one that the process began with.
-_MAIN = -1
+MAIN = -1
 # Types of nodes that are named.
 _MOST_TYPES = 4
 # Numbers of tracks are made of the numbers of their names.
@@ -45,11 +44,9 @@ _OTHERS = 1 << 23
 
 
 def place(
-    raw: Path, processes: list[RecordedProcess], ahead: ProfilesAhead
+    raw: Path, processes: list[RecordedProcess]
 ) -> tuple[dict[int, LateSpans], list[Problem]]:
-    """The spans of each process by the profiles in `raw`, and what has to be said. `ahead`: those
-    that have been read.
-    """
+    """The spans of each process by the profiles in `raw`, and what has to be said."""
     found: dict[int, list[LateSpans]] = {}
     problems: list[Problem] = []
     pids = [process.decoder.about.get("pid") for process in processes]
@@ -60,17 +57,17 @@ def place(
             continue
         number = pids.index(profile.pid)
         if "tasks" in profile.about:
-            clock = _clock(processes[number])
+            clock = clock_of(processes[number])
             told = profile.about["tasks"] if clock else []
-            others = tasks(told, clock or Conversion(), _threads(processes[number]))
+            others = tasks(told, clock or Conversion(), threads_of(processes[number]))
             found.setdefault(number, []).extend([others] if others else [])
             continue
-        contents, damaged = ahead.take(profile)
+        contents, damaged = contents_of(profile)
         problems += damaged
         lost += not contents
         for content in contents:
-            _number_threads(content, profile, tids)
-            spans = _placed(profile, content, processes[number])
+            number_threads(content, profile, tids)
+            spans = placed(profile, content, processes[number])
             if spans is not None:
                 found.setdefault(number, []).append(spans)
                 problems += _first_runs(profile, spans, processes[number])
@@ -78,12 +75,12 @@ def place(
                 counters = _counters(profile, content, processes[number])
                 found[number] += [counters] if counters else []
     if lost:
-        problems.append(_lost(lost))
+        problems.append(lost_profiles(lost))
     together = {number: _together(parts) for number, parts in found.items() if parts}
     return together, problems
 
 
-def _number_threads(
+def number_threads(
     content: Imported, profile: ProfileFile, tids: dict[tuple[int, int], int]
 ) -> None:
     """A thread that has told its number in a segment has it in the later ones, in place. `tids`: by
@@ -96,13 +93,14 @@ def _number_threads(
             tids[key] = tid
     for at, track in enumerate(content.tracks):
         key = profile.pid, track.number
-        if track.number and track.tid is not None and track.tid != _MAIN:
+        if track.number and track.tid is not None and track.tid != MAIN:
             tids[key] = track.tid
         elif key in tids:
             content.tracks[at] = replace(track, tid=tids[key])
 
 
-def _lost(count: int) -> Problem:
+def lost_profiles(count: int) -> Problem:
+    """What has to be said of profiles that have no file."""
     what = (
         f"{count} profile{'s' if count > 1 else ''} of the framework had not ended when the "
         "program was ended"
@@ -111,10 +109,10 @@ def _lost(count: int) -> Problem:
     return Problem(OPERATORS, "profile_lost", what, remedy, "the operators in them")
 
 
-def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:
+def placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:
     """The spans of one file on the tracks and the clock of its process."""
     first_ns = profile.first_ns(content)
-    clock = _clock(process)
+    clock = clock_of(process)
     if first_ns is None or clock is None or not len(content.start_ns):
         return None
     start_ns = clock.to_run(content.start_ns + first_ns)
@@ -123,12 +121,12 @@ def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -
     module = np.zeros(len(start_ns), np.uint32)
     depth = content.depth.astype(np.int32)
     asked_ns, asked_track = np.zeros(len(start_ns), np.int64), np.zeros(len(start_ns), np.int32)
-    threads, of_others = _threads(process), async_runs(process)
+    threads, of_others = threads_of(process), async_runs(process)
     others = _numbers_of_others(content)
     for number in distinct(content.track).tolist():
         rows = np.flatnonzero(content.track == number)
         tid = content.tracks[number].tid
-        thread = threads.get(profile.pid if tid == _MAIN else tid or 0)
+        thread = threads.get(profile.pid if tid == MAIN else tid or 0)
         track[rows] = thread.track if thread else others[number]
         if thread is None:
             continue
@@ -172,8 +170,8 @@ def _counters(
     profile: ProfileFile, content: Imported, process: RecordedProcess
 ) -> LateSpans | None:
     """The counters of one file, on threads that the agent knows."""
-    moments, threads = content.moments, _threads(process)
-    first_ns, clock = profile.first_ns(content), _clock(process)
+    moments, threads = content.moments, threads_of(process)
+    first_ns, clock = profile.first_ns(content), clock_of(process)
     tracks = [threads.get(track.tid or 0) for track in content.tracks]
     number_of = np.array([track.track if track else -1 for track in tracks], np.int32)
     track = number_of[moments.track]
@@ -317,7 +315,7 @@ def _runs(process: RecordedProcess, sessions: np.ndarray) -> np.ndarray:
     return ordered
 
 
-def _clock(process: RecordedProcess) -> Conversion | None:
+def clock_of(process: RecordedProcess) -> Conversion | None:
     """From CLOCK_REALTIME to the run's clock, by what was read of both."""
     clock = Conversion()
     for _, run_ns, realtime_ns, _ in process.decoder.readings:
@@ -325,7 +323,7 @@ def _clock(process: RecordedProcess) -> Conversion | None:
     return clock if process.decoder.readings else None
 
 
-def _threads(process: RecordedProcess) -> dict[int, ThreadSpans]:
+def threads_of(process: RecordedProcess) -> dict[int, ThreadSpans]:
     """By their numbers, the threads that the agent knows, with their spans by depth."""
     found = {}
     spans = process.spans
@@ -351,21 +349,8 @@ def _together(parts: list[LateSpans]) -> LateSpans:
     joined.track_names = dict(item for one in names for item in one.items())
     tids = [part.track_tids for part in parts]
     joined.track_tids = dict(item for one in tids for item in one.items())
-    calls = frozenset(name for part in parts for name in part.calls)
-    joined.step_mark = joined.step_mark or _loop(joined, calls)
+    loops = Loops()
+    for part in parts:
+        loops.add(part)
+    joined.step_mark = loops.step_mark
     return joined
-
-
-def _loop(spans: LateSpans, calls: frozenset[str]) -> str:
-    """Of these operators the one with the most time, without the longest call, which may have
-    compiled it; empty: none was called often.
-    """
-    best, most_ns = "", -1
-    dur_ns = spans.end_ns - spans.start_ns
-    for call in sorted(calls):
-        codes = [code for code, text in enumerate(spans.texts) if text == call]
-        of_call = dur_ns[np.isin(spans.name, codes) & (spans.kind == _FUNCTION)]
-        spent_ns = int(of_call.sum() - of_call.max(initial=0))
-        if len(of_call) >= _FEWEST_CALLS and spent_ns > most_ns:
-            best, most_ns = call, spent_ns
-    return best
