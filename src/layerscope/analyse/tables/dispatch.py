@@ -1,5 +1,5 @@
-"""Dispatch: of steps whose operators are executed later than they are called, as those of JAX, how
-long it took to launch them, to run them, and to wait for them.
+"""Dispatch: of steps whose operators are executed later than they are called, how long it took to
+launch them, to run them, and to wait for them.
 
 process, step  number of the step in its process, from 0
 start_ns       when it started, on the run's clock; printed in seconds since the run began
@@ -10,16 +10,16 @@ launch_ns      how long that thread was in these calls: to hand over what is to 
                compile it, or to wait until there is room for more
 run_ns         how long at least one operator of such functions was being executed meanwhile, on
                whatever thread or device
-blocked_ns     how long that thread waited for a result (block_until_ready). JAX does not tell it
-               of arrays that lie on several devices
+blocked_ns     how long that thread waited for a result; of arrays that lie on several devices it
+               is not told
 idle_ns        dur_ns without run_ns: nothing was executed
 ahead_ns       the part of run_ns in which that thread neither launched nor waited: it did
                something else meanwhile
 
 Where launch_ns is about dur_ns and run_ns is less, the program is held up by Python and by the
 number of calls; where blocked_ns is large, by what is executed. A step in which a result is not
-waited for may be executed, in part, in the next one. Where XLA's profiler did not record, nothing
-was executed that is known.
+waited for may be executed, in part, in the next one. Where the framework's profiler did not
+record, nothing was executed that is known.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def _most_often(values: Int64s) -> int:
 
 def _is_of(spans: dict[str, Int64s], column: str, wanted: str) -> Int64s:
     """Which spans have this text in the column."""
-    codes = [code for code, text in enumerate(spans[f"{column}.names"]) if text == wanted]
+    texts = spans[f"{column}.names"]
+    codes = np.flatnonzero(texts == wanted)
     return np.isin(spans[column], codes)
 
 

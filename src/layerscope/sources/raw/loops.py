@@ -15,7 +15,7 @@ _FUNCTION = KINDS.index("function")
 _FEWEST_CALLS = 5
 
 
-class _Calls(Struct):
+class _LoopCalls(Struct):
     """The calls of one operator."""
 
     count: int = 0
@@ -29,7 +29,7 @@ class Loops(Struct):
     """
 
     _told: str = ""
-    _calls: dict[str, _Calls] = field(default_factory=dict)
+    _calls: dict[str, _LoopCalls] = field(default_factory=dict)
 
     def add(self, spans: LateSpans) -> None:
         """Take in what came next."""
@@ -42,7 +42,7 @@ class Loops(Struct):
         for call in spans.calls:
             codes = [code for code, text in enumerate(spans.texts) if text == call]
             of_call = dur_ns[np.isin(name, codes)]
-            known = self._calls.setdefault(call, _Calls())
+            known = self._calls.setdefault(call, _LoopCalls())
             known.count += len(of_call)
             known.total_ns += int(of_call.sum())
             known.longest_ns = max(known.longest_ns, int(of_call.max(initial=0)))
