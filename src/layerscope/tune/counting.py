@@ -159,9 +159,13 @@ def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
 def _by_number(records: np.ndarray) -> tuple[Int64s, Int64s]:
     """Those that have a number of their own, and have ended."""
     is_end = records["module"] == layout.MARK_ENDS
-    begun, ended = records[~is_end], records[is_end]
-    _, first, second = np.intersect1d(begun["seq"], ended["seq"], return_indices=True)
-    return begun["start"][first].astype(np.int64), ended["start"][second].astype(np.int64)
+    begun = records[~is_end]
+    ended = records[is_end]
+    numbers = begun["seq"], ended["seq"]
+    _, first, second = np.intersect1d(*numbers, return_indices=True)
+    begins = begun["start"][first]
+    ends = ended["start"][second]
+    return begins.astype(np.int64), ends.astype(np.int64)
 
 
 def _requests_of_threads(track: np.ndarray, records: np.ndarray) -> tuple[Int64s, Int64s]:
