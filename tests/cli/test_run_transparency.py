@@ -268,6 +268,7 @@ def test_a_program_that_cannot_be_started(
     assert not differential.recording.exists()
 
 
+KINDS = ("sitecustomize", "usercustomize")
 CUSTOMIZE = {
     "prints": "print('own sitecustomize', __name__, __file__)\nimport sys\nsys.own = 1\n",
     "raises": "raise ValueError('own')\n",
@@ -278,9 +279,14 @@ CUSTOMIZE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sitecustomize", "usercustomize"])
 @pytest.mark.parametrize(
-    "what", ["prints", "ends the program", "imports torch", *also(["raises", "lacks something"])]
+    ("kind", "what"),
+    [
+        *(("sitecustomize", what) for what in ("prints", "ends the program", "imports torch")),
+        ("usercustomize", "prints"),
+        *also(("usercustomize", what) for what in ("ends the program", "imports torch")),
+        *also((kind, what) for kind in KINDS for what in ("raises", "lacks something")),
+    ],
 )
 def test_the_programs_own_customize_runs(
     kind: str, what: str, differential: Differential, program_python: str, native_agent: Path

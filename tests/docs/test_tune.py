@@ -60,7 +60,7 @@ def test_those_that_suit_a_small_program_run(
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     (tmp_path / "train.py").write_text(PROGRAM)
     _, verb, *words = shlex.split(command)
-    done = layerscope(verb, "--budget", "1.5", "--no-why", "--json", *words, cwd=tmp_path)
+    done = layerscope(verb, "--budget", "0.5", "--no-why", "--json", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["notes"][0].startswith(
         "No measurable difference: keep the defaults."

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.capture import agent
-from tests.differential import Differential, Recorded, environment, program
+from tests.differential import Differential, Outcome, Recorded, environment, program
 from tests.repeated import also
 
 PATIENCE_S = 60
@@ -373,6 +373,13 @@ def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
     assert differential.recorded().per_process() == [400]
 
 
+@pytest.fixture(scope="module")
+def exits_with_3(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What a program does without us."""
+    differential = Differential(tmp_path_factory.mktemp("bare"))
+    return differential.run(program(program_python, "exit_status.py", "3"))
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -393,7 +400,7 @@ def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
     ],
 )
 def test_a_fault_of_ours_is_never_one_of_the_program(
-    broken: str, tmp_path: Path, program_python: str, native_agent: Path
+    broken: str, exits_with_3: Outcome, tmp_path: Path, program_python: str, native_agent: Path
 ) -> None:
     differential = Differential(tmp_path)
     script = Path(differential.layerscope[-1])
@@ -408,7 +415,7 @@ setattr(holder, last, boom)
     start, _, end = script.read_text().partition("from layerscope.cli")
     script.write_text(f"{start}{breaks}from layerscope.cli{end}")
 
-    differential.same(program(program_python, "exit_status.py", "3"))
+    assert differential.record(program(program_python, "exit_status.py", "3")) == exits_with_3
 
 
 def test_an_answer_that_comes_too_late_is_said(
@@ -424,8 +431,9 @@ def test_an_answer_that_comes_too_late_is_said(
     script.write_text(f"{start}{patch}from layerscope.cli{end}")
 
     variables = environment(XDG_CACHE_HOME=str(tmp_path / "empty"))
-    differential.same(program(program_python, "exit_status.py", "3"), env=variables)
+    without = differential.same(program(program_python, "exit_status.py", "3"), env=variables)
 
     assert set(differential.recorded().problems()) == {"probe_late"}
-    differential.same(program(program_python, "exit_status.py", "3"), env=variables)
+    again = differential.record(program(program_python, "exit_status.py", "3"), env=variables)
+    assert again == without
     assert differential.recorded().per_process() == [100]

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.native.building import ROOT, build
-from tests.repeated import times
+from tests.repeated import also, times
 from tests.stacks.oracles import HERE, STRICT, UNWINDER, Compared, Oracle, build_cpp
 
-FLAGS = ["-O0", "-O2", "-O3 -fomit-frame-pointer", "-O2 -fno-omit-frame-pointer", "-Os"]
+# How a compiler makes frames: both ends here, what lies between in `dev.py stress`.
+ENDS = ["-O0", "-O3 -fomit-frame-pointer"]
+BETWEEN = ["-O2", "-O2 -fno-omit-frame-pointer", "-Os"]
 
 
 def victim(oracle: Oracle, folder: Path, flags: str = "-O2") -> Path:
@@ -35,7 +37,7 @@ def assert_equal(found: Compared, least: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("flags", [*ENDS, *also(BETWEEN)])
 def test_c(oracle: Oracle, plugin: Path, tmp_path: Path, flags: str) -> None:
     found = oracle.run([str(victim(oracle, tmp_path, flags))], tmp_path, 1500, str(plugin))
     assert_equal(found, 1500)
@@ -43,7 +45,7 @@ def test_c(oracle: Oracle, plugin: Path, tmp_path: Path, flags: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-O0", "-O2", "-O3 -fomit-frame-pointer"])
+@pytest.mark.parametrize("flags", [*ENDS, *also(["-O2"])])
 def test_cpp(oracle: Oracle, tmp_path: Path, flags: str) -> None:
     program = build_cpp(
         tmp_path / "victim",
@@ -70,7 +72,7 @@ def test_rare_instructions(oracle: Oracle, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-O2", "-O3 -fomit-frame-pointer"])
+@pytest.mark.parametrize("flags", ["-O3 -fomit-frame-pointer", *also(["-O2"])])
 def test_code_made_while_it_runs(oracle: Oracle, tmp_path: Path, flags: str) -> None:
     """Nobody but the program can say what is right; a prologue half done may be taken for a whole
     one.
@@ -93,7 +95,7 @@ def test_python_with_torch(oracle: Oracle, program_python: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [*FLAGS, "-O0 -fno-asynchronous-unwind-tables"])
+@pytest.mark.parametrize("flags", [*ENDS, "-O0 -fno-asynchronous-unwind-tables", *also(BETWEEN)])
 def test_every_instruction(tmp_path: Path, flags: str) -> None:
     """Beginnings and ends of functions, stubs, the dynamic linker: the CALLs and RETs so far say
     what is right.
@@ -130,8 +132,11 @@ def test_every_stack_of_a_training_comes_to_the_root(program_python: str, tmp_pa
     wait.
     """
     live = build(tmp_path / "live", [HERE / "live.c", *UNWINDER], *STRICT)
-    example = [program_python, str(ROOT / "examples" / "mnist_cnn.py"), "--epochs", "1000"]
-    program = subprocess.Popen(example, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    example = [program_python, str(ROOT / "examples" / "mnist_cnn.py")]
+    long_one = ["--epochs", "100000", "--limit", "20"]
+    program = subprocess.Popen(
+        [*example, *long_one], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
     try:
         assert program.stdout is not None
         while not program.stdout.readline().startswith("epoch 1"):
