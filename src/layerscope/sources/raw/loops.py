@@ -17,7 +17,7 @@ _FEWEST_CALLS = 5
 
 
 @dataclass(slots=True)
-class _Calls:
+class _LoopCalls:
     """The calls of one operator."""
 
     count: int = 0
@@ -32,7 +32,7 @@ class Loops:
     """
 
     _told: str = ""
-    _calls: dict[str, _Calls] = field(default_factory=dict)
+    _calls: dict[str, _LoopCalls] = field(default_factory=dict)
 
     def add(self, spans: LateSpans) -> None:
         """Take in what came next."""
@@ -45,7 +45,7 @@ class Loops:
         for call in spans.calls:
             codes = [code for code, text in enumerate(spans.texts) if text == call]
             of_call = dur_ns[np.isin(name, codes)]
-            known = self._calls.setdefault(call, _Calls())
+            known = self._calls.setdefault(call, _LoopCalls())
             known.count += len(of_call)
             known.total_ns += int(of_call.sum())
             known.longest_ns = max(known.longest_ns, int(of_call.max(initial=0)))
