@@ -1,5 +1,5 @@
-"""Dispatch: of steps whose operators are executed later than they are called, how long it took to
-launch them, to run them, and to wait for them.
+"""Dispatch: of steps whose operators are executed later than they are called, as those of compiled
+functions are, how long it took to launch them, to run them, and to wait for them.
 
 process, step  number of the step in its process, from 0
 start_ns       when it started, on the run's clock; printed in seconds since the run began
@@ -10,16 +10,14 @@ launch_ns      how long that thread was in these calls: to hand over what is to 
                compile it, or to wait until there is room for more
 run_ns         how long at least one operator of such functions was being executed meanwhile, on
                whatever thread or device
-blocked_ns     how long that thread waited for a result; of arrays that lie on several devices it
-               is not told
+blocked_ns     how long that thread waited for a result, where the framework tells it
 idle_ns        dur_ns without run_ns: nothing was executed
 ahead_ns       the part of run_ns in which that thread neither launched nor waited: it did
                something else meanwhile
 
 Where launch_ns is about dur_ns and run_ns is less, the program is held up by Python and by the
 number of calls; where blocked_ns is large, by what is executed. A step in which a result is not
-waited for may be executed, in part, in the next one. Where the framework's profiler did not
-record, nothing was executed that is known.
+waited for may be executed, in part, in the next one.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
     process_of = np.full(int(tracks["track"].max(initial=-1)) + 1, -1)
     process_of[tracks["track"]] = tracks["process"]
     spans["process"] = process_of[spans["track"]]
-    is_called = _named(spans, launches()) & _is_of(spans, "kind", "function")
+    is_called = _named(spans, launches()) & _is_function(spans)
     is_waiting = _named(spans, blocked())
     is_executed = _told(reader, spans["args"])
     parts = []
@@ -119,17 +117,17 @@ def _most_often(values: Int64s) -> int:
     return int(known[np.argmax(counts)])
 
 
-def _is_of(spans: dict[str, Int64s], column: str, wanted: str) -> Int64s:
-    """Which spans have this text in the column."""
-    texts = spans[f"{column}.names"]
-    codes = np.flatnonzero(texts == wanted)
-    return np.isin(spans[column], codes)
+def _is_function(spans: dict[str, Int64s]) -> Int64s:
+    """Which spans are operators."""
+    kinds = spans["kind.names"].tolist()
+    codes = [code for code, kind in enumerate(kinds) if kind == "function"]
+    return np.isin(spans["kind"], codes)
 
 
 def _named(spans: dict[str, Int64s], pattern: Pattern[str]) -> Int64s:
     """Which spans have a name that is like this."""
-    names = spans["name.names"]
-    codes = [code for code, name in enumerate(names) if pattern.fullmatch(str(name))]
+    names = spans["name.names"].tolist()
+    codes = [code for code, name in enumerate(names) if pattern.fullmatch(name)]
     return np.isin(spans["name"], codes)
 
 
