@@ -38,7 +38,8 @@ def route_of(scope):
     """
     route = dict.get(scope, "route")
     fields = fields_of(route)
-    chosen = fields_of(dict.get(of_scope(scope, "fastapi"), "effective_route_context"))
+    more = of_scope(scope, "fastapi")
+    chosen = fields_of(dict.get(more, "effective_route_context")) if more else more
     if route is not None and chosen.get("original_route") is route:  # of a router with a prefix
         whole = fields_of(chosen.get("starlette_route"))
         path = text_of(chosen.get("path")) or text_of(whole.get("path"))
