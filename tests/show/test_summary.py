@@ -207,7 +207,7 @@ def test_the_warm_up_of_several_processes_is_not_called_the_first_steps() -> Non
         recording.add_step(number, S + number * 10 * MS, (0, 9 * MS, 0, 0, 0), warmup=number < 1)
 
     assert (
-        "24 steps in 2 processes, the first of each process, 3 in all, excluded (warm-up)."
+        "24 steps in 2 processes, the first ones of each process, 3 in all, excluded (warm-up)."
         in text_of(recording)
     )
 

@@ -169,7 +169,8 @@ def _warmup(steps: StepTimes) -> str:
     if not steps.warmup:
         return ""
     if steps.processes > 1:
-        return f", the first of each process, {steps.warmup} in all, excluded (warm-up)"
+        which = "the first" if steps.warmup <= steps.processes else "the first ones"
+        return f", {which} of each process, {steps.warmup} in all, excluded (warm-up)"
     return (
         ", the first excluded (warm-up)"
         if steps.warmup == 1
