@@ -14,7 +14,7 @@ from pathlib import Path
 from layerscope.ingest.open import open_run
 from layerscope.recording.run import Run
 from tests.differential import environment
-from tests.quick_torch import WITHOUT_COMPILER, quick
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import ROOT, TIMEOUT_S, Recorded
 
 NAME = "program.py"
@@ -67,7 +67,7 @@ def run(
     """Run `text` as a program in `cwd`, with options of Python and arguments of its own; it must end
     with status 0.
     """
-    (cwd / NAME).write_text(quick(text))
+    (cwd / NAME).write_text(text)
     done = subprocess.run(
         [python, "-W", "always", *words, NAME, *arguments], cwd=cwd, env=variables(**changes), capture_output=True, text=True,
         timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,
