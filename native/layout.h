@@ -71,8 +71,8 @@ enum { LF_MARK_MARKER = 0, LF_MARK_STEP = 1, LF_MARK_PAUSED = 2, LF_MARK_RESUMED
  * the step that begins there, LF_MARK_CLOSED the first one that is not in the window, -1: none, and both in `end` one
  * of these, the LF_WINDOW_BY_TIME and LF_WINDOW_WAS_CLOSED bits, and the optimizer's instance << LF_WINDOW_INSTANCE,
  * of requests how often another module began them by then. */
-enum { LF_RULE_NONE = 0, LF_RULE_REQUEST = 1, LF_RULE_LOADER = 2, LF_RULE_OPTIMIZER = 3, LF_RULE_MARK = 4,
-       LF_RULE_NAMED = 5, LF_RULES = 6 };
+enum { LF_RULE_NONE = 0, LF_RULE_REQUEST = 1, LF_RULE_SERVED = 2, LF_RULE_LOADER = 3, LF_RULE_OPTIMIZER = 4,
+       LF_RULE_MARK = 5, LF_RULE_NAMED = 6, LF_RULES = 7 };
 enum { LF_WINDOW_BY_TIME = 64, LF_WINDOW_WAS_CLOSED = 128, LF_WINDOW_INSTANCE = 8 };
 /* What the drainer tells a process of the capture window. */
 enum { LF_CAPTURE_NOTHING = 0, LF_CAPTURE_CLOSED = 1, LF_CAPTURE_OPEN = 2, LF_CAPTURE_OVER = 3 };

@@ -186,6 +186,13 @@ def test_the_arrows_have_no_circle(arrows: dict[str, set[str] | None]) -> None:
             del left[package]
 
 
+def test_records_are_cheap_to_define() -> None:
+    """Each command imports a hundred of them, and to define a dataclass takes 0.6 ms."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        modules = {name for _, name in imported(file)}
+        assert not {name for name in modules if name.startswith("dataclasses")}, file
+
+
 def test_what_runs_inside_the_program_imports_the_standard_library_only() -> None:
     names = set(sys.stdlib_module_names) | {"sitecustomize"}
     inside = [file for file in (SOURCE / "capture").rglob("*.py") if "inside" in file.parts]

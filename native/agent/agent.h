@@ -297,6 +297,9 @@ void ls_window_worked(void);
 int ls_window_sees_calls(void);
 int ls_window_call_begins(ls_thread *t, uint32_t name, const char *text);
 void ls_window_call_ended(ls_thread *t, int is_step);
+int64_t ls_window_request_begins(int *is_in);
+void ls_window_request_ended(int64_t number, int is_in);
+int ls_window_only_counts(void);
 void ls_windows_begin(int forked);
 
 #endif

@@ -7,6 +7,7 @@
 #include "stand_ins.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_ARGUMENTS 16
@@ -14,7 +15,16 @@
 /* A run begins that ends on another thread: a call of a module on a track of requests. 0: it is not recorded. */
 LS_EXPORT uint64_t ls_async_run_begin(uint64_t handle[3]) {
     handle[2] = ls_request_here();
-    return ls_request_begin(handle);
+    return ls_request_take(handle);
+}
+
+/* What is told of a run: the thread that has executed it, which calls back where it is over. */
+static uint32_t executed_by(const ls_thread *t) {
+    char json[32];
+    ls_cached_name name = {.id = 0};
+    snprintf(json, sizeof json, "{\"thread\":%d}", t->ring->h.tid);
+    ls_name_find_arguments(json, &name);
+    return name.id;
 }
 
 /* It is over; `module`: what was run, NULL: nothing was. */
@@ -24,7 +34,7 @@ LS_EXPORT void ls_async_run_end(const uint64_t handle[3], const void *module) {
     ls_thread *t = called ? ls_thread_here() : NULL;
     lf_record run = {.start = handle[0], .name = called, .module = called, .kind = LF_MODULE};
     if (t)
-        ls_request_write(t, run, track, (uint32_t)handle[2]);
+        ls_request_write(t, run, track, (uint32_t)handle[2], executed_by(t));
 }
 
 static void *(*item)(void *tuple, ssize_t place);

@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <stdint.h>
+#include <string.h>
 
 /* In a PyTypeObject of CPython 3.8 and later: where its instances have their vectorcall field. */
 enum { OFFSET_OF_VECTORCALL_OFFSET = 56 };
@@ -22,7 +23,10 @@ static void **class_exception;
 static void *(*thread_state)(void);
 static void (*enter_tracing)(void *thread_state), (*leave_tracing)(void *thread_state);
 static void (*fetch_error)(void **kind, void **value, void **traceback), (*restore_error)(void *, void *, void *);
+static void *none;
 static void *set_compiler, *no_compiler;
+static void *(*attribute)(void *object, const char *name);
+static const char *(*text_of)(void *unicode);
 static void *(*current_frame)(void);
 static void *(*code_of_frame)(void *frame);
 static int (*line_of_frame)(void *frame);
@@ -33,6 +37,7 @@ static int look_up(void) {
     *(void **)&increase = dlsym(RTLD_DEFAULT, "Py_IncRef");
     *(void **)&error_is = dlsym(RTLD_DEFAULT, "PyErr_ExceptionMatches");
     *(void **)&clear_error = dlsym(RTLD_DEFAULT, "PyErr_Clear");
+    none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
     class_exception = dlsym(RTLD_DEFAULT, "PyExc_Exception");
     *(void **)&fetch_error = dlsym(RTLD_DEFAULT, "PyErr_Fetch");
     *(void **)&restore_error = dlsym(RTLD_DEFAULT, "PyErr_Restore");
@@ -41,6 +46,8 @@ static int look_up(void) {
     *(void **)&thread_state = dlsym(RTLD_DEFAULT, "PyThreadState_Get");
     *(void **)&leave_tracing = dlsym(RTLD_DEFAULT, "PyThreadState_LeaveTracing");
     *(void **)&enter_tracing = thread_state && leave_tracing ? dlsym(RTLD_DEFAULT, "PyThreadState_EnterTracing") : NULL;
+    *(void **)&attribute = dlsym(RTLD_DEFAULT, "PyObject_GetAttrString");
+    *(void **)&text_of = dlsym(RTLD_DEFAULT, "PyUnicode_AsUTF8");
     *(void **)&current_frame = dlsym(RTLD_DEFAULT, "PyEval_GetFrame");
     *(void **)&code_of_frame = dlsym(RTLD_DEFAULT, "PyFrame_GetCode");
     *(void **)&line_of_frame = dlsym(RTLD_DEFAULT, "PyFrame_GetLineNumber");
@@ -114,6 +121,39 @@ static void put_back(void *compiler) {
     restore_error(error[0], error[1], error[2]);
 }
 
+/* Whether a part of a traceback is about code of ours. */
+static int is_of_ours(void *traceback) {
+    static const char *const WAY[] = {"tb_frame", "f_code", "co_filename"};
+    void *found = traceback;
+    increase(found);
+    for (size_t i = 0; i < sizeof WAY / sizeof *WAY && found; i++) {
+        void *next = attribute(found, WAY[i]);
+        decrease(found);
+        found = next;
+    }
+    const char *file = found ? text_of(found) : NULL;
+    int is_ours = file && strstr(file, "/layerscope/capture/");
+    if (found)
+        decrease(found);
+    if (!file)
+        clear_error();
+    return is_ours;
+}
+
+/* A traceback, which is handed over, without what it begins with of ours; NULL: nothing is left. */
+static void *without_ours(void *traceback) {
+    while (traceback && attribute && text_of && is_of_ours(traceback)) {
+        void *next = attribute(traceback, "tb_next");
+        decrease(traceback);
+        traceback = next == none ? NULL : next;
+        if (next == none)
+            decrease(next);
+        if (!next)
+            clear_error();
+    }
+    return traceback;
+}
+
 /* Ask a function of ours, hidden from tracers, profilers and compilers, with the arguments before the first one that is
  * absent. 1: done, and `answer` is what it returned, or it could not be called and that is forgotten. 0: an exception is
  * set; our functions keep their own to themselves, so it came from a signal handler that ran meanwhile, and is the
@@ -135,7 +175,7 @@ int ls_python_ask(void *callable, const void *const given[LS_ASKED], void **answ
     void *error[3];
     fetch_error(&error[0], &error[1], &error[2]);
     int was_inside = error[2] != NULL; /* it has a traceback */
-    restore_error(error[0], error[1], error[2]);
+    restore_error(error[0], error[1], without_ours(error[2]));
     if (was_inside || !error_is(*class_exception))
         return 0;
     clear_error();

@@ -11,7 +11,9 @@
 
 typedef struct {
     uint32_t track, is_taken;
-    uint64_t serial; /* of the request that has it */
+    uint64_t serial;  /* of the request that has it */
+    int64_t number;   /* of the request in the program, where requests are counted, -1: they are not */
+    int is_in_window; /* that was asked for */
 } lane;
 
 static lane lanes[MOST];
@@ -35,7 +37,7 @@ static void begin_process(uint64_t now) {
 }
 
 /* 0: all are taken. */
-static uint32_t take(uint64_t now, uint64_t *serial) {
+static uint32_t take(uint64_t now, uint64_t *serial, int64_t number, int is_in_window) {
     uint32_t place = 0;
     ls_lock(&ls.wiped->async_lock);
     begin_process(now);
@@ -45,6 +47,8 @@ static uint32_t take(uint64_t now, uint64_t *serial) {
         lane *l = &lanes[place];
         if (!l->track)
             l->track = ls_new_track();
+        l->number = number;
+        l->is_in_window = is_in_window;
         LS_STORE(l->serial, ++serials);
         LS_STORE(l->is_taken, 1);
         *serial = serials;
@@ -61,16 +65,12 @@ static lane *lane_of(uint64_t mark) {
     return LS_LOAD(l->is_taken) && LS_LOAD(l->serial) == mark >> PLACE_BITS ? l : NULL;
 }
 
-/* A request has arrived, at `handle[0]`. Its mark, which is `handle[1]`; 0: it is not recorded. */
-LS_EXPORT uint64_t ls_request_begin(uint64_t handle[2]) {
-    handle[0] = handle[1] = 0;
-    if (!ls.wiped || (LS_LOAD(ls.watching) && !ls_window_is_open()))
-        return 0;
+static uint64_t begin(uint64_t handle[2], int64_t number, int is_in_window) {
     const ls_thread *t = ls_thread_here();
     if (!t)
         return 0;
     uint64_t serial = 0;
-    uint32_t place = take(t->generation, &serial);
+    uint32_t place = take(t->generation, &serial, number, is_in_window);
     if (!place)
         return 0;
     handle[0] = ls_ticks();
@@ -78,44 +78,78 @@ LS_EXPORT uint64_t ls_request_begin(uint64_t handle[2]) {
     return handle[1];
 }
 
-/* The thread that writes it says whose record it is, and at its next one that it is itself again. */
-void ls_request_write(ls_thread *t, lf_record span, uint32_t track, uint32_t of_request) {
+/* What answers nobody begins on a track of requests, at `handle[0]`. Its mark, which is `handle[1]`; 0: it is not
+ * recorded. */
+uint64_t ls_request_take(uint64_t handle[2]) {
+    handle[0] = handle[1] = 0;
+    return ls.wiped && (!LS_LOAD(ls.watching) || ls_window_is_open()) ? begin(handle, -1, 0) : 0;
+}
+
+/* The same of a request that has arrived: a window of steps counts it. */
+LS_EXPORT uint64_t ls_request_begin(uint64_t handle[2]) {
+    handle[0] = handle[1] = 0;
+    if (!ls.wiped)
+        return 0;
+    int is_watched = LS_LOAD(ls.watching) != 0, is_in = 0;
+    int64_t number = is_watched ? ls_window_request_begins(&is_in) : -1;
+    if (is_watched && !ls_window_is_open() && !ls_window_only_counts())
+        return 0;
+    uint64_t mark = begin(handle, number, is_in);
+    if (is_in && !mark)
+        ls_window_request_ended(number, is_in);
+    return mark;
+}
+
+/* The thread that writes it says whose record it is, and at its next one that it is itself again. `args`: the name that
+ * is the text of its arguments, 0: none. */
+void ls_request_write(ls_thread *t, lf_record span, uint32_t track, uint32_t of_request, uint32_t args) {
     span.end = ls_ticks();
     if (!ls_ring_has_room(t, LS_ANY_SPAN)) {
         ls_ring_lose(t, 0);
         return;
     }
     *ls_ring_next(t) = (lf_record){.start = span.start, .seq = LF_OF_REQUESTS, .module = track, .kind = LF_THREAD_BEGIN};
-    span.flags = of_request ? LF_FLAG_EXTRA : 0;
+    span.flags = of_request || args ? LF_FLAG_EXTRA : 0;
     *ls_ring_advance(t) = span;
     if (of_request)
         ls_extra(t, LF_EXTRA_SUBMITTED, span.start, of_request);
+    if (args)
+        ls_extra(t, LF_EXTRA_ARGS, args, 0);
     ls_ring_publish(t);
     t->announced = 0;
 }
 
-/* The track of what has this mark, which is over; 0: it was already. */
-uint32_t ls_request_give_back(uint64_t mark) {
+/* What had this mark and is over, without a track: it was already. */
+static lane give_back(uint64_t mark) {
+    lane was = {0};
     if (!lane_of(mark))
-        return 0;
+        return was;
     ls_lock(&ls.wiped->async_lock);
     lane *l = lane_of(mark);
-    uint32_t track = l ? l->track : 0;
-    if (l)
+    if (l) {
+        was = *l;
         LS_STORE(l->is_taken, 0);
+    }
     ls_unlock(&ls.wiped->async_lock);
-    return track;
+    return was;
 }
+
+/* The track of that; 0: none. */
+uint32_t ls_request_give_back(uint64_t mark) { return give_back(mark).track; }
 
 /* It is answered, on whatever thread; `text`: its name, and in a second line its domain. A second end does nothing. */
 LS_EXPORT void ls_request_end(const uint64_t handle[2], const char *text) {
-    uint32_t track = ls_request_give_back(handle[1]);
-    ls_thread *t = track ? ls_thread_here() : NULL;
+    lane was = give_back(handle[1]);
+    ls_thread *t = was.track ? ls_thread_here() : NULL;
     if (!t)
         return;
     ls_cached_name name;
     ls_name_find(text, &name);
-    ls_request_write(t, (lf_record){.start = handle[0], .name = name.id, .seq = -1, .kind = LF_TASK}, track, 0);
+    lf_record span = {.start = handle[0], .name = name.id, .seq = -1, .kind = LF_TASK};
+    if (!ls_window_only_counts())
+        ls_request_write(t, span, was.track, 0, 0);
+    if (LS_LOAD(ls.watching))
+        ls_window_request_ended(was.number, was.is_in_window);
 }
 
 /* --- What belongs to them ---------------------------------------------------------------------------------------- */

@@ -364,13 +364,46 @@ void ls_window_call_ended(ls_thread *t, int is_step) {
     if (is_step)
         step_ended(t);
     if (!t->calls)
-        ls_window_depart(w->count[LF_RULE_REQUEST] - 1);
+        ls_window_depart(LF_RULE_REQUEST, w->count[LF_RULE_REQUEST] - 1);
     if (!t->calls && t->step_in == LF_RULE_REQUEST) {
         t->step_in = 0;
         w->running -= w->rule == LF_RULE_REQUEST && w->running > 0;
         if (w->rule == LF_RULE_REQUEST && !w->running && !ls_window_contains(w->count[LF_RULE_REQUEST] - 1))
             ls_window_arrive(LF_RULE_REQUEST, w->count[LF_RULE_REQUEST] - 1);
     }
+    ls_window_unlock();
+}
+
+/* --- Requests (requests.c) --------------------------------------------------------------------------------------- */
+
+/* A request arrives: its number, -1: what is stronger says what a step is. `*is_in`: whether it is in the window, which
+ * does not close before it is over. */
+int64_t ls_window_request_begins(int *is_in) {
+    *is_in = 0;
+    if (!ls_thread_here())
+        return -1;
+    ls_window_hear();
+    ls_window_lock();
+    int64_t number = w->rule <= LF_RULE_SERVED ? w->count[LF_RULE_SERVED]++ : -1;
+    if (number >= 0 && w->rule < LF_RULE_SERVED)
+        w->running = 0;
+    *is_in = number >= 0 && ls_window_contains(number);
+    w->running += *is_in;
+    if (number >= 0 && (*is_in || !w->running))
+        ls_window_arrive(LF_RULE_SERVED, number);
+    ls_window_unlock();
+    return number;
+}
+
+/* It is over, on whatever thread. */
+void ls_window_request_ended(int64_t number, int is_in) {
+    if (number < 0 || !ls_thread_here())
+        return;
+    ls_window_lock();
+    ls_window_depart(LF_RULE_SERVED, number);
+    int64_t next = w->count[LF_RULE_SERVED];
+    if (is_in && w->rule == LF_RULE_SERVED && w->running > 0 && !--w->running && !ls_window_contains(next))
+        ls_window_arrive(LF_RULE_SERVED, next);
     ls_window_unlock();
 }
 

@@ -80,7 +80,7 @@ void ls_window_settle(void) {
 }
 
 /* A window that holds no step asks for nothing but a mark where each of them begins (layerscope/tune/counting.py). */
-static int only_counts(void) { return asked->first == asked->last; }
+int ls_window_only_counts(void) { return LS_LOAD(ls.watching) && asked->first == asked->last; }
 
 static void tell(uint32_t what, int64_t number, uint64_t bits) {
     const ls_stepper *of = &w->optimizer[w->rule == LF_RULE_NAMED];
@@ -108,7 +108,7 @@ void ls_window_arrive(uint32_t rule, int64_t number) {
     w->is_in = is_in;
     w->until = is_in ? end_of_window(number) : until;
     ls_window_settle();
-    if (only_counts() && !ls_window_follows())
+    if (ls_window_only_counts() && !ls_window_follows())
         tell(LF_MARK_BEGINS, number, bits);
     if (!is_news)
         return;
@@ -120,8 +120,8 @@ void ls_window_arrive(uint32_t rule, int64_t number) {
 }
 
 /* A request, or a part of it, is over. */
-void ls_window_depart(int64_t number) {
-    if (only_counts() && w->rule == LF_RULE_REQUEST && !ls_window_follows())
+void ls_window_depart(uint32_t rule, int64_t number) {
+    if (ls_window_only_counts() && w->rule == rule && !ls_window_follows())
         tell(LF_MARK_ENDS, number, 0);
 }
 

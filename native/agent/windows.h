@@ -56,7 +56,7 @@ int ls_window_follows(void);
 int ls_window_names_operators(void);
 void ls_window_settle(void);
 void ls_window_arrive(uint32_t rule, int64_t number);
-void ls_window_depart(int64_t number);
+void ls_window_depart(uint32_t rule, int64_t number);
 void ls_window_hear(void);
 
 #endif

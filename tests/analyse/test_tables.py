@@ -195,7 +195,7 @@ def test_an_unknown_by_names_the_known_ones() -> None:
 def test_an_unknown_table_names_the_known_ones() -> None:
     with pytest.raises(
         UsageError,
-        match=r"no table 'ops'.*collectives, compilations, copies, counters, critical, functions, gpu, idle, kernels, ",
+        match=r"no table 'ops'.*collectives, compilations, copies, counters, critical, dispatch, functions, gpu, idle, kernels, ",
     ):
         tables.load("ops")
 

@@ -16,7 +16,7 @@ from layerscope.model.schema import SCHEMA_VERSION
 from tests.recordings import MS, Recording
 
 KNOWN = (
-    "collectives, compilations, copies, counters, critical, functions, gpu, idle, kernels, "
+    "collectives, compilations, copies, counters, critical, dispatch, functions, gpu, idle, kernels, "
     "launches, lines, memory, modules, nodes, operators, peak, primitives, processes, queue, "
     "ranks, resident, roles, roofline, "
     "sequences, spans, steps, stragglers, symbols, threads, waits"
@@ -311,7 +311,7 @@ def test_one_verb_imports_no_other_and_no_reader(tmp_path: Path) -> None:
     (tmp_path / "saying.py").write_text(VERB)
     code = (
         "import sys; from layerscope import cli; cli.__path__.append(sys.argv[1]); cli.main(['saying', 'hello']);"
-        "print(sorted(m for m in sys.modules if m in ('numpy', 'pyarrow', 'duckdb', 'rich', 'msgspec')"
+        "print(sorted(m for m in sys.modules if m in ('numpy', 'pyarrow', 'duckdb', 'rich')"
         " or m.startswith('layerscope.cli.')))"
     )
 

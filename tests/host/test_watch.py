@@ -34,7 +34,7 @@ def test_the_difference_of_two_readings() -> None:
 
 
 def changed(reading: Reading, **news: object) -> Reading:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(reading, **news)  # type: ignore[arg-type]
 

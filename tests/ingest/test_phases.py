@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from layerscope.ingest.phases import told_timeline
 from layerscope.ingest.steps import find_steps
+from layerscope.model.layers import PHASES
 from tests.analyse.traces import NODE, Trace, assert_assigns_truth, check_truth
 
 
@@ -219,3 +222,20 @@ def test_backward_passes_without_operators_between_them_are_two_where_something_
         trace.backward()
         trace.optimizer_step()
     assert_assigns_truth(trace, find_steps(trace.columns()))
+
+
+def test_operators_that_tell_what_they_belong_to_are_phases_wherever_they_are_executed() -> None:
+    begin, end = np.array([0, 100]), np.array([100, 200])
+    forward = np.array([10, 110]), np.array([40, 140])
+    backward = np.array([30, 130, 160]), np.array([60, 150, 170])
+    waits = np.array([95]), np.array([100])
+
+    timeline, spent = told_timeline(forward, backward, waits, begin, end)
+
+    by_phase = dict(zip(PHASES, spent.tolist(), strict=True))
+    assert by_phase["forward"] == [20, 20]
+    assert by_phase["backward"] == [30, 30]
+    assert by_phase["loading"] == [5, 0]
+    assert by_phase["other"] == [45, 50]
+    _, phase = timeline.at(np.array([35, 155]))
+    assert [PHASES[one] for one in phase.tolist()] == ["backward", "other"]

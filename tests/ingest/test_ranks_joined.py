@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -408,12 +409,12 @@ def convert_with_histograms(part: Run, is_counted: bool) -> None:
     """The tables of a rank, as if it was thinned if `is_counted`."""
     from layerscope.ingest import parts as parts_of_spans
 
-    init = parts_of_spans.Parts.__post_init__
+    init = parts_of_spans.Parts.__init__
 
-    def as_thinned(parts: parts_of_spans.Parts) -> None:
-        init(parts)
+    def as_thinned(parts: parts_of_spans.Parts, *asked: Any) -> None:
+        init(parts, *asked)
         parts.is_thinned = is_counted
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts_of_spans.Parts, "__post_init__", as_thinned)
+        patch.setattr(parts_of_spans.Parts, "__init__", as_thinned)
         convert_into(part.raw, part.path, read_session(part.raw))

@@ -59,3 +59,20 @@ def test_no_pattern_matches_nothing() -> None:
 def test_what_declares_nothing_is_a_framework() -> None:
     nothing = Framework(name="x", title="X")
     assert nothing.kind_of("anything") == ""
+
+
+@pytest.mark.parametrize(
+    ("op_name", "is_backward"),
+    [
+        ("jit(step)/jvp(hidden)/dot_general", False),
+        ("jit(step)/transpose(jvp(hidden))/dot_general", True),
+        ("jit(step)/vmap(transpose(jvp(loss)))/mul", True),
+        ("jit(step)/transpose(vmap(jvp()))/mul", True),
+        ("jit(step)/transpose", False),  # of a matrix
+        ("gradients/MatMul", None),
+    ],
+)
+def test_a_scope_says_whether_it_is_of_a_backward_pass(
+    op_name: str, is_backward: bool | None
+) -> None:
+    assert frameworks.in_backward(f'{{"op_name": "{op_name}", "opcode": "dot"}}') is is_backward

@@ -11,7 +11,19 @@ import pytest
 from layerscope.rawfile import layout
 from tests.native.door import Door
 from tests.native.driven import Drive
-from tests.native.windows import BEGINS, CLOSED, INSIDE, LOADER, MARK, NAMED, OPENED, OPTIMIZER, run
+from tests.native.windows import (
+    BEGINS,
+    CLOSED,
+    ENDS,
+    INSIDE,
+    LOADER,
+    MARK,
+    NAMED,
+    OPENED,
+    OPTIMIZER,
+    SERVED,
+    run,
+)
 
 
 def test_a_window_of_steps_of_the_first_optimizer_holds_exactly_these(drive: Drive) -> None:
@@ -34,6 +46,77 @@ def test_a_window_of_steps_of_the_first_optimizer_holds_exactly_these(drive: Dri
     )
     assert [row["n"] for row in optimizers] == [2, 2]
     assert not driven.losses()
+
+
+REQUESTS = """
+def arrive():
+    handle = (ctypes.c_uint64 * 2)()
+    agent.ls_request_begin(handle)
+    return handle
+
+def answer(handle):
+    agent.ls_request_end(handle, b"r\\nrequest")
+"""
+
+
+def test_a_window_holds_requests_where_these_are_marked(drive: Drive) -> None:
+    driven, names, told = run(
+        drive,
+        REQUESTS
+        + """
+window(2, 4)
+for number in range(6):
+    request = arrive()
+    op(f"work {number}")
+    answer(request)
+    op(f"rest {number}")
+""",
+    )
+    assert names == ["r", "work 2", "rest 2", "r", "work 3"]
+    assert told == [(OPENED, 2, SERVED), (CLOSED, 4, SERVED)]
+    assert [row["step"] for row in driven.rows("SELECT step FROM steps ORDER BY step")] == [2, 3]
+
+
+def test_a_window_of_requests_that_overlap_closes_when_the_last_one_is_over(drive: Drive) -> None:
+    driven, names, told = run(
+        drive,
+        REQUESTS
+        + """
+window(1, 3)
+requests = [arrive(), arrive()]
+answer(requests[0])
+requests += [arrive(), arrive()]
+answer(requests[1])
+op("while others run")
+answer(requests[3])
+answer(requests[2])
+op("late")
+answer(arrive())
+""",
+    )
+    assert names == ["r", "r", "r", "while others run"]
+    assert told == [(OPENED, 1, SERVED), (CLOSED, 3, SERVED)]
+    assert [row["step"] for row in driven.rows("SELECT step FROM steps ORDER BY step")] == [1, 2]
+    assert driven.rows("SELECT code FROM problems") == []
+
+
+def test_requests_are_counted_where_nothing_is_recorded(drive: Drive) -> None:
+    _, names, told = run(
+        drive,
+        REQUESTS
+        + """
+window(1, 1)
+first, second = arrive(), arrive()
+answer(second)
+answer(first)
+optimize(1)
+answer(arrive())
+""",
+    )
+    assert names == []
+    requests = [(BEGINS, 0), (BEGINS, 1), (ENDS, 1), (ENDS, 0)]
+    expected = [(what, number, SERVED) for what, number in requests]
+    assert told == [*expected, (BEGINS, 1, OPTIMIZER)]
 
 
 def test_a_window_that_holds_no_step_says_where_each_begins_and_records_nothing(

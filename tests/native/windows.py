@@ -16,8 +16,8 @@ OPENED, CLOSED, BEGINS, ENDS = (
     layout.MARK_BEGINS,
     layout.MARK_ENDS,
 )
-NONE, LOADER, OPTIMIZER, MARK, NAMED = (
-    layout.RULE_NONE, layout.RULE_LOADER, layout.RULE_OPTIMIZER, layout.RULE_MARK, layout.RULE_NAMED,
+NONE, SERVED, LOADER, OPTIMIZER, MARK, NAMED = (
+    layout.RULE_NONE, layout.RULE_SERVED, layout.RULE_LOADER, layout.RULE_OPTIMIZER, layout.RULE_MARK, layout.RULE_NAMED,
 )  # fmt: skip
 # What the lines of a test may use.
 INSIDE = """

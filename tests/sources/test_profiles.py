@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from layerscope.rawfile.log_files import profiled_pids
-from layerscope.sources.raw import profile_files
 from layerscope.sources.raw.folder import RawRecording
-from layerscope.sources.raw.profile_files import ProfilesAhead, profiles_in
-from tests.sources.test_xplane import Plane, message
+from layerscope.sources.raw.followed_segments import may_be_followed
+from layerscope.sources.raw.profile_files import profiles_in
 
 
 def process_in(raw: Path, pid: int) -> None:
@@ -39,43 +36,30 @@ def test_who_looks_while_it_grows_does_not_wait(tmp_path: Path) -> None:
     assert not process.is_held
 
 
-def segment(raw: Path, number: int, events: int = 3) -> Path:
-    """One that has ended."""
-    plane = Plane("/host:CPU")
-    plane.line(1, "python", 0, *(plane.event("dot", n, 1, hlo_op="dot") for n in range(events)))
-    (raw / f"xplane_recorded-8-{number}.profile").write_text(
-        '{"format": "xplane_recorded", "pid": 8, "is_whole": true}'
-    )
-    file = raw / f"xplane_recorded-8-{number}_segment.pb"
-    file.write_bytes(message((1, plane.content())))
-    return file
-
-
-def test_segments_that_have_ended_are_read_beside_the_program(tmp_path: Path) -> None:
-    segment(tmp_path, 1)
-    still_written = segment(tmp_path, 2)
-    still_written.rename(f"{still_written}.part")
-    of_another = tmp_path / "onnxruntime-8-3.profile"
+def test_what_is_still_written_is_no_file_of_a_profile(tmp_path: Path) -> None:
+    told = tmp_path / "xplane_recorded-8-1.profile"
+    told.write_text('{"format": "xplane_recorded", "pid": 8, "is_whole": true}')
+    of_another = tmp_path / "onnxruntime-9-3.profile"
     of_another.write_text('{"format": "onnxruntime"}')
-    of_another.with_name("onnxruntime-8-3_2026.json").write_text("[")
-    ahead = ProfilesAhead()
+    content = tmp_path / "xplane_recorded-8-1_segment.pb"
+    part = content.with_name(content.name + ".part")
+    part.write_bytes(b"")
 
-    assert [ahead.read(tmp_path), ahead.read(tmp_path)] == [True, False]
-    _, first, second = profiles_in(tmp_path)
-    segment(tmp_path, 1).unlink()  # it is not read again
-    ((content,), problems) = ahead.take(first)
-    assert (content.names, len(content.start_ns), problems) == (["dot"], 3, [])
-    assert ahead.take(second) == ([], [])
+    assert [one.has_ended for one in profiles_in(tmp_path)] == [False, False]
+    assert [one.path for one in profiles_in(tmp_path, pid=8)] == [told]
+    part.rename(content)
+    (segment,) = profiles_in(tmp_path, known={of_another})
+    assert segment.has_ended
 
 
-def test_what_is_read_beside_the_program_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(profile_files, "_MOST_SPANS_AHEAD", 5)
-    for number in (1, 2, 3):
-        segment(tmp_path, number)
-    ahead = ProfilesAhead()
+def test_a_process_whose_profiles_are_segments_is_followed(tmp_path: Path) -> None:
+    process_in(tmp_path, 8)
+    (tmp_path / "xplane_recorded-8-0.profile").write_text('{"tasks": []}')
+    (tmp_path / "xplane_recorded-8-1.profile").write_text('{"is_whole": true}')
+    assert may_be_followed(tmp_path, 8)
 
-    assert [ahead.read(tmp_path) for _ in range(3)] == [True, True, False]
-    assert ahead.spans == 6
-    assert len(ahead.take(list(profiles_in(tmp_path))[2])[0]) == 1
+    (process,) = RawRecording(tmp_path).new_processes()
+    assert not process.is_held
+    assert process.late is not None
+    (tmp_path / "onnxruntime-8-1.profile").write_text("{}")
+    assert not may_be_followed(tmp_path, 8)

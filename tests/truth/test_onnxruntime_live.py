@@ -86,6 +86,35 @@ for _ in range(4):
 print(sorted(told), pydoc.render_doc(ort.InferenceSession.run_async))
 """
 )
+# Requests under way at once on one thread, each of which asks for runs, and one run that no request asks for.
+ASKED_IN_REQUESTS = (
+    MODEL
+    + """
+import asyncio
+from layerscope.profiler import Request
+make()
+options = ort.SessionOptions()
+options.intra_op_num_threads = 3
+session = ort.InferenceSession("net.onnx", options)
+image = np.zeros((1, 3, 32, 32), np.float32)
+async def run():
+    loop = asyncio.get_running_loop()
+    answer = loop.create_future()
+    def over(results, data, error):
+        loop.call_soon_threadsafe(answer.set_result, results)
+    session.run_async(None, {"image": image}, over, None)
+    await answer
+async def request(runs):
+    with Request(f"{runs} runs"):
+        for _ in range(runs):
+            await run()
+async def main():
+    await asyncio.gather(*map(request, (1, 2, 3)))
+    await run()
+    await asyncio.sleep(0.2)  # a thread that is still in a callback would abort the program
+asyncio.run(main())
+"""
+)
 # One short session after the other, as a server that loads a model for each request.
 MANY = (
     MODEL
@@ -291,10 +320,32 @@ def test_runs_that_call_back_are_requests_until_they_do(tmp_path: Path, jax_pyth
     (tracks,) = recorded.rows("SELECT count(*) AS n FROM tracks WHERE kind = 'requests'")
     assert tracks["n"] >= 2
     assert recorded.count("Conv") == 4 * 14
+    owned = """SELECT DISTINCT count(*) AS n FROM spans WHERE name = 'Conv' AND phase = 'forward'
+        AND module IS NOT NULL AND step IS NOT NULL GROUP BY step"""
+    assert recorded.rows(owned) == [{"n": 4}]
     # Azure's runs no node of such a model.
     assert "provider_fallback" in recorded.problems()
     nodes = recorded.rows('SELECT DISTINCT json FROM args WHERE json LIKE \'%"asked": "Azure%\'')
     assert len(nodes) >= 8
+
+
+def test_nodes_on_a_thread_of_the_pool_are_of_the_request_that_asked_for_the_run(
+    jax_python: str, tmp_path: Path
+) -> None:
+    recorded = record(jax_python, ASKED_IN_REQUESTS, tmp_path)
+    assert recorded.status == 0, recorded.stderr
+    counted = """
+    SELECT r.name AS name, count(*) AS nodes, count(DISTINCT m.span) AS runs FROM spans r
+    JOIN spans m ON m.step = r.step AND m.layer = 'modules'
+    JOIN spans n ON n.step = r.step AND n.name = 'Conv' AND n.start_ns >= m.start_ns
+        AND n.start_ns + n.dur_ns <= m.start_ns + m.dur_ns
+    WHERE r.kind = 'task' GROUP BY ALL ORDER BY name"""
+    assert [list(row.values()) for row in recorded.rows(counted)] == [
+        [f"{runs} runs", 4 * runs, runs] for runs in (1, 2, 3)
+    ]
+    unowned = "SELECT count(*) FROM spans WHERE name = 'Conv' AND step IS NULL"
+    assert recorded.value(unowned) == 4
+    assert recorded.value("SELECT count(*) FROM spans WHERE name = 'Conv' AND module IS NULL") == 0
 
 
 def test_sessions_one_after_the_other_take_no_more_and_more(

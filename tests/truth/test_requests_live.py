@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.ingest.open import open_run
 from tests.differential import Differential, Outcome
-from tests.recorded import ROOT, Recorded, record
+from tests.recorded import NO_STACKS, ROOT, Recorded, layerscope, record
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
 
@@ -84,8 +85,14 @@ async def scheduler():
 async def main():
     await asyncio.gather(*(coroutine(calls) for calls in (1, 2, 3)), in_pool())
     await scheduler()
+@Request("generated")
+def generated():
+    call()
+    yield
+    call()
 plain()
 asyncio.run(main())
+for _ in generated(): call()  # who asks for a value is in no request
 """
 )
 # Of an application that raises and one that answers by a plain function, the words of the server.
@@ -134,6 +141,38 @@ server.should_exit = True
 serving.join()
 print(inspect.signature(RequestResponseCycle.run_asgi), RequestResponseCycle.run_asgi.__qualname__)
 """
+# An application in another one, files below a path, and what is found nowhere, some of it by many.
+MOUNTED = """
+import http.client, threading, time
+from pathlib import Path
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+async def answer(request):
+    return PlainTextResponse("fine")
+async def bare(scope, receive, send):
+    await PlainTextResponse("bare")(scope, receive, send)
+inner = Starlette(routes=[Route("/items/{n}", answer)])
+Path("files").mkdir(exist_ok=True)
+Path("files/a").write_text("a")
+files = StaticFiles(directory="files")
+routes = [Mount("/api", inner), Mount("/of/{who}", inner), Mount("/files", files), Mount("/bare", bare), Route("/", answer)]
+server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=0, log_level="error"))
+serving = threading.Thread(target=server.run)
+serving.start()
+while not server.started: time.sleep(0.01)
+port = server.servers[0].sockets[0].getsockname()[1]
+paths = ["/", "/api/items/1", "/api/items/2", "/of/a/items/3", "/of/b/items/3", "/files/a", "/files/no", "/bare/1", "/api/none"]
+for path in [*paths, *(f"/none{n}" for n in range(20)), "/api"]:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    print(path, answer.status, answer.read())
+server.should_exit = True
+serving.join()
+"""
 CALLS_OF_REQUESTS = """
 SELECT r.name AS name, r.step AS step, count(m.span) AS calls,
     count(m.span) FILTER (m.start_ns >= r.start_ns AND m.start_ns < r.start_ns + r.dur_ns) AS inside
@@ -181,6 +220,18 @@ def test_the_summary_says_what_a_request_waits_for(served: Recorded) -> None:
     assert re.search(r"of it .+ in its calls, .+ while only others' ran", served.stderr)
 
 
+def test_a_window_of_steps_holds_whole_requests(jax_python: str, tmp_path: Path) -> None:
+    options = ("-o", "part", *NO_STACKS, "--steps", "10:20")
+    done = layerscope("run", *options, "--", jax_python, str(EXAMPLE), "40", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "40 requests\n"), done.stderr
+    part = Recorded(open_run(tmp_path / "part.layerscope"), 0, done.stdout, done.stderr)
+    numbers = [row["step"] for row in part.rows("SELECT step FROM steps ORDER BY step")]
+    assert numbers == list(range(10, 20))
+    calls = """SELECT DISTINCT if(t.name = 'GET /thread', 2, 1) = count(c.span) AS is_whole FROM spans t
+        JOIN spans c ON c.step = t.step AND c.layer = 'modules' WHERE t.kind = 'task' GROUP BY t.span, t.name"""
+    assert part.rows(calls) == [{"is_whole": True}]
+
+
 def test_requests_of_another_server_are_recorded(jax_python: str, tmp_path: Path) -> None:
     recorded = record(jax_python, HYPERCORN, tmp_path)
     assert recorded.status == 0, recorded.stderr
@@ -197,10 +248,44 @@ def test_requests_that_the_program_marks_have_what_runs_in_their_context(
         "coroutine": [1, 2, 3],
         "pool": [1],
         "queued": [1, 1, 1],
+        "generated": [2],
     }
-    # That after the answer, and that for all three.
+    # That after the answer, that for all three, and that between two values.
     unowned = "SELECT count(*) FROM spans WHERE layer = 'modules' AND step IS NULL"
-    assert recorded.value(unowned) == 2
+    assert recorded.value(unowned) == 3
+
+
+def test_a_request_lasts_until_its_generator_ends_which_does_what_it_did(
+    tmp_path: Path, jax_python: str
+) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+
+    outcome = differential.same([jax_python, str(ROOT / "tests" / "programs" / "generates.py")])
+
+    assert outcome.status == 0, outcome.stderr
+    counted = "SELECT name, count(*) AS n FROM spans WHERE kind = 'task' GROUP BY name"
+    found = {row["name"]: row["n"] for row in differential.recorded().rows(counted)}
+    assert found == {"counts": 7, "delegates": 1, "stubborn": 2, "asynchronous": 7}
+
+
+def test_a_request_is_called_by_where_its_route_is_mounted(tmp_path: Path, jax_python: str) -> None:
+    differential = Differential(tmp_path, ("--without", "stacks"))
+    program = tmp_path / "server.py"
+    program.write_text(MOUNTED)
+
+    differential.same([jax_python, str(program)])
+
+    counted = "SELECT name, count(*) AS n FROM spans WHERE kind = 'task' GROUP BY name"
+    assert {row["name"]: row["n"] for row in differential.recorded().rows(counted)} == {
+        "GET /": 1,
+        "GET /api/items/{n}": 2,
+        "GET /of/{who}/items/{n}": 2,
+        "GET /files/{path}": 2,
+        "GET /bare/{path}": 1,
+        "GET /api/{path}": 1,  # found nowhere in it
+        "GET (404)": 20,
+        "GET (307)": 1,
+    }
 
 
 def test_the_server_answers_and_complains_as_without_us(tmp_path: Path, jax_python: str) -> None:

@@ -14,6 +14,7 @@ from layerscope.tune import counting, guard
 MS = 1_000_000
 BEGINS, ENDS = layout.MARK_BEGINS, layout.MARK_ENDS
 LOADER, OPTIMIZER, REQUEST = layout.RULE_LOADER, layout.RULE_OPTIMIZER, layout.RULE_REQUEST
+SERVED = layout.RULE_SERVED
 Mark = tuple[int, int, int, int]  # ms, what, number, rule with what else its code has
 
 
@@ -68,6 +69,15 @@ def test_what_lies_behind_the_last_batch_is_in_no_step(tmp_path: Path) -> None:
     assert found is not None
     assert (found.rule, found.dur_ns.tolist()) == ("loader", [10 * MS] * 4)
     assert found.cpu_ns == 0
+
+
+def test_requests_that_overlap_are_known_by_their_numbers(tmp_path: Path) -> None:
+    begins = [(10 * number, BEGINS, number, SERVED) for number in range(5)]
+    ends = [(10 * number + 25 + number, ENDS, number, SERVED) for number in (1, 0, 3, 2)]
+    found = counting.read(raw(tmp_path, [(5, BEGINS, 0, REQUEST), *begins, *ends]))
+    assert found is not None
+    # The first one is warm-up, and the last one has not ended.
+    assert (found.rule, found.dur_ns.tolist()) == ("served", [26 * MS, 27 * MS, 28 * MS])
 
 
 def test_a_request_ends_with_its_last_module_and_waiting_for_the_next_is_none(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import resource
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from layerscope.model.errors import ReadError, RunError
 from layerscope.tune.journal import Journal

@@ -5,12 +5,12 @@ equal.
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from layerscope.tune import final
 from layerscope.tune.elimination import FEWEST_ROUNDS

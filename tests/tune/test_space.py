@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import stat
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from layerscope.host import elf
 from layerscope.host.machine import Machine

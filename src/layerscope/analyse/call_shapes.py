@@ -8,9 +8,8 @@ none is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.shapes import words
@@ -25,8 +24,7 @@ _BEGIN = '{"shapes"'
 _COLUMNS = ["step", "track", "start_ns", "layer", "args"]
 
 
-@dataclass(frozen=True, slots=True)
-class CallsOfShape:
+class CallsOfShape(Struct, frozen=True):
     """The measured calls with inputs of one shape."""
 
     shape: str

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.columns import Columns, has_name
@@ -22,8 +22,7 @@ Int64s = NDArray[np.int64]
 RAISED = "raised"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What calls of modules ended by: the exception, the operator that raised it (empty: none did),
     how many calls, and how many of these ended a request.
     """
@@ -34,8 +33,7 @@ class Failure:
     requests: int
 
 
-@dataclass(slots=True)
-class RaisedMarks:
+class RaisedMarks(Struct):
     """Where calls were left by an exception, in order of time: when, by which one, from which
     operator.
     """

@@ -7,9 +7,8 @@ when the first pass has ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.step_times import Array, Arrays, MeasuredSteps
@@ -20,8 +19,7 @@ GENERATE = ".generate"
 _COLUMNS = ("span", "parent", "layer", "name", "start_ns", "dur_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Struct, frozen=True):
     """The passes in the measured requests of one method. `first_ns`: from the begin of a request to
     the end of its first pass, in the median; `further_ns`: from the end of one pass to that of the
     next, 0 where there is but one.

@@ -7,10 +7,10 @@ the n-th on the others: who begins last was waited for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.analyse.step_times import Array, Int64s
 from layerscope.model.stored_json import decoded
@@ -29,8 +29,7 @@ _COLLECTIVES = frozenset(
 _LEAST_SHARE, _FEWEST = 0.6, 8
 
 
-@dataclass(frozen=True, slots=True)
-class LateDevice:
+class LateDevice(Struct, frozen=True):
     """`wait_ns`: for how long the others waited for it each time, on average."""
 
     device: int
@@ -39,8 +38,7 @@ class LateDevice:
     wait_ns: float
 
 
-@dataclass(slots=True)
-class _Meetings:
+class _Meetings(Struct):
     """Of one collective, by device, the begins of its calls."""
 
     starts: dict[int, list[Array]] = field(default_factory=dict)

@@ -6,8 +6,9 @@ Every output shows these first; a layer that is missing is a sentence and never 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 
@@ -55,8 +56,7 @@ def problems(reader: Reader) -> tuple[Problem, ...]:
     return (*found, *_gaps(reader))
 
 
-@dataclass(slots=True)
-class _Lost:
+class _Lost(Struct):
     """Records lost for one reason."""
 
     records: int = 0

@@ -8,9 +8,9 @@ in nothing but numbers, as the blocks of a transformer do, are one row: `h.*.mlp
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.recording.reader import Reader
@@ -20,8 +20,7 @@ TOP = 5
 MOST_SINGLE = 8
 
 
-@dataclass(slots=True)
-class ModuleRow:
+class ModuleRow(Struct):
     """Operator time of a module: of a step on average, or of the whole run.
 
     `functional`: it has parts, and this is the time in its own `forward` outside of them.
@@ -34,8 +33,7 @@ class ModuleRow:
     functional: bool = False
 
 
-@dataclass(slots=True)
-class ModuleTimes:
+class ModuleTimes(Struct):
     """The modules with the most operator time; `rest_ns` is that of the other `rest_names` ones.
 
     Names are paths in the module that the program calls, if there is but one that has parts;

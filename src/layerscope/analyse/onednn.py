@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.framework import Framework
 from layerscope.model.frameworks import frameworks, matching, products
@@ -28,8 +28,7 @@ def called_names(names: np.ndarray, calls: np.ndarray) -> list[str]:
     return [str(name) for name in names[np.flatnonzero(calls)]]
 
 
-@dataclass(slots=True)
-class OneDnn:
+class OneDnn(Struct):
     """oneDNN in the program. `cap`: what the program set ONEDNN_MAX_CPU_ISA to; `isa`: what oneDNN
     said it uses.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.recording.reader import Reader
 
 
-@dataclass(slots=True)
-class OpenOperators:
+class OpenOperators(Struct):
     """The operators of one thread that had not ended when the recording did, outermost first."""
 
     thread: str

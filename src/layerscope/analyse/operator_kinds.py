@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from layerscope.analyse.kind_names import (
     _CONVOLUTION,
@@ -35,8 +36,7 @@ def worker_of(name: str, blas: str) -> str:
     return backends.title
 
 
-@dataclass(frozen=True, slots=True)
-class Primitive:
+class Primitive(Struct, frozen=True):
     """What a primitive is; `implementation` is empty where it is not told."""
 
     library: str

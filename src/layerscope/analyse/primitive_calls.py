@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.analyse.operator_kinds import Primitive
 from layerscope.analyse.step_times import Array, Arrays, Bools
@@ -16,8 +16,7 @@ _MOST_CODES = 1 << 22
 _SPARSE = 4
 
 
-@dataclass(slots=True)
-class PieceSpans:
+class PieceSpans(Struct):
     """Spans of a piece, with the place of each key. `moved`: matrix products that called
     primitives.
     """
@@ -76,8 +75,7 @@ def found_in(sorted_by: Array, order: Array | None, keys: Array) -> Array:
     return np.where(sorted_by[at] == keys, at, -1)
 
 
-@dataclass(slots=True)
-class CalledPrimitives:
+class CalledPrimitives(Struct):
     """Rows of the table `primitives`, by span: which operator called it, and its number."""
 
     span: Array = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -118,8 +116,7 @@ class PrimitiveCalls(NamedTuple):
         return PrimitiveCalls._make(map(np.concatenate, columns))
 
 
-@dataclass(slots=True)
-class NameColumn:
+class NameColumn(Struct):
     """A column of names: the number of each row's name in `texts`, whose last one stands for
     null.
     """

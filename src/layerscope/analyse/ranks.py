@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse import rank_questions as questions
@@ -42,8 +42,7 @@ _COLLECTIVE = re.compile(
 SLOWER = 0.05
 
 
-@dataclass(slots=True)
-class RankTimes:
+class RankTimes(Struct):
     """One rank. Times are means over its `measured` steps, None where it has none; `wait_ns` None:
     not known.
     """
@@ -63,8 +62,7 @@ class RankTimes:
         return None if self.mean_ns is None else max(self.mean_ns - (self.wait_ns or 0.0), 0.0)
 
 
-@dataclass(slots=True)
-class SlowestRank:
+class SlowestRank(Struct):
     """The rank that works longest in a step, `over` the median rank by this fraction, and what the
     others wait.
     """

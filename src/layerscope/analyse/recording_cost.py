@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from layerscope.model.layers import OPERATORS
 from layerscope.recording.run import RunInfo
 
 
-@dataclass(slots=True)
-class Cost:
+class Cost(Struct):
     """What recording cost: CPU time of our processes beside the program, also as fractions of its
     own.
 

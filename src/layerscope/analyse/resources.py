@@ -8,9 +8,9 @@ the length of a step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.by_step import system_readings
 from layerscope.analyse.step_times import FEWEST_FOR_DRIFT, Arrays, MeasuredSteps, StepTimes
@@ -30,8 +30,7 @@ GROWTH_BYTES = 16_000_000
 READINGS_APART_NS = 2_500_000_000
 
 
-@dataclass(slots=True)
-class Resources:
+class Resources(Struct):
     """CPU time and page faults of all processes: of a step on average, or of the whole run. None:
     not recorded.
     """
@@ -45,8 +44,7 @@ class Resources:
     faults_major: float | None
 
 
-@dataclass(slots=True)
-class MemoryUse:
+class MemoryUse(Struct):
     """Resident memory. `growth_bytes` lies between the first and last third of the measured steps;
     None: unknown.
     """
@@ -57,8 +55,7 @@ class MemoryUse:
     is_growing: bool = False
 
 
-@dataclass(slots=True)
-class Switches:
+class Switches(Struct):
     """What the scheduler did with all threads: in a step on average, or in the whole run. None: not
     recorded.
 
@@ -72,8 +69,7 @@ class Switches:
     delay_ns: float | None = None
 
 
-@dataclass(slots=True)
-class ResourceLimits:
+class ResourceLimits(Struct):
     """What the whole run read from and wrote to storage, and how a limit of CPU time held it up.
     None: not recorded.
 

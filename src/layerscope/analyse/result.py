@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.model.errors import UsageError, did_you_mean
 from layerscope.model.events import Problem
@@ -44,8 +46,7 @@ _SQL_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ResultColumn:
+class ResultColumn(Struct, frozen=True):
     """One column. `type` is int64, int32, float64, bool or string; an `instant` is a moment, not a
     duration.
 
@@ -67,13 +68,12 @@ class ResultColumn:
         return self.type in _NUMBERS
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True, dict=True):
     """A table with what must be said beside it.
 
-    `relation` is the DuckDB question, `order` how its rows are sorted; `data` is its answer, asked
+    `asked` is a question to DuckDB, `order` how its rows are sorted; `data` is its answer, asked
     for on first use, so that `select` can narrow the question while it is only a question. The
-    reader must be open until then.
+    reader must be open until then. Or `asked` has the rows themselves, in their order.
 
     `notes` are sentences that qualify the numbers, `empty` is the one that stands in for missing
     rows, `totals` belongs under the columns it names, `origin_ns` is the start of the run on its
@@ -82,7 +82,7 @@ class Result:
 
     name: str
     columns: tuple[ResultColumn, ...]
-    relation: Any
+    asked: Any
     order: str
     notes: tuple[str, ...] = ()
     totals: Mapping[str, int | float | str] = field(default_factory=dict)
@@ -96,6 +96,8 @@ class Result:
         """The documented columns, in order, with the documented types. ReadError: the recording is
         damaged, which may show only now.
         """
+        if self._is_known:
+            return self.asked
         import duckdb
 
         try:
@@ -104,11 +106,35 @@ class Result:
             raise unreadable("the recording", error) from error
 
     @cached_property
-    def _answer(self) -> pa.Table:
+    def relation(self) -> Any:
+        """Its rows as a question to DuckDB."""
+        import pyarrow as pa
+
+        if not isinstance(self.asked, pa.Table):
+            return self.asked
+        import duckdb
+
+        places = pa.array(range(self.asked.num_rows), pa.int64())
+        placed = self.asked.append_column(_PLACE, places)
+        return duckdb.from_arrow(placed)
+
+    @property
+    def _schema(self) -> pa.Schema:
         import pyarrow as pa
 
         types = [(column.name, pa.type_for_alias(column.type)) for column in self.columns]
-        schema = pa.schema(types)
+        return pa.schema(types)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the rows are there as they should be: DuckDB takes 60 ms to import."""
+        import pyarrow as pa
+
+        return isinstance(self.asked, pa.Table) and bool(self.asked.schema.equals(self._schema))
+
+    @cached_property
+    def _answer(self) -> pa.Table:
+        schema = self._schema
         in_order = self.relation.order(self.order)
         typed = [f"{quoted(one.name)}::{_SQL_TYPES[one.type]}" for one in self.columns]
         answer = in_order.project(", ".join(typed)).to_arrow_table().rename_columns(schema.names)
@@ -143,13 +169,7 @@ def of_arrow(name: str, columns: tuple[ResultColumn, ...], data: pa.Table, **mor
     """The rows of `data`, whose columns are `columns`, in their order: a table that is no question
     any more.
     """
-    import duckdb
-    import pyarrow as pa
-
-    places = pa.array(range(data.num_rows), pa.int64())
-    placed = data.append_column(_PLACE, places)
-    relation = duckdb.from_arrow(placed)
-    return Result(name, columns, relation, f'"{_PLACE}"', **more)
+    return Result(name, columns, data, f'"{_PLACE}"', **more)
 
 
 def of_rows(
@@ -184,7 +204,8 @@ def select(
     if top is not None and top < 0:
         raise UsageError(f"--top {top} is not a number of rows; 0 shows all of them")
     if sort is not None:
-        result = replace(result, order=f"{_order(result, sort)}, {result.order}")
+        order = f"{_order(result, sort)}, {result.order}"
+        result = replace(result, asked=result.relation, order=order)
     try:
         return _narrowed(result, where, top or 0)
     except duckdb.Error as error:
@@ -203,14 +224,15 @@ def select(
 def _narrowed(result: Result, where: str | None, top: int) -> Result:
     narrowed = result
     if where is not None:
-        narrowed = replace(result, relation=result.relation.filter(where))
+        narrowed = replace(result, asked=result.relation.filter(where))
     if top:
         rows = narrowed.relation.count("*").fetchall()[0][0]
         relation = narrowed.relation.order(narrowed.order).limit(top)
-        narrowed = replace(narrowed, relation=relation, left_out=max(0, rows - top))
+        narrowed = replace(narrowed, asked=relation, left_out=max(0, rows - top))
     # A `where` may turn out to be wrong only when it meets the data, so the answer is asked for
     # here.
-    if not narrowed._answer.num_rows and where is not None:
+    has_none = not narrowed._is_known and not narrowed._answer.num_rows
+    if has_none and where is not None:
         has_rows = bool(result.relation.limit(1).fetchall())
         if has_rows:
             narrowed = replace(narrowed, empty=f"No row satisfies --where {where!r}.")

@@ -11,13 +11,13 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
+from msgspec import Struct
 
 from layerscope.analyse.losses import problems
 from layerscope.analyse.result import (
@@ -53,8 +53,7 @@ TABLE_COLUMNS = (
 )
 
 
-@dataclass(slots=True)
-class QueryResult:
+class QueryResult(Struct):
     """The columns of an answer, and its rows in pieces of these types."""
 
     columns: tuple[ResultColumn, ...]

@@ -10,11 +10,11 @@ training, a process that only evaluates is another program.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.columns import has_name
@@ -47,8 +47,7 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-@dataclass(slots=True)
-class StepTimes:
+class StepTimes(Struct):
     """How long the measured steps take. `drift` is the median of the last third over that of the
     first, in the median process.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from layerscope.analyse.bulks import bulk_note
@@ -86,8 +86,7 @@ _SCOPES = {"served": ("module",), "request": ("module",), "mark": ("submit",)}
 Floats = NDArray[np.float64]
 
 
-@dataclass(slots=True)
-class OperatorRow:
+class OperatorRow(Struct):
     """Self time and calls of one name: of a step on average, or of the whole run; `share` of the
     same.
 
@@ -103,8 +102,7 @@ class OperatorRow:
     worker: str = ""
 
 
-@dataclass(slots=True)
-class OperatorTimes:
+class OperatorTimes(Struct):
     """The operators with the most self time; `rest` sums up the other `rest_names` ones.
 
     `idle_ns` is the time of a step in which its thread ran no operator, None: not known, as where
@@ -125,8 +123,7 @@ class OperatorTimes:
     is_asynchronous: bool = False
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """Everything the summary says. `steps`, `resources` and `memory` are None where nothing is
     known. `roles`: how many processes are a server, or the scheduler, of the ranks.
     """
@@ -220,8 +217,7 @@ def _cost(info: RunInfo, sums: _Sums | None, times: StepTimes | None) -> Cost:
     return cost_of(info, spans, times.mean_ns)
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(Struct):
     """Sums over all spans, filled piece by piece: by name for the ranking, by track for the
     steps.
     """

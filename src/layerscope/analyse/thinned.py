@@ -8,10 +8,10 @@ off can be measured on the names, which both know.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from layerscope.analyse.columns import has_name
@@ -99,8 +99,7 @@ def whole_and_outside(reader: Reader) -> tuple[float, float]:
     return float(whole_ns), float(outside_ns)
 
 
-@dataclass(slots=True)
-class Thinned:
+class Thinned(Struct):
     """What was kept of a run: so many of its spans, and the spans of so many of its steps."""
 
     kept_spans: int
@@ -142,8 +141,7 @@ def summed(one: NDArray[Any], other: NDArray[Any]) -> Floats:
     return found
 
 
-@dataclass(slots=True)
-class Corrections:
+class Corrections(Struct):
     """Makes sums over the operators of measured steps exact: `totals` less the spans of the steps
     that are not.
 

@@ -4,9 +4,8 @@ From samples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.step_times import (
@@ -24,8 +23,7 @@ from layerscope.recording.reader import Reader
 _LEAST_TOLD = 0.5
 
 
-@dataclass(slots=True)
-class ThreadTimes:
+class ThreadTimes(Struct):
     """What a thread did in the measured steps or, without steps, the main thread in its life, as
     shares of that time.
 

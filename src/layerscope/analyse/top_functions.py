@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from layerscope.analyse.stacks.innermost import C_LIBRARY
 from layerscope.analyse.tables import functions, symbols
@@ -29,8 +30,7 @@ _START = "_start"
 _OUTSIDE_MOST = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionRow:
+class FunctionRow(Struct, frozen=True):
     """A function, or what has none. `self_ns`: CPU time in it alone; its share lies between `low`
     and `high`. `total_ns`: with what it called.
     """
@@ -44,8 +44,7 @@ class FunctionRow:
     total_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class TopFunctions:
+class TopFunctions(Struct, frozen=True):
     """The heaviest first; `table` is the one that has them all. `is_total`: by the time with what
     they called, else by that in them alone.
     """

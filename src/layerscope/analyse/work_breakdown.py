@@ -23,10 +23,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.kind_names import BLAS, KERNEL, LOADER, MKL_PRODUCT, REST
@@ -67,8 +68,7 @@ _KIND_OF = {"function": KERNEL, "loader": LOADER}
 _OF_CALLERS = ("track", "kind", "name", "layer", "self_ns", "weight")
 
 
-@dataclass(slots=True)
-class KindTime:
+class KindTime(Struct):
     """Time of one kind of work: of a step on average, or of the whole run; `share` of the same."""
 
     name: str
@@ -76,16 +76,14 @@ class KindTime:
     share: float
 
 
-@dataclass(slots=True)
-class PrimitiveTime:
+class PrimitiveTime(Struct):
     """Time of primitives that an operator called: `oneDNN jit:avx512_core`, `reorders`."""
 
     what: str
     ns: float
 
 
-@dataclass(slots=True)
-class PrimitiveSum:
+class PrimitiveSum(Struct):
     """Time and number of the primitives of one name, implementation and kind."""
 
     name: str
@@ -93,8 +91,7 @@ class PrimitiveSum:
     count: float
 
 
-@dataclass(slots=True)
-class _Sum:
+class _Sum(Struct):
     """Time and number of calls of a primitive."""
 
     ns: float = 0.0

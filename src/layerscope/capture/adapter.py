@@ -13,8 +13,9 @@ The package itself has an `ADAPTER`: what is done outside of the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 
@@ -57,8 +58,7 @@ class CannotRead(Exception):
         self.remedy = remedy
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
+class Shapes(Struct, frozen=True):
     """What reads the shapes of inputs: the file at `path`, in programs that use the framework's
     `library`.
 
@@ -79,8 +79,7 @@ class Shapes:
 PrepareShapes = Callable[[list[str], Callable[[str], None] | None], Shapes]
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
+class Adapter(Struct, frozen=True):
     """What is done outside of the program. `prober`: makes one for a recording whose clock is the
     TSC or not; None: any build can be recorded. `prepare_shapes`: raises CannotRead; None: the
     framework has nothing that reads shapes. `per_operator`: of a framework that executes several

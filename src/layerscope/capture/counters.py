@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from layerscope.host.cgroup import Group, group_of
 from layerscope.rawfile.counters import OF_GROUP, packed, read
@@ -45,8 +47,7 @@ def process_clock(pid: int) -> int:
     return (~pid << 3) | 2
 
 
-@dataclass(slots=True)
-class CounterSource:
+class CounterSource(Struct):
     """A process whose counters are read; memory's peak and I/O every `slow_ns`.
 
     `unread`: files of /proc/PID that it could not be read from, and why. `base`: what it had used
@@ -138,8 +139,7 @@ def sample(pid: int) -> bytes:
     return CounterSource(pid).sample()
 
 
-@dataclass(slots=True)
-class GroupSource:
+class GroupSource(Struct):
     """The control group of a process, which may move to another one. Throttling counts from the
     first sample on.
     """
@@ -184,8 +184,7 @@ class GroupSource:
         return packed(at_ns, values)
 
 
-@dataclass(slots=True)
-class MachineSource:
+class MachineSource(Struct):
     """The machine, whoever uses it, since it was started."""
 
     root: Path = Path("/")

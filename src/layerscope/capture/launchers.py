@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from layerscope.model.errors import UsageError
 
@@ -39,8 +40,7 @@ _NO_JOB = ("", "none")
 _MOST_RANKS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """Our place among the processes that were started together. `key` is the same for all of
     them.
     """

@@ -21,8 +21,10 @@ import struct
 import subprocess
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, replace
 from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from layerscope.model.errors import RunError
 
@@ -56,8 +58,7 @@ _BLOCK_BYTES = 512
 _GROWS_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUsage:
+class ProcessUsage(Struct, frozen=True):
     """What a process has used, those of its children included that it has waited for.
 
     `max_rss_bytes`, of the largest of them: 0 where it is not known.

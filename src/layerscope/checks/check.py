@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from layerscope.host.machine import Machine
 from layerscope.host.watch import Watched
@@ -14,8 +15,7 @@ OK, NOTE, WARNING, ERROR, UNSEEN = "ok", "note", "warning", "error", "unseen"
 STATES = (OK, NOTE, WARNING, ERROR, UNSEEN)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """All that checks judge. `watched`: what changed while we looked; `measured`: what was tried
     out. None: not asked.
 
@@ -29,8 +29,7 @@ class Seen:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One judgement: what it is about, how it stands, the facts, what follows from them, and what
     to do.
 

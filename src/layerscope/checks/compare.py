@@ -5,8 +5,9 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from layerscope.checks.check import UNSEEN, Check
 from layerscope.checks.phrases import counted, cpu_list, listed, percent
@@ -34,8 +35,7 @@ _OF_NUMBERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """`subject` is `here` on this machine and `there` on the other; `why`: what it does to
     speed.
     """
@@ -46,8 +46,7 @@ class Difference:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """One machine with what was measured on it and what the checks say."""
 
     machine: Machine
@@ -63,8 +62,7 @@ def differences(here: Side, there: Side) -> list[Difference]:
     return [*facts, *rates, *states]
 
 
-@dataclass(frozen=True, slots=True)
-class _Fact:
+class _Fact(Struct, frozen=True):
     """`word` of a machine is compared; an empty one is not told, and no difference."""
 
     subject: str

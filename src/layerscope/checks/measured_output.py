@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from layerscope.checks.vectors import width_bits
@@ -32,8 +32,7 @@ _MKL_HEADER = re.compile(
 )
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """What is known so far. `doing`: what had begun when the output ended; empty at the end of
     everything.
     """

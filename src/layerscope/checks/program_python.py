@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from layerscope.capture.shapes import python_of
 from layerscope.checks.recording_check import NO, OK, RecordingCheck
@@ -30,8 +31,7 @@ _ANSWER_S = 60
 _TAKE_A_WORD = ("-W", "-X")
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramPython:
+class ProgramPython(Struct, frozen=True):
     """The program's Python: `about` is what it says of itself; empty, and `problem` says why, where
     it does not.
     """

@@ -7,13 +7,14 @@ good as it could be. Of what this version does not record it says so, and promis
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pwd
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from msgspec import structs
 
 from layerscope.capture import agent, sampler
 from layerscope.checks import rights
@@ -230,7 +231,7 @@ def not_yet() -> RecordingCheck:
 
 def as_row(check: RecordingCheck) -> tuple[str, ...]:
     """The values of a check, as a row."""
-    return dataclasses.astuple(check)
+    return structs.astuple(check)
 
 
 def _cwd() -> Path | None:

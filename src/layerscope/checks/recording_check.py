@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 OK, LIMITED, NO = "ok", "limited", "no"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingCheck:
+class RecordingCheck(Struct, frozen=True):
     """One line. `state`: ok, limited or no."""
 
     subject: str

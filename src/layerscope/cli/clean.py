@@ -16,9 +16,10 @@ import argparse
 import os
 import secrets
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.model.errors import RunError, UsageError
 
@@ -45,8 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
-@dataclass(slots=True)
-class _Removed:
+class _Removed(Struct):
     """One row: what is there, its size, and why it is not gone if it should be."""
 
     leftover: Leftover

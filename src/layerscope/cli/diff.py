@@ -24,8 +24,9 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from layerscope.cli import _output
 from layerscope.model.errors import UsageError

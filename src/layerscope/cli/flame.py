@@ -24,9 +24,10 @@ import re
 import shlex
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from layerscope.cli._place import check_place
 from layerscope.model.errors import UsageError, did_you_mean

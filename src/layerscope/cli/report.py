@@ -21,9 +21,10 @@ import argparse
 import contextlib
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.cli._place import check_place
 from layerscope.cli._steps import steps_of
@@ -118,8 +119,7 @@ def _check_place(path: Path, force: bool) -> None:
     check_place(path, force)
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(Struct, frozen=True):
     """How many spans are in the page, and what is to be said of them."""
 
     spans: int

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from layerscope.host import files
 
@@ -60,8 +60,7 @@ class Cgroup(msgspec.Struct, frozen=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Throttling:
+class Throttling(Struct, frozen=True):
     """What the limit of CPU time of one group did. None: not told.
 
     `throttled`: in how many of its `periods` threads were kept off their CPUs; `throttled_ns`: for
@@ -96,8 +95,7 @@ def most_throttled(groups: Iterable[Throttling]) -> Throttling:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupUsage:
+class CgroupUsage(Struct, frozen=True):
     """What a group has used so far, and those around it. None: not told.
 
     `throttled`, `throttled_ns`: as in Throttling, added up over the groups on the way up.
@@ -111,8 +109,7 @@ class CgroupUsage:
     memory_limit_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Where to read what the group of a process has used; no folders where it has none, or it is
     not visible.
     """

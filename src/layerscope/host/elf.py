@@ -14,8 +14,10 @@ import shutil
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from layerscope.model.frameworks import frameworks
 
@@ -77,8 +79,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Executable:
+class Executable(Struct, frozen=True):
     """What a file says about the program in it. `kind`: elf, script, or other for what is neither.
 
     `bits`, `machine`: of an ELF file, 0 and "" of others. `interpreter`: the program that runs a

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 OPENMP, BLAS, ONEDNN, ALLOCATOR, CUDA = "OpenMP", "BLAS", "oneDNN", "allocator", "CUDA"
 
@@ -45,8 +46,7 @@ _LIBC = re.compile(r"libc\.so\.6|libc-2\.\d+\.so")
 _MUSL = re.compile(r"(ld-musl-|libc\.musl-).*\.so(\.1)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(Struct, frozen=True):
     """A mapped library: its `kind` (OPENMP, BLAS, ONEDNN, ALLOCATOR, CUDA), its `name` for people,
     and where it lies.
 

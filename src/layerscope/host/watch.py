@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from layerscope.host import cgroup, files, noise
 from layerscope.host.cgroup import Throttling
@@ -17,8 +18,7 @@ from layerscope.host.noise import CpuTime
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """Over `seconds`. None: not told.
 
     `periods`, `throttled`, `throttled_ns`: as in cgroup.Throttling, of the control group on the way
@@ -45,8 +45,7 @@ class Watched:
     threads_ended: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What the kernel had counted at one moment. `group`: the folders that say so; `start`: when
     the process began, in ticks since the machine did; `threads_ns`: CPU time of each of its
     threads; `family_ns`: that of the process and its descendants, those that have ended with them.

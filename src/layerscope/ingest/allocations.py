@@ -7,12 +7,12 @@ blocks that have not been released are kept in memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from layerscope.ingest.process import IngestedProcess
 from layerscope.ingest.string_table import StringTable
@@ -33,8 +33,7 @@ MOST_SHARE = 0.25
 SHORT_NS = 1_000_000_000
 
 
-@dataclass(slots=True)
-class Paired:
+class Paired(Struct):
     """Of events in the order of time: which allocations ended, and when; which are live."""
 
     ended: np.ndarray
@@ -63,8 +62,7 @@ def pair(events: np.ndarray) -> Paired:
     )
 
 
-@dataclass(slots=True)
-class _OfProcess:
+class _OfProcess(Struct):
     """`live`: rows of `MEMORY`, allocations that were not released yet; `waiting`: what comes after
     them.
     """

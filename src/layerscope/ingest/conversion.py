@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from layerscope.ingest.allocations import AllocationIngest
 from layerscope.ingest.epochs import Epochs
@@ -93,6 +93,7 @@ class RunConversion:
         many were read.
         """
         self._add_processes(self.source.new_processes())
+        self._epochs.step_mark = self.source.options.get("step_mark", "")
         self.stacks.advance()
         processes = self.processes
         before = [process.events.records for process in processes]
@@ -124,6 +125,13 @@ class RunConversion:
             if count >= BATCH_PIECES:
                 return True
         return False
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the source told something too late, so that it has to be read anew: not where
+        spans were taken out of it.
+        """
+        return self.source.is_wrong and not self._stripped
 
     @property
     def most_bytes(self) -> float:
@@ -480,6 +488,13 @@ def _correlations(kind: np.ndarray, origin: np.ndarray) -> np.ndarray:
     return np.where((kind >= KERNEL) & (origin != 0), origin, none)
 
 
-def conversion_of_raw(raw: Path, tables: Path, memory_bytes: int | None = None) -> RunConversion:
-    """The conversion of the raw files below `raw` (`RawRecording`)."""
-    return RunConversion(RawRecording(raw, rank_of(raw)), tables, memory_bytes)
+def conversion_of_raw(
+    raw: Path,
+    tables: Path,
+    memory_bytes: int | None = None,
+    follows: bool = False,
+    loop: str = "",
+) -> RunConversion:
+    """The conversion of the raw files below `raw`. `follows`, `loop`: as of `RawRecording`."""
+    source = RawRecording(raw, rank_of(raw), follows=follows, loop=loop)
+    return RunConversion(source, tables, memory_bytes)

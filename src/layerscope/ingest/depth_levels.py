@@ -7,17 +7,15 @@ the same result. What is unusual, spans that cross and parents that are not ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.model.compiled import compiled
 
 NONE = -1  # no such ancestor; below it, the span that is awaited on some level: see `parents`
 
 
-@dataclass(slots=True)
-class DepthLevel:
+class DepthLevel(Struct):
     """The spans of one depth in a batch, by start. `around` and `nearest`: by row and layer, the
     nearest span around it, and at least it: a row of the batch, NONE, or an awaited one. `from_ns`:
     since when it may lie in what is around it, its start, or the end of a parent that is gone.

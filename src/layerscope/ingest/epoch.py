@@ -20,11 +20,16 @@ class Epoch:
     that are complete; `inside`: the row of the parent of each, -1 for none.
 
     `asked_ns`, `asked_track`: when and where each was asked for. `groups`: by process, the rows of
-    its spans. `units` and `until`: as of `Parts.add` and `StackIngest.fuse`.
+    its spans. `phases_told`: as of `StringTable`. `units` and `until`: as of `Parts.add` and
+    `StackIngest.fuse`.
     """
 
     def __init__(
-        self, columns: Columns, processes: dict[int, IngestedProcess], process_of: np.ndarray
+        self,
+        columns: Columns,
+        processes: dict[int, IngestedProcess],
+        process_of: np.ndarray,
+        phases_told: np.ndarray,
     ) -> None:
         self.columns = columns
         self.processes = processes
@@ -39,6 +44,7 @@ class Epoch:
         self.done = np.zeros(count, np.bool_)
         columns["step"] = np.full(count, -1, np.int32)
         columns["phase"] = np.full(count, -1, np.int8)
+        self.phases_told = phases_told
         self.inside = rows_of(columns["span"], columns["parent"])
         self.asked_ns, self.asked_track = self._asked()
 
@@ -102,11 +108,21 @@ class Epoch:
         of = slice(None) if len(mine) == len(self.done) else mine
         start_ns = columns["start_ns"][of]
         asked_ns = self.asked_ns[of]
-        step, columns["phase"][of] = stretch.assign(asked_ns, self.asked_track[of])
+        step, phase = stretch.assign(asked_ns, self.asked_track[of])
+        columns["phase"][of] = self._as_told(columns["args"][of], phase)
         columns["step"][of] = process.numbers(step)
         self.units[number] = _units(process, stretch, start_ns)
         self.until[number] = process, stretch.cut_ns, stretch.assign
         self.done[of] = True
+
+    def _as_told(self, args: np.ndarray, phase: np.ndarray) -> np.ndarray:
+        """The phases of spans with these arguments: of an operator that tells what it belongs to
+        the one of that, in whatever phase of the step it was executed.
+        """
+        if not (self.phases_told >= 0).any():
+            return phase
+        told = self.phases_told.take(args)
+        return np.where((phase >= 0) & (told >= 0), told, phase)
 
     def _without_unsettled(self, mine: np.ndarray, since_ns: int) -> np.ndarray:
         """The rows without executions that may turn out to be shares, unless that is all of

@@ -65,6 +65,7 @@ OF_STEPS = (
     "sequence",
     "line_code",
     "optimizer",
+    "args",
 )
 _EVER = np.iinfo(np.int64).max
 _NO_ROWS = np.zeros(0, np.intp)
@@ -115,7 +116,8 @@ class Epochs:
         columns = self._waiting.empty()
         held = self._held_back(columns, last)
         if len(columns["span"]):
-            epoch = Epoch(columns, {one.number: one for one in processes}, process_of)
+            known = {one.number: one for one in processes}
+            epoch = Epoch(columns, known, process_of, self._texts.phases_told())
             self._complete(epoch, last)
             del columns, epoch
             self._parts.make_room()
@@ -273,6 +275,8 @@ class Epochs:
             ending=-1 if process.stepping.optimizer is None else process.stepping.optimizer,
             windows=tuple(process.windows.known(process.events.window_marks).known),
             request_tracks=process.request_tracks(),
+            silent=tuple(process.events.silent),
+            told=self._texts.phases_told().take(lines["args"]),
         )
 
     def _drop_side_requests(

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from layerscope.ingest.ranks import problems_of_tables
 from layerscope.ingest.string_table import StringTable

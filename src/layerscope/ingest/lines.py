@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 
 from layerscope.ingest.phases import (
     BACKWARD,
+    BACKWARD_PHASE,
     EARLIEST,
+    FORWARD_PHASE,
     FUNCTION,
     LOADER,
     OPTIMIZER,
     RANGE,
     Bools,
+    Int8s,
     Int32s,
     Int64s,
     Line,
@@ -25,6 +28,7 @@ from layerscope.ingest.phases import (
     Scopes,
     Timeline,
     make_timeline,
+    told_timeline,
 )
 from layerscope.model.frameworks import gradient_seeds, step_prefixes
 
@@ -36,6 +40,10 @@ WORKER_SHARE_BESIDE_TRAINER = 0.3
 
 def _no_times() -> Int64s:
     return np.zeros(0, np.int64)
+
+
+def _no_phases() -> Int8s:
+    return np.zeros(0, np.int8)
 
 
 def _no_tracks() -> Int32s:
@@ -92,6 +100,10 @@ class SpanColumns(Struct):
     windows: tuple[RecordedWindow, ...] = ()  # what was recorded, if not all was
     window: RecordedWindow | None = None  # the one of them that these are the spans of
     request_tracks: Int32s = field(default_factory=_no_tracks)  # on which requests lie
+    silent: tuple[tuple[int, int], ...] = ()  # from when to when nothing was recorded of steps
+    told: Int8s = field(
+        default_factory=_no_phases
+    )  # the phase that an operator tells itself, -1: none; empty: none does
 
 
 def last_end(spans: SpanColumns, line: Line) -> int:
@@ -221,7 +233,19 @@ def make_lane(
     spans: SpanColumns, line: Line, scopes: Scopes, track: int, begin: Int64s, end: Int64s
 ) -> Lane:
     """The steps [begin, end) of the line of a track, with the time they spend in each phase."""
+    if (spans.told >= 0).any():
+        waits = line.start[scopes.loader], line.end[scopes.loader]
+        phases = [_executed(spans, phase) for phase in (FORWARD_PHASE, BACKWARD_PHASE)]
+        timeline, spent = told_timeline(phases[0], phases[1], waits, begin, end)
+        return Lane(track, begin, end, timeline, spent)
     is_step = are_optimizer_steps(spans, line.source[scopes.optimizer])
     seeds = codes_of(spans, gradient_seeds())
     timeline, spent = make_timeline(line, scopes, is_step, seeds, begin, end)
     return Lane(track, begin, end, timeline, spent)
+
+
+def _executed(spans: SpanColumns, phase: int) -> tuple[Int64s, Int64s]:
+    """When operators begin and end that tell this phase, on whatever thread."""
+    rows = np.flatnonzero(spans.told == phase)
+    start_ns = spans.start_ns[rows]
+    return start_ns, start_ns + np.maximum(spans.dur_ns[rows], 0)

@@ -11,9 +11,8 @@ child stays with the nearest span around it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.ingest.depth_levels import (
     NONE,
@@ -51,8 +50,7 @@ def _awaited_at(level: int) -> int:
     return -2 - level
 
 
-@dataclass(slots=True)
-class _Awaited:
+class _Awaited(Struct):
     """A parent that has children already but has not ended. `inside_ns`: by layer, what lies in it
     and in no other span of that layer in it.
     """
@@ -62,8 +60,7 @@ class _Awaited:
     inside_ns: np.ndarray
 
 
-@dataclass(slots=True)
-class Nested:
+class Nested(Struct):
     """Columns for the spans of one batch, in the order they were given."""
 
     key: np.ndarray
@@ -71,8 +68,7 @@ class Nested:
     self_ns: np.ndarray
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     """What is known of a batch while its levels are taken from the outermost inwards."""
 
     end: np.ndarray
@@ -95,8 +91,7 @@ class _Batch:
         return found
 
 
-@dataclass(slots=True)
-class TrackNesting:
+class TrackNesting(Struct):
     """The state of one track between batches. `never_came`: keys of parents that were lost after
     all.
     """

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.primitives import PrimitiveRows
@@ -35,8 +35,7 @@ PIECE_ROWS = 1 << 16
 MOST_FRESH_EPOCHS = 4
 
 
-@dataclass(slots=True)
-class Part:
+class Part(Struct):
     """One part: its files, its rows, what its units are by process, and for how many steps one of
     them stands.
     """
@@ -53,31 +52,28 @@ class Part:
     fresh: tuple[Columns, Columns] | None = None  # its spans and links, while they are not on disk
 
 
-@dataclass(slots=True)
 class Parts:
     """The parts of one conversion, oldest first. `totals` learns the durations of what is
     thinned.
     """
 
-    folder: Path
-    texts: StringTable
-    totals: SpanTotals
-    limits: IngestLimits
-    rows: int = 0
-    links: int = 0
-    primitives: int = 0
-    parts: list[Part] = field(default_factory=list)
-    weights: dict[int, np.ndarray] = field(
-        default_factory=dict
-    )  # by process and step number, where thinned
-    process_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # by track
-    is_thinned: bool = False  # whether a span may stand for others
-    _next: int = 0
-    _level: int = 1
-    _primitive_rows: PrimitiveRows = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._primitive_rows = PrimitiveRows(self.texts.args)
+    def __init__(
+        self, folder: Path, texts: StringTable, totals: SpanTotals, limits: IngestLimits
+    ) -> None:
+        self.folder = folder
+        self.texts = texts
+        self.totals = totals
+        self.limits = limits
+        self.rows = 0
+        self.links = 0
+        self.primitives = 0
+        self.parts: list[Part] = []
+        self.weights: dict[int, np.ndarray] = {}  # by process and step number, where thinned
+        self.process_of = np.zeros(0, np.int32)  # by track
+        self.is_thinned = False  # whether a span may stand for others
+        self._next = 0
+        self._level = 1
+        self._primitive_rows = PrimitiveRows(texts.args)
 
     @property
     def most_weight(self) -> int:

@@ -21,6 +21,10 @@ comes before belongs to the optimizer, unless nothing but the seed of the gradie
 follows that `zero_grad`. With an optimizer that runs inside the backward pass
 its spans are taken out of the backward pass.
 
+Where operators tell by themselves what they belong to, as those that a compiler makes of a whole
+step do, forward and backward are when such operators are executed, on whatever thread: backward
+where both are.
+
 Autograd may run on threads of its own (it does for GPUs). Autograd and optimizer spans of such
 worker tracks count as if they ran on the step track, which waits for them.
 """
@@ -316,6 +320,20 @@ def forward_timeline(
     """
     none = (start[:0], end[:0])
     return _paint((none, (start, end), none, none, none), begin, stop)
+
+
+def told_timeline(
+    forward: tuple[Int64s, Int64s],
+    backward: tuple[Int64s, Int64s],
+    waits: tuple[Int64s, Int64s],
+    begin: Int64s,
+    end: Int64s,
+) -> tuple[Timeline, Int64s]:
+    """What `make_timeline` gives, of steps [begin, end) whose operators tell their phases: from
+    when to when those of each are executed, and waits for loaders.
+    """
+    none = (begin[:0], begin[:0])
+    return _paint((none, forward, backward, none, waits), begin, end)
 
 
 def _paint(

@@ -6,12 +6,11 @@ Used by `epochs`, which knows the spans of a stretch, and by `parts`, which writ
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from layerscope.ingest.primitive_shares import Executions, find_primaries
 from layerscope.ingest.spans import (
@@ -252,7 +251,7 @@ def _problem_of(text: str) -> tuple[OnednnProblem | None, bool | None]:
     if (
         len(call.encode()) == layout.NAME_BYTES
     ):  # the agent has cut it: the last columns are not what they seem
-        problem = dataclasses.replace(
+        problem = structs.replace(
             problem, attributes="", algorithm="", problem="", flop=None, bytes=None
         )
     return problem, hit

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.ingest.device_work import DeviceWork
 from layerscope.ingest.parents import TrackNesting
@@ -22,8 +21,7 @@ from layerscope.sources.process import ProcessEvents, SourceProcess
 SLACK_NS = 50_000_000
 
 
-@dataclass(slots=True)
-class TrackKeys:
+class TrackKeys(Struct):
     """Hands out the keys of tracks, and knows the process of each."""
 
     owners: list[int] = field(default_factory=list)
@@ -60,8 +58,7 @@ class TrackKeys:
         return len(self.owners) - 1
 
 
-@dataclass(slots=True)
-class IngestedProcess:
+class IngestedProcess(Struct):
     """One process of a source on its way into the tables."""
 
     number: int

@@ -8,7 +8,6 @@ began a new one. Each counts its threads, frames and stacks by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,39 +29,31 @@ _FIRST_WAIT = SAMPLE_STATES.index(WAITS[0])
 _PROBLEM = ("code", "what", "remedy", "lost")
 
 
-@dataclass(slots=True)
 class Sampled(SampleSource):
     """What the file at `path` holds, of the rank in the folder `rank` (empty: there are none).
 
     Its times are its host's; with `shift_ns` they are the run's. `tracks` gives its threads keys.
     """
 
-    path: Path
-    rank: str
-    shift_ns: int
-    stacks: SampledStacks
-    tracks: TrackKeys
-    file: SampledFile = field(init=False)
-    threads: dict[int, int] = field(default_factory=dict)  # its number -> key of the track
-    process_of: dict[int, int] = field(
-        default_factory=dict
-    )  # its number -> number of the process in the recording
-    accounts: list[np.ndarray] = field(default_factory=list)
-    process_accounts: list[np.ndarray] = field(default_factory=list)
-    rejected: int = 0  # rows that name a thread or a stack which the file does not have
-    _frames: FileFrames = field(init=False)
-    _waiting: list[np.ndarray] = field(default_factory=list)
-    _new_stacks: list[np.ndarray] = field(default_factory=list)
-    _stacks: int = 0  # all that have come
-    # Of those whose frames have names: its number -> stack in `fusion.sampled`
-    _stack_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    _later: dict[int, int] | None = (
-        None  # by thread the one that goes on in the program which its process became
-    )
-
-    def __post_init__(self) -> None:
-        self.file = SampledFile(self.path)
-        self._frames = FileFrames(self.stacks.frames, self.file, self.path.parent)
+    def __init__(
+        self, path: Path, rank: str, shift_ns: int, stacks: SampledStacks, tracks: TrackKeys
+    ) -> None:
+        self.path, self.rank, self.shift_ns = path, rank, shift_ns
+        self.stacks, self.tracks = stacks, tracks
+        self.file = SampledFile(path)
+        self.threads: dict[int, int] = {}  # its number -> key of the track
+        self.process_of: dict[int, int] = {}  # its number -> number of the process in the recording
+        self.accounts: list[np.ndarray] = []
+        self.process_accounts: list[np.ndarray] = []
+        self.rejected = 0  # rows that name a thread or a stack which the file does not have
+        self._frames = FileFrames(stacks.frames, self.file, path.parent)
+        self._waiting: list[np.ndarray] = []
+        self._new_stacks: list[np.ndarray] = []
+        self._stacks = 0  # all that have come
+        # Of those whose frames have names: its number -> stack in `fusion.sampled`
+        self._stack_of = np.zeros(0, np.int64)
+        # By thread the one that goes on in the program which its process became.
+        self._later: dict[int, int] | None = None
 
     def advance(self) -> None:
         """Read what is new."""

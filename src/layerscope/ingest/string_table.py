@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 
 from layerscope.model.distinct import distinct
+from layerscope.model.frameworks import in_backward
+from layerscope.model.layers import PHASES
 
 _UNKNOWN = -2
 _NONE = -1
 _LOST = "(name lost)"
+_PHASE = {None: -1, False: PHASES.index("forward"), True: PHASES.index("backward")}
 # One for each span: what the process calls a text, and what the recording does.
 Numbers = np.ndarray
 Codes = np.ndarray
@@ -33,6 +37,7 @@ class StringTable(Struct):
     module_lines: list[str] = field(default_factory=list)
     args: dict[str, int] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
+    _phases: list[int] = field(default_factory=list)
 
     def line(self, text: str) -> int:
         """The code of a line of the program."""
@@ -75,6 +80,14 @@ class StringTable(Struct):
         if text.startswith('{"library":'):
             return self.arguments(text)
         return self.arguments(json.dumps({"library": "oneDNN", "call": text}, ensure_ascii=False))
+
+    def phases_told(self) -> np.ndarray:
+        """By key of arguments, the phase of the operator that they tell; -1: none, as of the last
+        one, which is that of no arguments.
+        """
+        for text in islice(self.args, len(self._phases), None):
+            self._phases.append(_PHASE[in_backward(text)])
+        return np.array([*self._phases, _PHASE[None]], np.int8)
 
     def module_rows(self) -> list[dict[str, Any]]:
         """The rows of the table `modules`. A module's parent is the nearest one on its path that

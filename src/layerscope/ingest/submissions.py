@@ -4,7 +4,8 @@ and `epochs`.
 The engine of a framework executes an operator later, on another thread. A submission and what was
 submitted have a number of the process in common. Step and phase of the operator are those of the
 thread that submitted it, at the moment at which it did. An outermost call of a module that answers
-a request belongs to that, which has a track of its own.
+a request belongs to that, which has a track of its own, and so does what a thread of a session
+executes for it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct, field
 
+from layerscope.ingest.phases import RANGE
 from layerscope.ingest.spans import FUNCTION, MODULE, SUBMIT
 
 # Of those that have not found each other, the newest are kept: what is older was lost.
@@ -69,11 +71,11 @@ class Submissions(Struct):
         if len(submitted):
             pairs = np.column_stack([number[submitted], key[submitted]])
             self._submitted = np.concatenate([self._submitted, pairs])
-        executed = np.flatnonzero((kind == FUNCTION) & (submitted_ns != 0))
+        executed = np.flatnonzero((kind == FUNCTION) & (submitted_ns != 0) & (number >= 0))
         if len(executed):
             pairs = np.column_stack([number[executed], key[executed]])
             self._executed = np.concatenate([self._executed, pairs])
-        executed = np.flatnonzero((kind == FUNCTION) | (kind == MODULE))
+        executed = np.flatnonzero((kind == FUNCTION) | (kind == RANGE) | (kind == MODULE))
         executed = executed[submitted_ns[executed] != 0]
         if len(executed):
             numbers, place = np.unique(submitter[executed], return_inverse=True)

@@ -100,6 +100,7 @@ def _part(spans: SpanColumns, window: RecordedWindow) -> SpanColumns:
         spans,
         **columns,
         optimizer=spans.optimizer[rows],
+        told=spans.told[rows] if len(spans.told) else spans.told,
         marks_ns=spans.marks_ns[marks],
         marks_track=spans.marks_track[marks],
         windows=(),

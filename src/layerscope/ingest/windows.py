@@ -23,6 +23,7 @@ from layerscope.rawfile.windows import RequestedWindow
 
 RULES = {
     layout.RULE_REQUEST: "request",
+    layout.RULE_SERVED: "served",
     layout.RULE_LOADER: "loader",
     layout.RULE_OPTIMIZER: "optimizer",
     layout.RULE_MARK: "mark",

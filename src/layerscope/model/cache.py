@@ -16,8 +16,10 @@ import os
 import stat
 import tempfile
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 # What is kept: answers about builds of frameworks, tables of recordings that cannot be written,
 # unpacked recordings, code compiled for one of them, notes about raw files that lie outside of
@@ -38,8 +40,7 @@ KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS, PLATFORM, PROOFS, TIMEL
 ORIGIN = ".origin"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """What a kept folder was made from: a path on a host. `used_s` is when it was last used (Unix
     time).
     """

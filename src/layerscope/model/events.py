@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 # The code of the problem that a profiler recorded the operators of the first runs alone.
 FIRST_RUNS = "first_runs"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something could not be recorded: shown at the top of every output, never an empty chart."""
 
     layer: str

@@ -7,13 +7,13 @@ Everything that reads recordings knows frameworks by these declarations alone: o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 Patterns = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(Struct, frozen=True):
     """Functions that begin spans, so that the frames of a stack can be put around the spans.
 
     `frame_layer`, `function`: the layer of the frame and a pattern of its whole name.
@@ -26,8 +26,7 @@ class Anchor:
     span: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Backends:
+class Backends(Struct, frozen=True):
     """Which code does the work of an operator, by its name.
 
     `prefix`: how the operators of the framework begin. `title`: what its own kernels are called.
@@ -53,8 +52,7 @@ class Backends:
     onednn_switch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PublicNames:
+class PublicNames(Struct, frozen=True):
     """What says nothing about the user's program, as patterns of whole names: `pack --redact`
     keeps it.
     """
@@ -65,8 +63,7 @@ class PublicNames:
     packages: Patterns = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
+class Framework(Struct, frozen=True, kw_only=True):
     """A framework, and how it names what it runs. What is empty it does not have.
 
     `name`: how a program imports it; `title`: how people write it.
@@ -74,6 +71,11 @@ class Framework:
     `step_prefix`: how spans begin that are one step of an optimizer.
     `backward_prefixes`: how the framework's own spans around backward functions, or around all of
     them, begin.
+    `scoped`: a pattern in the arguments of operators that say what part of a program they belong
+    to, and `backward_scoped` of those of a backward pass.
+    Patterns, where its operators are executed later than they are called: `launches` of the names
+    of calls that only ask for that, `executed` in the arguments of what is then executed, and
+    `blocked` of the names of ranges in which a thread waits for it.
     `gradient_seed`: the operator that makes the first gradient of a backward pass.
     `gradient_sum`: a part of the names of backward functions that add a gradient to a parameter's.
     `iterator_seed`: the operator that a loader runs when it is iterated anew.
@@ -102,6 +104,11 @@ class Framework:
     kinds: tuple[tuple[str, str], ...] = ()
     step_prefix: str = ""
     backward_prefixes: tuple[str, ...] = ()
+    scoped: str = ""
+    backward_scoped: str = ""
+    launches: str = ""
+    executed: str = ""
+    blocked: str = ""
     gradient_seed: str = ""
     gradient_sum: str = ""
     iterator_seed: str = ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column. `type` is int64, int32, float64, bool, string or name (a dictionary string).
 
     `key`: of what its values are keys, such as span or track. `instant`: they are times on the
@@ -22,8 +21,7 @@ class Column:
     instant: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """One table: a folder of Parquet parts named after it."""
 
     name: str

@@ -7,6 +7,8 @@ hand on.
 
 from __future__ import annotations
 
+import sys
+
 from layerscope.profiler.objects import text_of
 from layerscope.profiler.steering import steering
 
@@ -107,8 +109,8 @@ class Request:
         self.stop()
 
     def __call__(self, function: Function) -> Function:
-        """`function`, each call of which is a request; of a coroutine function from its first line
-        to its end.
+        """`function`, each call of which is a request: of a coroutine function, or one that
+        generates, from its first line to its end.
         """
         import functools
         import inspect
@@ -122,12 +124,91 @@ class Request:
 
             return awaited  # type: ignore[return-value]
 
+        if inspect.isgeneratorfunction(function):
+            return _generating(self.name, function)  # type: ignore[no-any-return]
+        if inspect.isasyncgenfunction(function):
+            return _generating_async(self.name, function)  # type: ignore[no-any-return]
+
         @functools.wraps(function)
         def answered(*arguments: Any, **more: Any) -> Any:
             with Request(self.name):
                 return function(*arguments, **more)
 
         return answered  # type: ignore[return-value]
+
+
+def _generating(name: str, function: Any) -> Any:
+    """The same of a function that makes generators: they run in the request, and who asks them for
+    values does not.
+    """
+    import functools
+
+    @functools.wraps(function)
+    def generated(*arguments: Any, **more: Any) -> Any:
+        request, generator = Request(name), function(*arguments, **more)
+        step, given = generator.send, None
+        request.start()
+        try:
+            while True:
+                try:
+                    with request.inside():
+                        value = step(given)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    given = yield value
+                    step = generator.send
+                except BaseException as error:  # GeneratorExit too: it may have something to end
+                    step, given = generator.throw, error
+                del value
+        finally:
+            request.stop()
+            del given  # an exception, whose traceback has this frame
+
+    return generated
+
+
+def _generating_async(name: str, function: Any) -> Any:
+    """The same of asynchronous generators."""
+    import functools
+
+    @functools.wraps(function)
+    async def generated(*arguments: Any, **more: Any) -> Any:
+        request, generator = Request(name), function(*arguments, **more)
+        first = _first_value(generator)
+        step, given = generator.asend, None
+        request.start()
+        try:
+            while True:
+                try:
+                    with request.inside():
+                        value = await (first or step(given))
+                except StopAsyncIteration:
+                    return
+                first = None
+                try:
+                    given = yield value
+                    step = generator.asend
+                except BaseException as error:  # as above
+                    step, given = generator.athrow, error
+                del value
+        finally:
+            request.stop()
+            del given, first
+
+    return generated
+
+
+def _first_value(generator: Any) -> Any:
+    """What is awaited for the first value. Nobody but us ends this generator: the loop of events
+    ends what it learns of, and has learned of ours.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return generator.asend(None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
 
 
 def _of_python(name: str) -> Any:

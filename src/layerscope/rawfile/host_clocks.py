@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
@@ -25,8 +25,7 @@ from layerscope.rawfile import raw_file
 STEP_NS = 1_000_000
 
 
-@dataclass(slots=True)
-class HostClock:
+class HostClock(Struct):
     """CLOCK_MONOTONIC of a host: `ahead_ns` is by how much its CLOCK_REALTIME is ahead of it, one
     for each reading.
     """

@@ -39,11 +39,15 @@ def raw_file_of_windows(path: Path) -> Path:
 
 
 def has_logs(raw: Path) -> bool:
-    """Whether there are logs of libraries beside the raw files in `raw`."""
-    if (raw / ONEDNN_LOG).exists():
-        return True
-    of_mkl = raw.glob(MKL_LOGS)
-    return any(of_mkl) or any(raw.glob(PROFILES))
+    """Whether there are logs of libraries, or profiles of frameworks, beside the raw files in
+    `raw`.
+    """
+    return has_library_logs(raw) or any(raw.glob(PROFILES))
+
+
+def has_library_logs(raw: Path) -> bool:
+    """Whether oneDNN or MKL wrote one there."""
+    return (raw / ONEDNN_LOG).exists() or any(raw.glob(MKL_LOGS))
 
 
 def profiled_pids(raw: Path) -> set[int]:

@@ -16,9 +16,11 @@ import sys
 import zlib
 from collections.abc import Container, Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from layerscope.rawfile import layout
 from layerscope.rawfile.log_files import has_windows
@@ -62,8 +64,7 @@ SEGMENT_BYTES, LEAST_SEGMENT_BYTES = 32 << 20, 256 << 10
 Payload = bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """One sealed chunk. `key`: ring or segment; `first`: ordinal of its first record or byte."""
 
     kind: int

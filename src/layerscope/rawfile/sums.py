@@ -65,10 +65,14 @@ class RawTotals:
 
     def restore(self, packed: bytes) -> None:
         """Go on from the sums that `packed` gave."""
+        self._sums[:] = 0
+        self.add_sums(packed)
+
+    def add_sums(self, packed: bytes) -> None:
+        """Add the sums that `packed` gave of other spans."""
         rows = rows_of(packed)
         kind, name, count, ticks = rows.T
         codes = name * KINDS_LIMIT + kind
-        self._sums[:] = 0
         self._add(codes, count, ticks)
 
     def packed(self) -> bytes:

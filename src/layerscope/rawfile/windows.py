@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from layerscope.rawfile import layout
 from layerscope.rawfile.json_files import read_options
@@ -25,8 +26,7 @@ WINDOW_POLL_S = 0.01
 KEY = "window"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedWindow:
+class RequestedWindow(Struct, frozen=True):
     """What the user asked for: steps [first, last), or seconds from `after_s` on; None: without
     end, or not at all.
 

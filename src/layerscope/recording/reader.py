@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from layerscope.model.errors import ReadError
 from layerscope.model.schema import TABLES
@@ -241,8 +241,7 @@ def reading(run: Run) -> Iterator[None]:
         raise unreadable(run.path, error) from error
 
 
-@dataclass(frozen=True, slots=True)
-class TablePart:
+class TablePart(Struct, frozen=True):
     """The files of one table in one folder; `keys`: of several ranks how those of this one are
     read.
     """

@@ -13,9 +13,10 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from layerscope.capture import counters
 from layerscope.capture.recorder import Recorder, surviving
@@ -53,8 +54,7 @@ _TREE = (
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class AttachOptions:
+class AttachOptions(Struct, frozen=True):
     """What a recording of the process `pid` is asked for.
 
     `for_s`: how long in seconds, None until it ends or somebody ends us; `tree`: its children too;

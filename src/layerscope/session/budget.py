@@ -13,7 +13,9 @@ from __future__ import annotations
 import collections
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from layerscope.capture.recorder import Recorder
 from layerscope.model.events import Problem
@@ -45,16 +47,14 @@ _MOST_SAID = 3
 _CPU_CLOCK = 2  # CPUCLOCK_SCHED of the kernel: of all threads, exact
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetOptions:
+class BudgetOptions(Struct, frozen=True):
     """A budget: the `share` of the program's CPU time, and whether the user asked for it."""
 
     share: float
     is_asked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(Struct, frozen=True):
     """CPU time in ns: of the `program` itself, of stacks by the `sampler` and by the `handlers` in
     the program, and of all `others` of the recording.
     """

@@ -15,9 +15,11 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from layerscope.session.conversion_requests import SUMMARISE
 
@@ -36,8 +38,13 @@ ENOUGH_SHARE = 0.05
 # are lost in any case: then it takes more.
 NICE, NICE_BEHIND = 10, 5
 BEHIND_SHARE = 0.4
+# When it has found nothing to do so often, there is time to prepare for the end.
+IDLE_POLLS = 3
 # After so many records of each process it is asked again how much is left.
 AT_ONCE_RECORDS = 1_000_000
+# What a framework tells late may show that all has to be converted anew: after so many times that
+# waits for the end.
+MOST_BEGINNINGS = 3
 # A pod of this size has no room for a conversion beside the program: it comes after the end.
 SMALL_BYTES = 1 << 30
 SMALL_CPUS = 1.0
@@ -132,12 +139,21 @@ def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion
 
     limits = cgroup.facts()
     session = None
-    conversion = conversion_of_raw(raw, tables, limits.memory_most_bytes)
+    memory = limits.memory_most_bytes
+    is_beside = not is_small(limits) and not read_options(raw).get(raw_file.LATE)
+    begin = partial(conversion_of_raw, raw, tables, memory)
+    conversion: RunConversion = begin(follows=is_beside)
     try:
-        if not is_small(limits) and not read_options(raw).get(raw_file.LATE):
-            _follow(conversion)
+        for count in range(MOST_BEGINNINGS if is_beside else 0):
+            if not _follow(conversion):
+                break
+            remove_tables(tables)
+            follows = count < MOST_BEGINNINGS - 1
+            conversion = begin(follows=follows, loop=conversion.source.loop)
         session = _end_of_session(raw)
         conversion.finish(session, keeps_within_size=True)
+        if conversion.is_wrong:
+            return convert_into(raw, tables, session)  # type: ignore[no-any-return]
         mark_complete(tables, raw, conversion.rows)
         return conversion
     except OSError:
@@ -168,28 +184,47 @@ def is_small(limits: Cgroup) -> bool:
     return has_little_memory or (limits.cpus is not None and limits.cpus < SMALL_CPUS)
 
 
-def _follow(conversion: RunConversion) -> None:
-    """Convert what comes until standard input speaks, as a guest while that is enough."""
+def _follow(conversion: RunConversion) -> bool:
+    """Convert what comes until standard input speaks, as a guest while that is enough. True: it
+    has to begin anew.
+    """
     enough_share = min(ENOUGH_SHARE, ENOUGH_BYTES / conversion.most_bytes)
     with (
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE,)) as guest,
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE_BEHIND,)) as less_so,
     ):
-        has_more = False
+        has_more, idle = False, 0
         while not select.select([sys.stdin], [], [], 0 if has_more else POLL_S)[0]:
             backlog_share = conversion.backlog_share()
             if has_more or backlog_share >= enough_share:
                 worker = less_so if backlog_share > BEHIND_SHARE else guest
                 has_more = worker.submit(_go_on, conversion).result()
             else:
-                guest.submit(conversion.source.read_ahead).result()
+                idle += 1
+                if idle == IDLE_POLLS:
+                    guest.submit(_prepare_summary).result()
+                has_more = guest.submit(conversion.source.read_ahead).result()
+            if conversion.is_wrong:
+                return True
+    return False
+
+
+def _prepare_summary() -> None:
+    """Load what the summary needs, for which the prompt would wait."""
+    from layerscope.analyse import findings, summary  # noqa: F401
+    from layerscope.recording.database import connected
+    from layerscope.show.summary import text  # noqa: F401
+
+    findings.thresholds()
+    connected().close()
 
 
 def _go_on(conversion: RunConversion) -> bool:
     """Convert some of what is there; whether there was more."""
     read = conversion.advance(AT_ONCE_RECORDS)
     conversion.keep_within_size()
-    return read >= AT_ONCE_RECORDS
+    has_more = conversion.source.read_ahead()
+    return has_more or read >= AT_ONCE_RECORDS
 
 
 def _step_back(nice: int) -> None:

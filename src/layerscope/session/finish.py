@@ -9,9 +9,10 @@ import json
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from layerscope.capture.launchers import Launch
 from layerscope.capture.recorder import Recorder

@@ -15,10 +15,10 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from layerscope.analyse.timeline.kept import DRAFT
 from layerscope.ingest.open import session_lives
@@ -45,8 +45,7 @@ _UNPACKED = re.compile(r"[0-9a-f]{32}")
 _RUNNING = "-running"
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """One thing that can go: a file or a folder. `why` says why; a reason of `kept` why it
     stays.
     """

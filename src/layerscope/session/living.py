@@ -14,10 +14,11 @@ import re
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct, field
 
 from layerscope.host.ancestors import TICK_NS, began_ns, lineage
 from layerscope.model.errors import ReadError
@@ -31,8 +32,7 @@ _NAME = re.compile(r"@(layerscope-(\d+)-[0-9a-f]{16})$")
 _ROOT = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Living:
+class Living(Struct, frozen=True):
     """A recording that is being made: its folder, the folder of its raw files, the abstract name
     of the socket of its session, the session's pid, and the pid of the program. A pid is 0 where it
     is of another namespace. `window`: as `Steering.state` says it; `start_ns`: when the recording
@@ -44,7 +44,7 @@ class Living:
     socket: str
     session_pid: int
     program_pid: int
-    window: dict[str, Any] = field(default_factory=dict, compare=False)
+    window: dict[str, Any] = field(default_factory=dict)
     start_ns: int = 0
 
 

@@ -13,9 +13,10 @@ import select
 import signal
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from layerscope.rawfile import windows
 from layerscope.session.outside import environment_of, raise_descriptor_limit, words_of

@@ -15,8 +15,9 @@ import struct
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from layerscope.model.errors import RunError
 from layerscope.session.signal_table import static_memory
@@ -80,8 +81,7 @@ begin({package!r}, {path!r})
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SpokenRuntime:
+class SpokenRuntime(Struct, frozen=True):
     """What the runtime of a process says of itself, and where it lies in its memory."""
 
     address: int

@@ -14,8 +14,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from layerscope.capture.recorder import Recorder, Request, surviving
 from layerscope.recording.run import Run
@@ -32,8 +33,7 @@ STILL_HERE_S = 1.0
 SHARE_OF_TIME = 0.05
 
 
-@dataclass(slots=True)
-class RequestedTrace:
+class RequestedTrace(Struct):
     """A trace file that the program named: what started in [since_ns, until_ns) belongs to it;
     until None: open.
     """

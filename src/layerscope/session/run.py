@@ -8,8 +8,10 @@ import os
 import resource
 import shlex
 import signal
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from layerscope.capture import launchers, unreached
 from layerscope.capture.init import stand_aside
@@ -37,8 +39,7 @@ from layerscope.session.spooling import divert
 from layerscope.show.screen import notify
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """What one recording is asked for.
 
     `words`: the program and its arguments as they stand on the command line; `output`: the name of

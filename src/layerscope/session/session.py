@@ -14,8 +14,10 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from layerscope.capture import agent, unreached
 from layerscope.capture.program import Program
@@ -24,8 +26,7 @@ from layerscope.model.errors import RunError
 from layerscope.model.events import Problem
 
 
-@dataclass(slots=True)
-class Ended:
+class Ended(Struct):
     """How the program ended and what the kernel says it used. `status` is None where only its
     parent was told, `max_rss_bytes` 0 where it is not known: of a program that never held as much
     as a copy of us.

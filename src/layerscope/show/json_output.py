@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
+from msgspec.structs import asdict
 
 from layerscope.analyse.result import Result, ResultColumn
 from layerscope.model.events import Problem

@@ -9,9 +9,10 @@ import shlex
 import signal
 import textwrap
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.module_times import ModuleRow

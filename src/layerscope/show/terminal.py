@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
+
+from msgspec import Struct
 
 from layerscope.analyse.result import (
     BY_ROW,
@@ -141,8 +142,7 @@ def _lines(result: Result, width: int | None) -> Iterable[tuple[str, str]]:
         yield "note", printable(note)
 
 
-@dataclass(slots=True)
-class _Layout:
+class _Layout(Struct):
     """Cells as text, with the width of every column and on which side it is aligned."""
 
     headings: list[str]

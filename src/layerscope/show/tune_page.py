@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from layerscope.show.screen import printable
 
@@ -22,8 +23,7 @@ _TICKS = 6
 _STYLE = Path(__file__).with_suffix(".css")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One setting. `values`: of its runs, as they were measured; `cells`: of the table, as the
     headings say.
 
@@ -36,8 +36,7 @@ class Row:
     role: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TunePage:
+class TunePage(Struct, frozen=True):
     """`axis`: what the values are; `shown` puts one into words. The first row is the defaults."""
 
     title: str

@@ -5,10 +5,10 @@ that was open meanwhile. Used by `speedscope` and `perf_calls`.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES
 from layerscope.sources.imported import ImportedStacks
@@ -24,8 +24,7 @@ def _numbers() -> array[int]:
     return array("q")
 
 
-@dataclass(slots=True)
-class CallStacks:
+class CallStacks(Struct):
     """The distinct stacks, and samples of them. A stack is a number, NONE: nothing is open."""
 
     frames: FrameColumns = field(default_factory=FrameColumns)
@@ -89,8 +88,7 @@ class CallStacks:
         return len(self._samples["at_ns"])
 
 
-@dataclass(slots=True)
-class OpenCalls:
+class OpenCalls(Struct):
     """The calls that are open on one track. `unmatched`: how many returns had no call; `backwards`:
     how many events came before the one in front of them.
     """

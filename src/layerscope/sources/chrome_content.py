@@ -4,9 +4,8 @@ by `chrome` and `onnxruntime`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import COUNTERS, RANGES

@@ -7,10 +7,10 @@ or when its output file is changed while it runs: the header is missing, or the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.sources.trace_rows import named
 from layerscope.sources.trace_scan import (
@@ -28,8 +28,7 @@ _METADATA = ord("M")
 _WANTED = ("phase", "flags", "name", "category", "time_ns", "pid", "tid", "args", "duration_ns")
 
 
-@dataclass(slots=True)
-class ChromeEvents:
+class ChromeEvents(Struct):
     """The events of a file in its order, as columns; `name`, `category`, `pid` and `tid` are the
     numbers of the values in the tables of the same name.
 

@@ -8,11 +8,12 @@ the others. What a sample weighs, the file tells in units that it does not name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 from statistics import median_low
 from typing import Any
+
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
@@ -27,8 +28,7 @@ _USUAL_NS = 1_000_000
 _PYTHON = (".py", ".pyx")
 
 
-@dataclass(slots=True)
-class ChromeSamples:
+class ChromeSamples(Struct):
     """Those of a file. `rejected`: how many have a time or a stack that cannot be."""
 
     stacks: CallStacks = field(default_factory=CallStacks)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.model.layers import KINDS
 from layerscope.sources.imported import ImportedProcess, ImportedTrack
@@ -24,8 +24,7 @@ _LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 _FIELDS = ("start_ns", "end_ns", "name", "category", "pid", "tid", "args", "more", "kind")
 
 
-@dataclass(slots=True)
-class ChromeSpans:
+class ChromeSpans(Struct):
     """By track, then start; the columns are those of `Imported`, with times as the trace has them.
 
     `name` and `category`: as the scan numbers them. `args`, `end_args`: of a begin and of its end.

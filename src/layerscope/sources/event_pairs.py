@@ -4,9 +4,8 @@ sources that read Chrome JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 # Of each kind of pair the phase that begins it and the one that ends it.
 SYNC, ASYNC, FRAME = range(3)
@@ -16,8 +15,7 @@ _NONE = -1
 _SAME = ("name", "category", "pid", "tid")
 
 
-@dataclass(frozen=True, slots=True)
-class EventPairs:
+class EventPairs(Struct, frozen=True):
     """The rows of events that belong together, by begin. `kind`: SYNC, ASYNC or FRAME.
 
     `begins_left`, `ends_left`: how many events have no other half.

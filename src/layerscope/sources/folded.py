@@ -12,12 +12,12 @@ line of Python.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, STACKS
@@ -141,8 +141,7 @@ def _equal_bytes(differences: np.ndarray) -> np.ndarray:
     return equal
 
 
-@dataclass(slots=True)
-class _Folded:
+class _Folded(Struct):
     """What was read so far. `weight` by stack: what was written times ten to the power of
     `exponent`.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from layerscope.model.events import Problem
 from layerscope.rawfile import dtypes, layout
@@ -26,6 +27,7 @@ from layerscope.sources.process import (
     ProcessEvents,
     SourceProcess,
     SourceTrack,
+    no_marks,
 )
 
 # Of a reading of CLOCK_REALTIME that a file has.
@@ -95,6 +97,16 @@ class ForeignFile:
         """Nothing waits for the end."""
         return False
 
+    @property
+    def is_wrong(self) -> bool:
+        """All of it is known from the beginning."""
+        return False
+
+    @property
+    def loop(self) -> str:
+        """It is an option."""
+        return ""
+
     def left_bytes(self) -> int:
         """The file was read."""
         return 0
@@ -112,7 +124,7 @@ class ForeignProcess(SourceProcess):
     def __init__(
         self, file: ForeignFile, number: int, names: list[str], spans: ForeignSpans
     ) -> None:
-        self._foreign = ForeignEvents(spans)
+        self._foreign = ForeignEvents(spans=spans)
         super().__init__(self._foreign, file.content.host)
         process = file.content.processes[number]
         self._foreign.names = names
@@ -142,17 +154,16 @@ class ForeignProcess(SourceProcess):
             yield
 
 
-class ForeignEvents(ProcessEvents):
-    """The events of one process. Its spans come piece by piece: `_read` pieces are ready, of which
-    `_given` were given out.
+class ForeignEvents(ProcessEvents, kw_only=True):
+    """The events of one process. Its `spans` come piece by piece: `_read` pieces are ready, of
+    which `_given` were given out.
     """
 
-    def __init__(self, spans: ForeignSpans) -> None:
-        super().__init__()
-        self._spans = spans
-        self._read = self._given = 0
-        self._moments = super().moments()
-        self.blocks = ForeignMemory.nothing()
+    spans: ForeignSpans
+    blocks: ForeignMemory = field(default_factory=ForeignMemory.nothing)
+    _read: int = 0
+    _given: int = 0
+    _moments: Marks = field(default_factory=no_marks)
 
     def set_moments(self, marks: Marks) -> None:
         """What the process counted and marked."""
@@ -164,11 +175,11 @@ class ForeignEvents(ProcessEvents):
 
     def advance(self) -> bool:
         """Make more spans ready for `batches`; False: there are no more."""
-        if self._read == self._spans.pieces:
+        if self._read == self.spans.pieces:
             return False
         self._read += 1
-        self.records = self._spans.rows_until(self._read)
-        self.waiting = self.records - self._spans.rows_until(self._given)
+        self.records = self.spans.rows_until(self._read)
+        self.waiting = self.records - self.spans.rows_until(self._given)
         return True
 
     def advance_blocks(self) -> bool:
@@ -185,12 +196,12 @@ class ForeignEvents(ProcessEvents):
         """By track, the spans that are ready."""
         given, self._given = self._given, self._read
         self.waiting = 0
-        return self._spans.rows(given, self._read)
+        return self.spans.rows(given, self._read)
 
     @property
     def read_until_ns(self) -> int:
         """The start of the first span that is not ready."""
-        return self._spans.earliest_ns(self._read)
+        return self.spans.earliest_ns(self._read)
 
     @property
     def clock_end_ns(self) -> int:

@@ -4,17 +4,16 @@ tracks of processes. Made by `sources`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import PHASES, THREAD
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedTrack:
+class ImportedTrack(Struct, frozen=True):
     """What carries spans and samples: its name and its process, an index into `Imported.processes`.
 
     `start_ns`, `end_ns`: when it was first seen and when it ended, None: not told.
@@ -31,8 +30,7 @@ class ImportedTrack:
     number: int = 0  # what the profiler numbers it, where that is all there is
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedProcess:
+class ImportedProcess(Struct, frozen=True):
     """A process of the file: how the file calls it, "" if it does not, and its rank.
 
     `end_ns`: when it ended; None: with the last that the file tells. `about`: JSON, what the file
@@ -48,8 +46,7 @@ class ImportedProcess:
     about: str | None = None
 
 
-@dataclass(slots=True)
-class ImportedStacks:
+class ImportedStacks(Struct):
     """Samples with their stacks: columns of the tables `frames`, `stacks` and `samples`, by name,
     without their keys.
 
@@ -69,8 +66,7 @@ def _none() -> np.ndarray:
     return np.zeros(0, np.int64)
 
 
-@dataclass(slots=True)
-class ImportedMoments:
+class ImportedMoments(Struct):
     """Values of counters and marks as columns. `name`: index into `Imported.names`, whose texts
     have the domain in a second line. `value`: of a counter. `is_mark`: a mark, which has none.
     """
@@ -96,8 +92,7 @@ _MEMORY = {
 }
 
 
-@dataclass(slots=True)
-class ImportedMemory:
+class ImportedMemory(Struct):
     """Allocations and releases as columns, in the order of time; where all rows have the same, one
     value is enough.
 
@@ -128,8 +123,7 @@ class ImportedMemory:
         return len(self.at_ns)
 
 
-@dataclass(slots=True)
-class Imported:
+class Imported(Struct):
     """The spans or the samples of one file, its counters and marks, and its blocks of memory.
 
     `start_ns` of spans counts from the first one, at `realtime_ns` of CLOCK_REALTIME (None: the

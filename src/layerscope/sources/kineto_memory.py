@@ -6,10 +6,10 @@ An event tells the thread, not the operator: that is what was open on the thread
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.distinct import distinct, with_places
 from layerscope.model.events import Problem
@@ -52,8 +52,7 @@ _ADDRESS_BITS = 57
 _TYPE_UNIT, _NO_DEVICE = 1 << 16, 1
 
 
-@dataclass(slots=True)
-class MemoryEvents:
+class MemoryEvents(Struct):
     """Those of a trace in the order of time, as columns; `device`: index into `devices`. `pid` and
     `tid`: as the scan numbers them.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.model.distinct import distinct, with_places
 from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PYTHON_CALL, SPAN_LAYERS
@@ -35,8 +34,7 @@ _MOST = np.iinfo(np.int64).max
 _ON_GPU = "gpu_"
 
 
-@dataclass(slots=True)
-class KinetoSpans:
+class KinetoSpans(Struct):
     """By track, then start; of two that start together the longer one comes first. The columns are
     those of `Imported`, with times since `baseTimeNanoseconds`.
 

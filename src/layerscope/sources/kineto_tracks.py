@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from layerscope.model.layers import STREAM
 from layerscope.sources.imported import ImportedTrack

@@ -11,13 +11,13 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from layerscope.model.clocks import Conversion
 from layerscope.model.errors import ReadError
@@ -36,8 +36,7 @@ _NAME = re.compile(
 _WITHIN = re.compile(rb'["\\\x00-\x1f]')
 
 
-@dataclass(frozen=True, slots=True)
-class KinetoTrace:
+class KinetoTrace(Struct, frozen=True):
     """The spans of one trace by thread, then start; of two that start together the longer one comes
     first.
 

@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +20,7 @@ from shutil import which
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
@@ -57,8 +57,7 @@ class _Statistics(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-@dataclass(slots=True)
-class _Stacks:
+class _Stacks(Struct):
     """What each stack held, as columns; `line` and `thread`: their number."""
 
     count: list[int] = field(default_factory=list)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _CALL = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\((.*)\)", re.DOTALL)
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\(nil\)|NULL")
@@ -38,8 +39,7 @@ _BLAS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One call. `kind`: gemm, fft, lapack or other. `dtype`: f32, or bf16bf16f32 of a product of
     other types; c32 is complex of two f32. `problem`: its arguments without addresses.
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.model.layers import KINDS
 from layerscope.sources.chrome_events import ChromeEvents, read_events
@@ -115,8 +115,7 @@ def _present(events: ChromeEvents) -> dict[str, np.ndarray]:
     return columns
 
 
-@dataclass(frozen=True, slots=True)
-class _Spans:
+class _Spans(Struct, frozen=True):
     """Columns by thread, then start, as `Imported` has them, with times of CLOCK_REALTIME.
 
     `clock_steps`: how many end before they begin.

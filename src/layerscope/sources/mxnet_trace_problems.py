@@ -5,9 +5,9 @@ Used by `mxnet_trace`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import COUNTERS, OPERATORS
@@ -52,8 +52,7 @@ _NO_HEADER = Problem(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """How many operators, bulks of operators, and counters or markers were read, and how many spans
     end before they begin.
     """

@@ -9,11 +9,12 @@ that has its process in bits 24 to 47 and itself in bits 0 to 23.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
@@ -80,8 +81,7 @@ def _refuse(path: Path, tables: SqliteTables) -> None:
     )
 
 
-@dataclass(slots=True)
-class _Export:
+class _Export(Struct):
     """Reads the tables one after the other into `spans`."""
 
     tables: SqliteTables

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.frameworks import kind_of
@@ -46,8 +46,7 @@ _PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
 _KEYS = ("domain", "category", "color", "payload")
 
 
-@dataclass(slots=True)
-class NvtxRanges:
+class NvtxRanges(Struct):
     """Puts ranges into `spans`; `track_of` gives the tracks of threads, or those beside them."""
 
     spans: SpanRows

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import GPU, KINDS, RANGES
@@ -77,8 +78,7 @@ def read(path: Path) -> Imported:
         return _Database(tables).imported()
 
 
-@dataclass(slots=True)
-class _Database:
+class _Database(Struct):
     """Reads the tables one after the other into `spans`."""
 
     tables: SqliteTables

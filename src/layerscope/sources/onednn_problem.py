@@ -10,10 +10,11 @@ before it no engine either; `gemm_api` of 2.7 has no auxiliary column. Of MKL it
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from layerscope.sources import mkl_call
 
@@ -56,8 +57,7 @@ _GATES = {
 _AXES = ("d", "h", "w")
 
 
-@dataclass(frozen=True, slots=True)
-class OnednnProblem:
+class OnednnProblem(Struct, frozen=True):
     """The fields of one text; "" or None where the text does not tell.
 
     `library`: oneDNN or MKL, "" when it is a text of neither. `dtype`: the type of source, weights

@@ -16,11 +16,11 @@ import io
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from layerscope.model.errors import ReadError
 from layerscope.sources import mkl_verbose, verbose_spans
@@ -86,8 +86,7 @@ def read_calls(path: Path) -> tuple[Calls, int, str]:
     return lines.calls, lines.rejected, lines.example
 
 
-@dataclass(slots=True)
-class _Lines:
+class _Lines(Struct):
     """What was read so far: the calls, and how many lines with a marker could not be understood,
     with the first.
     """
@@ -186,8 +185,7 @@ class _Lines:
 # -- pieces of a chunk -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Pieces:
+class _Pieces(Struct, frozen=True):
     """The records of a chunk, by place in it.
 
     `commas`: of all of it, and its end. `line`, `start`: of the line and of the marker. `first`:
@@ -299,8 +297,7 @@ def _markers(
     return first[known], start[known], library[known]
 
 
-@dataclass(frozen=True, slots=True)
-class _Operations:
+class _Operations(Struct, frozen=True):
     """By record: `operation`, an index into the other tables; where its payload begins; when it
     began, -1: not told.
 

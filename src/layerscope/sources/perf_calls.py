@@ -10,8 +10,9 @@ before, and so was one that calls. One that returns in the place of another one 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
@@ -56,8 +57,7 @@ def read(path: Path) -> Imported:
     return calls.imported()
 
 
-@dataclass(slots=True)
-class _Calls:
+class _Calls(Struct):
     """What was read so far. `objects`: by function, the file that it is in."""
 
     stacks: CallStacks = field(default_factory=CallStacks)

@@ -15,10 +15,10 @@ import mmap
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.errors import ReadError
 from layerscope.sources import zstd_stream
@@ -77,8 +77,7 @@ _FLAGS = {
 }
 
 
-@dataclass(slots=True)
-class PerfEvent:
+class PerfEvent(Struct):
     """One event that was recorded: the fields of perf_event_attr that matter, its name and the ids
     of its samples.
     """
@@ -111,8 +110,7 @@ class PerfEvent:
         }
 
 
-@dataclass(slots=True)
-class Records:
+class Records(Struct):
     """Records that lie one behind the other in `octets`: where each begins, its type, its misc, and
     where it ends.
     """
@@ -140,8 +138,7 @@ class Records:
         return record.tobytes()
 
 
-@dataclass(slots=True)
-class PerfFile:
+class PerfFile(Struct):
     """A whole file. `features`: by number, as they are. `cut_at`: where it ends early or makes no
     sense; None: it is whole. `finished`: whether perf came to its end and wrote the features.
     """

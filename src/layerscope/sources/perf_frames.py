@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import struct
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model import cache
 from layerscope.rawfile import jit_maps
@@ -38,8 +38,7 @@ _IN_NO_FILE, _NOWHERE = -1, -2
 _PT_LOAD, _PF_X = 1, 1
 
 
-@dataclass(slots=True)
-class PerfStacks:
+class PerfStacks(Struct):
     """Frames and stacks of a file, as `Imported.stacks` has them; `of_sample` is the one of each
     sample (-1: none).
     """
@@ -49,8 +48,7 @@ class PerfStacks:
     of_sample: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class _Addresses:
+class _Addresses(Struct, frozen=True):
     """The addresses of distinct stacks one behind the other, innermost first: which stack, which
     space, whose side.
     """
@@ -153,8 +151,7 @@ def _sides(
 # -- where addresses lie ---------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _InlinedNumbers:
+class _InlinedNumbers(Struct):
     """Numbers of frames with inlined functions, below 0: each stands for several frames, the
     innermost first.
     """
@@ -181,8 +178,7 @@ class _InlinedNumbers:
         return frames, place
 
 
-@dataclass(slots=True)
-class _Named:
+class _Named(Struct):
     """The frames of the addresses in a file."""
 
     file: perf_file.PerfFile

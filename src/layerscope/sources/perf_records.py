@@ -8,10 +8,10 @@ their own, so that a cursor for each sample goes over the fields, all samples at
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from layerscope.model.distinct import distinct
 from layerscope.sources.perf_file import ARCH, PerfEvent, PerfFile, Records
@@ -65,8 +65,7 @@ CONTEXT_KERNEL, CONTEXT_USER = (1 << 64) - 128, (1 << 64) - 512
 _PIECE = 1 << 16
 
 
-@dataclass(slots=True)
-class PerfSamples:
+class PerfSamples(Struct):
     """Samples as columns. `event`: index into the events of the file. `mode`: MODE_KERNEL,
     MODE_USER or another.
 
@@ -96,14 +95,13 @@ class PerfSamples:
     def taken(self, rows: np.ndarray) -> PerfSamples:
         """The samples at these places."""
         columns = {}
-        for column in fields(self):
-            values = getattr(self, column.name)
-            columns[column.name] = values[rows]
+        for name in self.__struct_fields__:
+            values = getattr(self, name)
+            columns[name] = values[rows]
         return PerfSamples(**columns)
 
 
-@dataclass(slots=True)
-class PerfStrings:
+class PerfStrings(Struct):
     """Distinct texts of bytes by their number. `b""` is 0."""
 
     numbers: dict[bytes, int]
@@ -130,8 +128,7 @@ class PerfStrings:
         return numbers
 
 
-@dataclass(slots=True)
-class Decoded:
+class Decoded(Struct):
     """The samples of a file, its distinct chains and raw data, and how many samples could not be
     understood.
     """
@@ -168,10 +165,8 @@ def decoded(file: PerfFile) -> Decoded:
                 pieces.append(one)
                 damaged += bad
     columns = {
-        column.name: np.concatenate(
-            [getattr(one, column.name) for one in pieces] or [np.zeros(0, np.int64)]
-        )
-        for column in fields(PerfSamples)
+        name: np.concatenate([getattr(one, name) for one in pieces] or [np.zeros(0, np.int64)])
+        for name in PerfSamples.__struct_fields__
     }
     return Decoded(
         PerfSamples(**columns), list(chains.numbers), list(raws.numbers), damaged, unknown
@@ -218,8 +213,7 @@ def _pointer(event: PerfEvent, file: PerfFile) -> int | None:
     return (recorded & all_before).bit_count()
 
 
-@dataclass(slots=True)
-class _Cursor:
+class _Cursor(Struct):
     """A place in each of some records, which moves over their fields."""
 
     records: Records

@@ -11,13 +11,13 @@ are taken apart column by column; each distinct stack becomes an object once.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import SAMPLE_STATES, STACKS
@@ -81,8 +81,7 @@ def read(path: Path) -> Imported:
     return text.imported()
 
 
-@dataclass(slots=True)
-class _Text:
+class _Text(Struct):
     """What was read so far. Columns have one array for each part of the file."""
 
     frames: FrameColumns = field(default_factory=FrameColumns)

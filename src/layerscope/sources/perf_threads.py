@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.model.distinct import distinct
 from layerscope.sources import perf_records as rec
@@ -26,8 +27,7 @@ _PIDS = struct.Struct("<ii").unpack_from
 ANONYMOUS = ("//anon", "[", "/dev/zero", "/SYSV", "anon_inode:")
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(Struct, frozen=True):
     """A file with code: its path as the kernel told it, its build in hexadecimal digits, its inode;
     "" and 0: not told.
 
@@ -40,8 +40,7 @@ class Object:
     inode: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(Struct, frozen=True):
     """Addresses from `start` up to `end` show `object` from `offset` on."""
 
     start: int
@@ -50,8 +49,7 @@ class Mapping:
     object: Object
 
 
-@dataclass(slots=True)
-class AddressSpace:
+class AddressSpace(Struct):
     """The mappings of a process from `start_ns` on, by where they start. None of them overlap."""
 
     pid: int
@@ -93,8 +91,7 @@ class AddressSpace:
         self.mappings[where] = pieces
 
 
-@dataclass(slots=True)
-class PerfProcess:
+class PerfProcess(Struct):
     """A process. `start_ns`: when perf first knew of it; 0: before."""
 
     pid: int
@@ -103,8 +100,7 @@ class PerfProcess:
     end_ns: int | None = None
 
 
-@dataclass(slots=True)
-class PerfThread:
+class PerfThread(Struct):
     """A thread. `name`: its last one."""
 
     tid: int
@@ -114,8 +110,7 @@ class PerfThread:
     end_ns: int | None = None
 
 
-@dataclass(slots=True)
-class Threads:
+class Threads(Struct):
     """Everyone that a file tells of, and the mappings of the kernel."""
 
     processes: list[PerfProcess] = field(default_factory=list)

@@ -11,10 +11,10 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.sources import perf_records as rec
 from layerscope.sources.perf_file import ARCH, PerfFile, Records
@@ -39,8 +39,7 @@ _TO_ROOT = 1
 _USER_MARK = struct.pack("<Q", rec.CONTEXT_USER)
 
 
-@dataclass(slots=True)
-class Unwound:
+class Unwound(Struct):
     """How many stacks there were, and how many were unwound to the first function of the thread by
     files that are all here.
     """

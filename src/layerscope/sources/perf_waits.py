@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
@@ -42,8 +42,7 @@ _OFF_CPU = "offcpu-time"
 OUT, IN, SEEN = 0, 1, 2
 
 
-@dataclass(slots=True)
-class Waits:
+class Waits(Struct):
     """Waits by row: whose, when, the sample that has the stack (-1: none), how long (0: nobody
     knows), whether that is exact, whether the thread could have run, and who woke it: a thread id
     (0: not told).
@@ -61,8 +60,7 @@ class Waits:
     is_complete: bool
 
 
-@dataclass(slots=True)
-class Formats:
+class Formats(Struct):
     """Fields of tracepoints: by number its name, and by name the place and size of each field."""
 
     names: dict[int, str] = field(default_factory=dict)
@@ -146,8 +144,7 @@ def with_times(time: np.ndarray) -> tuple[np.ndarray, list[Problem]]:
     ]
 
 
-@dataclass(slots=True)
-class Moments:
+class Moments(Struct):
     """What is known of threads in time: when they leave, come, or were seen on a CPU."""
 
     tid: list[np.ndarray] = field(default_factory=list)
@@ -240,8 +237,7 @@ def _field(raws: list[bytes], at: int, size: int) -> list[int]:
     return numbers
 
 
-@dataclass(slots=True)
-class _Switches:
+class _Switches(Struct):
     """Moments by thread, then time. `same`: each is of the same thread as the one before."""
 
     tid: np.ndarray

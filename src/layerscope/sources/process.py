@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.clocks import Conversion, Identity
 from layerscope.model.compiled import compiled
@@ -117,8 +117,7 @@ def by_field(rows: np.ndarray) -> dict[str, np.ndarray]:
     return columns
 
 
-@dataclass(slots=True)
-class SourceTrack:
+class SourceTrack(Struct):
     """A thread of a process, or a stream of a GPU; times are of the source's clock
     (`ProcessEvents.to_run`).
     """
@@ -137,8 +136,7 @@ class SourceTrack:
 NO_SEGMENT = "no_segment"
 
 
-@dataclass(slots=True)
-class Loss:
+class Loss(Struct):
     """Records that were lost, in times of the source's clock. Track 0: not known which. `lost`:
     None where nobody could count them.
     """
@@ -155,8 +153,7 @@ def _no_sums() -> np.ndarray:
     return np.zeros((0, 4), np.int64)
 
 
-@dataclass(slots=True)
-class ProcessEvents:
+class ProcessEvents(Struct):
     """The events of one process, as far as they were read. What a source does not have stays empty.
 
     `about`: pid, ppid, rank, argv, start_ns, end_ns. `names`: texts by number. `counters`: rows of
@@ -165,6 +162,7 @@ class ProcessEvents:
     source, which are `stripped`. `records`: number of spans so far. `waiting`: number of spans that
     the next batches would look at. `ended`: no more will come. `unknown_kinds`: kinds of spans that
     only a newer layerscope knows. `outside`: what was marked from outside, (ns of the run, name).
+    `silent`: from when to when, in ns of the run, nothing was recorded of what steps may be.
     """
 
     about: dict[str, Any] = field(default_factory=dict)
@@ -183,6 +181,7 @@ class ProcessEvents:
     waiting: int = 0
     unknown_kinds: list[str] = field(default_factory=list)
     outside: list[tuple[int, str]] = field(default_factory=list)
+    silent: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def read_until_ns(self) -> int:
@@ -201,7 +200,7 @@ class ProcessEvents:
 
     def moments(self) -> Marks:
         """What the program counted and marked, in the order of time."""
-        return _no_marks()
+        return no_marks()
 
     def memory(self, last: bool = False) -> np.ndarray:
         """Allocations and releases that can be judged now, in the order of time, as rows of
@@ -211,11 +210,11 @@ class ProcessEvents:
 
     def step_marks(self) -> Marks:
         """Where the program marked the end of a step."""
-        return _no_marks()
+        return no_marks()
 
     def window_marks(self) -> Marks:
         """Where windows opened and closed."""
-        return _no_marks()
+        return no_marks()
 
     @property
     def has_step_marks(self) -> bool:
@@ -236,14 +235,13 @@ class ProcessEvents:
         return int(self.clock.to_run(np.array([ticks], np.int64))[0])
 
 
-def _no_marks() -> Marks:
+def no_marks() -> Marks:
     """Where a process has none."""
     tracks = np.zeros(0, np.int32)
     records = np.zeros(0, dtypes.RECORD)
     return tracks, records
 
 
-@dataclass(slots=True)
 class SourceProcess:
     """A process and how its events are read. Of one that has no file of its own there is nothing
     to read.
@@ -252,10 +250,15 @@ class SourceProcess:
     primitive may be recorded once more on each thread that works for it.
     """
 
-    events: ProcessEvents
-    host: str = ""
-    rank: str = ""
-    has_shares: bool = False
+    __slots__ = ("events", "has_shares", "host", "rank")
+
+    def __init__(
+        self, events: ProcessEvents, host: str = "", rank: str = "", has_shares: bool = False
+    ) -> None:
+        self.events = events
+        self.host = host
+        self.rank = rank
+        self.has_shares = has_shares
 
     def pieces(self) -> Iterator[None]:
         """Read on, and stop after each piece after which `batches` has more."""

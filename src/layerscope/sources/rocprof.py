@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import GPU, KINDS
@@ -148,8 +149,7 @@ def read(path: Path) -> Imported:
     return found
 
 
-@dataclass(slots=True)
-class _Records:
+class _Records(Struct):
     """Puts the records of processes into `spans`. `unread`: records of other kinds, by kind."""
 
     spans: SpanRows = field(default_factory=SpanRows)

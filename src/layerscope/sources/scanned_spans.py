@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 # As lt_place has them.
 PLACE = np.dtype(
@@ -50,8 +50,7 @@ def _no_numbers() -> np.ndarray:
     return np.zeros(0, np.int64)
 
 
-@dataclass(slots=True)
-class ScannedSpans:
+class ScannedSpans(Struct):
     """The spans of a file as columns, in the order of the file.
 
     `time_ns`, `duration_ns`; `name` and `args`: numbers of texts, -1: none. `external` and

@@ -24,8 +24,16 @@ class Source(Protocol):
     def new_processes(self) -> Sequence[SourceProcess]:
         """Processes that were not there at the last call."""
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether what was read should have been other, as it is known now."""
+
+    @property
+    def loop(self) -> str:
+        """What the steps are by what was read so far; empty: the source does not tell."""
+
     def read_ahead(self) -> bool:
-        """Read some of what only the end asks for. False: there is nothing."""
+        """Read some of what was written beside its files. False: there is nothing."""
 
     def new_samples(self) -> Sequence[SamplerFile | ImportedStacks]:
         """Samples of stacks that were not there at the last call."""

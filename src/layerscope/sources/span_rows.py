@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import GPU, STREAM
@@ -25,8 +25,7 @@ _COLUMNS = ("start", "end", "kind", "track", "name", *_NONE)
 _ALL_STREAMS = (-1, 0xFFFF_FFFF)
 
 
-@dataclass(slots=True)
-class FoundTracks:
+class FoundTracks(Struct):
     """Numbers processes and tracks as they are asked for. `names`: what threads are called, by
     process and thread.
     """
@@ -80,8 +79,7 @@ class FoundTracks:
         return self._tracks[key]
 
 
-@dataclass(slots=True)
-class SpanRows:
+class SpanRows(Struct):
     """Takes columns of spans. `rejected`: how many have a time that cannot be, `negative`: how many
     end before they begin. `names`, `texts`: what is given out, by text.
     """

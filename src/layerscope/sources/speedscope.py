@@ -8,11 +8,11 @@ ns.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct, field
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
@@ -79,8 +79,7 @@ def read(path: Path) -> Imported:
     return profiles.imported(is_cut)
 
 
-@dataclass(slots=True)
-class _Profiles:
+class _Profiles(Struct):
     """Puts profiles into `stacks`. `rejected`: how many samples or events cannot be."""
 
     file: _SpeedscopeFile

@@ -10,12 +10,12 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
@@ -37,8 +37,7 @@ _GZIP = b"\x1f\x8b"
 _DAMAGED = (sqlite3.Error, OverflowError, MemoryError)
 
 
-@dataclass(slots=True)
-class SqliteTables:
+class SqliteTables(Struct):
     """The tables of the file `path`, which may be packed with gzip. Use as a context.
 
     `told`: by table, how many rows of it were given out. `broken`: what SQLite said of each table

@@ -7,10 +7,10 @@ of a file at a time becomes a level of the tree after the other.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.symbols.short_names import printed
 
@@ -21,8 +21,7 @@ _COLUMNS = ("layer", "name", "signature", "file", "line", "object", "build_id", 
 _FRAME_BITS = 32
 
 
-@dataclass(slots=True)
-class FrameColumns:
+class FrameColumns(Struct):
     """Frames by number, each distinct line of a function once; `columns` are those of the table
     `frames`.
     """
@@ -65,16 +64,14 @@ def unnamed(path: str) -> str:
     return f"[{name}]"
 
 
-@dataclass(slots=True)
-class _StackLevel:
+class _StackLevel(Struct):
     """The stacks of one depth: `keys` in order, each a parent and a frame, and their numbers."""
 
     keys: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
-@dataclass(slots=True)
-class StackTree:
+class StackTree(Struct):
     """Stacks by number; a parent's is smaller."""
 
     count: int = 0

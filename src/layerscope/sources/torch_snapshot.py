@@ -14,11 +14,11 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
@@ -100,8 +100,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
         raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-@dataclass(slots=True)
-class _Device:
+class _Device(Struct):
     """What happened on one device, in its order, and what it held at the end.
 
     `changes`: the rows that allocate or release, each once. `early`: how many blocks were there
@@ -120,7 +119,7 @@ class _Device:
     has_segments: bool
     has_times: bool = True
     early: tuple[int, int] = (0, 0)
-    changes: np.ndarray = field(init=False)
+    changes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
         self.changes = _changes(self)

@@ -8,13 +8,13 @@ import ctypes
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.errors import ReadError
 from layerscope.sources import scanned_spans
@@ -57,8 +57,7 @@ _PLAIN_WORDS = ("true", "false", "null")
 Columns = dict[str, np.ndarray]
 
 
-@dataclass(slots=True)
-class ScannedTrace:
+class ScannedTrace(Struct):
     """What a file has beside its rows. Texts by their numbers.
 
     `beside`: what stands beside the events, as JSON. `damaged`: how many events could not be read,

@@ -8,11 +8,11 @@ several threads: it lies on further tracks.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.distinct import distinct
 from layerscope.model.events import Problem
@@ -63,8 +63,7 @@ _COLUMNS = {
 }
 
 
-@dataclass(slots=True)
-class Calls:
+class Calls(Struct):
     """The calls of a log in any order, as columns, and what its other lines say.
 
     `position`: of the line in the file. `kind`: EXECUTED or CREATED. `cache`: NOT_TOLD, HIT or
@@ -179,8 +178,7 @@ def placed(calls: Calls, rejected: int, example: str) -> Imported:
     )
 
 
-@dataclass(slots=True)
-class _OnTracks:
+class _OnTracks(Struct):
     """When each call began, its track and its depth there."""
 
     start_ns: np.ndarray

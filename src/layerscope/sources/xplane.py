@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
@@ -97,8 +98,7 @@ def _content(path: Path) -> bytes:
     return b"".join(parts)
 
 
-@dataclass(slots=True)
-class _Space:
+class _Space(Struct):
     """Puts the planes of a file into `spans`. `lines`: numbers of names by those of spans."""
 
     wire: Wire

@@ -4,8 +4,9 @@ and which line of Python asked for it. Used by `xplane`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from layerscope.sources.wire import Wire, number
 
@@ -27,8 +28,7 @@ class Instruction(NamedTuple):
     line: str
 
 
-@dataclass(slots=True)
-class _FrameIndex:
+class _FrameIndex(Struct):
     """The lines that instructions name by the number of a frame, from 1 on."""
 
     files: list[str] = field(default_factory=list)

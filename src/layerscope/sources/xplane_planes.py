@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from layerscope.sources.wire import Wire, number, signed
 from layerscope.sources.xspace_scan import PlaneScan, ScannedLine, scanned
@@ -29,8 +30,7 @@ _MOST_KNOWN = 1 << 18
 Stats = dict[str, Any]
 
 
-@dataclass(slots=True)
-class XLine:
+class XLine(Struct):
     """One line with its events. `scanned`: what each has; `stats` of its rows are numbers of
     `XPlane.stats`.
     """
@@ -41,8 +41,7 @@ class XLine:
     scanned: ScannedLine
 
 
-@dataclass(slots=True)
-class XPlane:
+class XPlane(Struct):
     """One plane. `names`: of events, by their metadata. `told`: stats of the plane itself."""
 
     wire: Wire

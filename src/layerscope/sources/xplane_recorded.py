@@ -5,11 +5,11 @@ and the calls of jitted functions. Used by `sources.raw.profiles`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from layerscope.model.layers import KINDS
 from layerscope.model.stored_json import decoded
@@ -23,6 +23,7 @@ _OF_PROGRAM = "python"
 # The number of the thread that the process began with.
 MAIN = -1
 _CALL = "PjitFunction("
+_AWAIT = "CommonPjRtBuffer::Await"
 _FUNCTION = KINDS.index("function")
 
 
@@ -32,6 +33,7 @@ def read(path: Path) -> Imported:
     _number_threads(content)
     _find_calls(content)
     _find_modules(content)
+    _find_waits(content)
     return _without(content, _THREAD)
 
 
@@ -80,6 +82,29 @@ def _find_calls(content: Imported) -> None:
     content.calls = frozenset(names)
 
 
+def _find_waits(content: Imported) -> None:
+    """XLA tells a wait for a result by two moments, before and behind it, between which the thread
+    tells nothing: one range from the first to the second one; in place.
+    """
+    if _AWAIT not in content.names:
+        return
+    order = np.lexsort((content.depth, content.start_ns, content.track))
+    track, is_wait = content.track[order], content.name[order] == content.names.index(_AWAIT)
+    goes_on = is_wait[1:] & is_wait[:-1] & (track[1:] == track[:-1])
+    # The place of each moment among those that follow each other.
+    begins = is_wait & ~np.append(False, goes_on)
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    place = np.arange(len(order)) - first
+    before = np.flatnonzero(goes_on & (place[:-1] % 2 == 0))
+    begin, end = order[before], order[before + 1]
+    dur_ns = content.dur_ns.copy()
+    dur_ns[begin] = content.start_ns[end] + content.dur_ns[end] - content.start_ns[begin]
+    content.dur_ns = dur_ns
+    kept = np.ones(len(order), np.bool_)
+    kept[end] = False
+    _keep(content, kept)
+
+
 def _find_modules(content: Imported) -> None:
     """The modules of operators by their scopes, as names: `more` has their numbers, -1: none; in
     place.
@@ -98,10 +123,15 @@ def _find_modules(content: Imported) -> None:
 
 def _without(content: Imported, name: str) -> Imported:
     """The same without spans of this name."""
-    if name not in content.names:
-        return content
-    kept = content.name != content.names.index(name)
-    columns = ("start_ns", "dur_ns", "track", "depth", "kind", "name", "args")
-    changed: dict[str, Any] = {column: getattr(content, column)[kept] for column in columns}
-    more = {key: np.broadcast_to(values, kept.shape)[kept] for key, values in content.more.items()}
-    return replace(content, **changed, more=more)
+    if name in content.names:
+        _keep(content, content.name != content.names.index(name))
+    return content
+
+
+def _keep(content: Imported, kept: np.ndarray) -> None:
+    """Leave these spans; in place."""
+    content.more = {
+        key: np.broadcast_to(values, kept.shape)[kept] for key, values in content.more.items()
+    }
+    for column in ("start_ns", "dur_ns", "track", "depth", "kind", "name", "args"):
+        setattr(content, column, getattr(content, column)[kept])

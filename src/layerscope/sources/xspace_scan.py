@@ -7,11 +7,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.model.errors import ReadError
 from layerscope.sources import trace_scan
@@ -36,8 +36,7 @@ class EventKind(NamedTuple):
     has_correlation: bool
 
 
-@dataclass(slots=True)
-class ScannedLine:
+class ScannedLine(Struct):
     """The events of a line: what each has, and the `rows` that `row` numbers. `about`: the last
     one of the other fields of each number.
     """

@@ -8,8 +8,9 @@ section 3.3.8).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from layerscope.symbols import dwarf_units
 from layerscope.symbols.debug_sections import DebugSections
@@ -44,8 +45,7 @@ class InlinedCall(NamedTuple):
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """The same with the place of what tells its name, in `.debug_info`."""
 
     origin: int

@@ -8,10 +8,10 @@ other.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from layerscope.model.distinct import distinct
@@ -35,8 +35,7 @@ _UNIT_BYTES = 4096  # more than the first entry of a unit has
 _ABBREVIATIONS_BYTES = 1 << 16
 
 
-@dataclass(slots=True)
-class _Read:
+class _Read(Struct):
     """A unit that was read: `header` is None where it has no lines, or damaged ones."""
 
     folder: bytes = b""

@@ -7,10 +7,10 @@ entry is read.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.symbols.cursor import Cursor
@@ -27,8 +27,7 @@ _DECLARATIONS = (
 ARANGES = np.dtype([("start", "<u8"), ("end", "<u8"), ("unit", "<u8")])
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A compile unit. `lines`: place of its line program. `folder`: where it was compiled; empty:
     not known.
 

@@ -13,11 +13,11 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from layerscope.host import libraries
 
@@ -94,8 +94,7 @@ class Content:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """One section: `address` and `size` where it is loaded, `offset` in the file. `link`: number of
     another section, `entry_bytes`: size of each entry of a table.
     """

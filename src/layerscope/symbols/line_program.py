@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from array import array
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.symbols.cursor import Cursor
@@ -35,8 +35,7 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 _ADDRESSES = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """What stands before a program. `files`: (name, number of its folder), of DWARF 5 from 0 on,
     else from 1 on. A name that lies elsewhere is read by `texts` when it is asked for: nearly all
     files are headers that no code comes from.

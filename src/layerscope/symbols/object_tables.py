@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from layerscope.symbols import inlined_frames, line_program, separate, symbol_table
@@ -39,8 +39,7 @@ class FoundInObject(NamedTuple):
     beside: list[Path]
 
 
-@dataclass(slots=True)
-class ObjectTables:
+class ObjectTables(Struct):
     """The tables of the file at `path`, of which `key` is what they are kept under."""
 
     path: Path

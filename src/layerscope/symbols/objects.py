@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.symbols.kept import Kept
 from layerscope.symbols.known_addresses import KnownAddresses
@@ -23,8 +24,7 @@ def identity(descriptor: int) -> Identity:
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
 
 
-@dataclass(slots=True)
-class ElfObject:
+class ElfObject(Struct):
     """What is known of a file, kept between questions."""
 
     path: Path

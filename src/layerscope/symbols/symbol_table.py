@@ -8,9 +8,9 @@ Names stay in the file: only those asked for are read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.symbols.elf_file import DYNSYM, SYMTAB, Damaged, Elf, Section
@@ -51,8 +51,7 @@ Make = Callable[[], NDArray[np.void]]
 Keep = Callable[[str, Make], NDArray[np.void]]
 
 
-@dataclass(frozen=True, slots=True)
-class SymbolTable:
+class SymbolTable(Struct, frozen=True):
     """Functions of a file (`rows`, of ROW, by start), and where their names lie in it."""
 
     elf: Elf

@@ -11,10 +11,10 @@ returns. The first one, of which the begin is not known, is none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.capture import agent
@@ -33,8 +33,7 @@ _CPU = counters.NAMES.index("cpu_ns")
 Int64s = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """The steps of a trial that are not warm-up, of all processes with steps by the strongest rule.
 
     `dur_ns` of each; `cpu_ns`: CPU time of all processes between the first one's begin and the last
@@ -80,6 +79,7 @@ def read(raw: Path) -> Counted | None:
 
 _NAMES = {
     layout.RULE_REQUEST: "request",
+    layout.RULE_SERVED: "served",
     layout.RULE_LOADER: "loader",
     layout.RULE_OPTIMIZER: "optimizer",
     layout.RULE_MARK: "mark",
@@ -140,6 +140,9 @@ def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
     rules = code & _RULE_BITS
     strongest = int(rules.max())
     is_strongest = rules == strongest
+    if strongest == layout.RULE_SERVED:
+        begins, ends = _by_number(records[is_strongest])
+        return strongest, begins, ends
     if strongest != layout.RULE_REQUEST:
         begins, ends = _follow(records[is_strongest])
         return strongest, begins, ends
@@ -150,6 +153,18 @@ def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
     is_chosen = is_strongest & (leader == last_leader)
     begins, ends = _requests_of_threads(track[is_chosen], records[is_chosen])
     return strongest, begins, ends
+
+
+def _by_number(records: np.ndarray) -> tuple[Int64s, Int64s]:
+    """Those that have a number of their own, and have ended."""
+    is_end = records["module"] == layout.MARK_ENDS
+    begun = records[~is_end]
+    ended = records[is_end]
+    numbers = begun["seq"], ended["seq"]
+    _, first, second = np.intersect1d(*numbers, return_indices=True)
+    begins = begun["start"][first]
+    ends = ended["start"][second]
+    return begins.astype(np.int64), ends.astype(np.int64)
 
 
 def _requests_of_threads(track: np.ndarray, records: np.ndarray) -> tuple[Int64s, Int64s]:

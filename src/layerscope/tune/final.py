@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from layerscope.tune.elimination import SMALLEST
 from layerscope.tune.paired import Interval, interval
@@ -25,8 +26,7 @@ _ERROR = 0.05
 _TWO_LOOKS = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Final:
+class Final(Struct, frozen=True):
     """How `setting` compares with the defaults: over so many `pairs`; `value`: its median, as it is
     compared.
 

@@ -5,8 +5,9 @@ does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from layerscope.host import cgroup, memory
 
@@ -19,8 +20,7 @@ _MOST_SHARE = 0.8
 _TIMES_THE_USUAL = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """`short_bytes`: memory is short when less than this is left; `most_bytes`: what the trial may
     take then, None: nobody tells what is left; `usual_bytes`: what the defaults took, 0 where it is
     not known yet.

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field, to_builtins
 
 from layerscope.model.errors import ReadError, RunError
 from layerscope.model.stored_json import decoded
@@ -22,8 +22,7 @@ from layerscope.tune.measurement import Measurement
 from layerscope.tune.setting import Setting
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What decides what is measured, and in which order. `options`: of the command line, by name;
     `machine`: host name, CPU and how many of them, in words; `settings`: names of all that may be
     tried, `commands`: how each starts the program; `files`: the interpreter and the script, with
@@ -79,7 +78,7 @@ class Journal:
         self.kept = len(self._kept)
         self._given = 0
         if not whole:
-            self._write({"question": asdict(question)})
+            self._write({"question": to_builtins(question)})
 
     def next(self, setting: Setting, round_: int) -> tuple[Measurement, float] | None:
         """The kept measurement that comes next, and how long it took; None where there is none any
@@ -101,7 +100,7 @@ class Journal:
 
     def add(self, measurement: Measurement, took_s: float) -> None:
         """Keep one more."""
-        entry = {"measurement": asdict(measurement), "took_s": took_s}
+        entry = {"measurement": to_builtins(measurement), "took_s": took_s}
         self._write(entry)
 
     def close(self) -> None:
@@ -129,7 +128,7 @@ def _entries(path: Path, content: bytes, question: Question) -> list[_Entry]:
     first, *rest = content.splitlines()
     try:
         asked = decoded(first, _Head).question
-        as_text = json.dumps(asdict(question), default=list)
+        as_text = json.dumps(to_builtins(question), default=list)
         due = json.loads(as_text)
         differing = [name for name in due if asked.get(name) != due[name]]
         entries = [] if differing else [decoded(line, _Entry) for line in rest]

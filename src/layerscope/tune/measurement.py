@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 # Why a measurement does not count.
 FAILED, HUNG, OTHER_OUTPUT, MEMORY = "failed", "hung", "other output", "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """`wall_s`, `cpu_s`, `rss_bytes` are of the whole process tree, `cpu_s` user and kernel
     together.
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from layerscope.model.errors import UsageError
 from layerscope.tune.measurement import Measurement
@@ -23,8 +24,7 @@ _ByRound = Mapping[str, Mapping[int, float]]
 Shown = tuple[float | None, float | None, float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
+class Objective(Struct, frozen=True):
     """`unit`: of what is shown: s, ns, bytes, or empty. `statement`: what is compared, and what
     else could be chosen.
 

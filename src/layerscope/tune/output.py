@@ -12,8 +12,9 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 # More than this is not looked at: the beginning says whether it is the same program.
 MOST_BYTES = 1 << 20
@@ -39,8 +40,7 @@ _METRIC = "metric"
 Words = tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """What the program prints by default: of each line its words, None where anything may stand.
     `is_compared` is False where it prints differently each time. What `metric` matches is no part
     of it.

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from layerscope.model.errors import RunError, UsageError
 from layerscope.recording.proofs import NO_DIFFERENCE, PROVEN, REFUTED, Proof, machine_of
@@ -25,8 +26,7 @@ from layerscope.tune.trial import TrialOptions, Trials
 _NAME = "with the change"
 
 
-@dataclass(frozen=True, slots=True)
-class ProofWish:
+class ProofWish(Struct, frozen=True):
     """What is compared: `program` as it is and with `change`, which `is_said` so. `any_output`:
     they may print different things.
     """

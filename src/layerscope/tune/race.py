@@ -19,7 +19,9 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from layerscope.tune import contention, final
 from layerscope.tune.elimination import FEWEST_ROUNDS, MOST_ROUNDS, SMALLEST, RaceTable
@@ -68,8 +70,7 @@ FASTER, NO_DIFFERENCE, REFUSED = "faster", "no difference", "refused"
 _BLIND = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """One setting after the race. `ratio`: of its value and the default's in the same round, over
     all rounds, with its 95 % interval (paired.py); below 1 is better. None where it has none.
     `value`: median, as it was measured. `why`: of what is out or disqualified.
@@ -85,8 +86,7 @@ class Standing:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """`verdict`: FASTER (then `winner`, and the final comparison has its interval below 1),
     NO_DIFFERENCE, or REFUSED.
 

@@ -13,8 +13,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope import __version__
 from layerscope.capture.link import own_command
@@ -71,8 +73,7 @@ _WHAT_IF_PAIRS = 5
 _RECORDED_TIMES, _RECORDED_MORE_S = 4.0, 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What was asked for on the command line; `words`: all of it."""
 
     program: tuple[str, ...]
@@ -95,8 +96,7 @@ class Wish:
     words: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What would be tried, as far as that is known without a run."""
 
     wish: Wish
@@ -104,8 +104,7 @@ class Plan:
     machine: Machine
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True):
     """What one that changes results takes in parts of the defaults, None: it was disqualified.
     `says`: about it.
     """
@@ -115,8 +114,7 @@ class WhatIf:
     says: str
 
 
-@dataclass(slots=True)
-class Tuned:
+class Tuned(Struct):
     """The answer. `journal`: where it can be resumed from, empty where there is nothing to
     resume.
     """

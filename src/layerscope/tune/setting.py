@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from layerscope.host.machine import Machine
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """`name` is shown and unique: "threads=1 wait=passive"; the default has none of what follows.
 
     `variables` are set for the program, `preload` are libraries in front of its LD_PRELOAD,
@@ -96,8 +96,7 @@ class Setting:
 DEFAULT = Setting("default")
 
 
-@dataclass(frozen=True)
-class TuneContext:
+class TuneContext(Struct, frozen=True):
     """What decides which settings are worth a try: the machine, and the program's environment and
     command.
 

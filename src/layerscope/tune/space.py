@@ -9,8 +9,9 @@ import itertools
 import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol, cast
+
+from msgspec import Struct
 
 from layerscope.model.errors import UsageError
 from layerscope.tune import choices, presets
@@ -37,24 +38,21 @@ class ChoiceModule(Protocol):
         """Those worth trying at `place`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Varied:
+class Varied(Struct, frozen=True):
     """An option of the program, and the values to try."""
 
     option: str
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """What is tried next to each other."""
 
     title: str
     settings: tuple[Setting, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSpace:
+class SearchSpace(Struct, frozen=True):
     """`stages` with at least one setting each; `notes`: what could not be tried and why, in
     sentences.
     """

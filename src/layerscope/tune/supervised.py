@@ -20,8 +20,9 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field, to_builtins
 
 from layerscope.capture.program import ProcessUsage, Program
 from layerscope.host import noise
@@ -40,8 +41,7 @@ _LOOK_S, _FIRST_LOOK_S = 0.1, 0.005
 _OF_ALL_THREADS_EVERY = 10
 
 
-@dataclass(frozen=True, slots=True)
-class TrialTask:
+class TrialTask(Struct, frozen=True):
     """`variables` are set, `preload` comes first in LD_PRELOAD. `counts`: steps are marked, by our
     agent inside.
 
@@ -65,8 +65,7 @@ class TrialTask:
     grace_s: float = 0.0
 
 
-@dataclass(slots=True)
-class TrialAnswer:
+class TrialAnswer(Struct):
     """`status` as wait4 says it. `others_cpus`: CPUs that others used meanwhile, on average; None:
     not told.
 
@@ -310,7 +309,7 @@ def main() -> None:
     answer = supervise(task)
     path = Path(task.folder) / ANSWER
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(answer)), encoding="utf-8")
+    temporary.write_text(json.dumps(to_builtins(answer)), encoding="utf-8")
     os.replace(temporary, path)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from layerscope.tune.journal import Journal
 from layerscope.tune.measurement import Measurement
@@ -29,8 +30,7 @@ class Refused(Exception):
     """There is nothing to compare with; the sentence says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """After one run of the program. `phase`: RACE or FINAL; `value`: as it was measured, None where
     it does not count; `racing`: how many settings are still in, the defaults not counted; `left_s`:
     at most this long it goes on.
@@ -47,8 +47,7 @@ class Progress:
     left_s: float
 
 
-@dataclass(slots=True)
-class Means:
+class Means(Struct):
     """What a race works with. `clock` in seconds; `run_s`: how long a run takes under the defaults,
     0 if not known.
     """

@@ -18,10 +18,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from layerscope.capture import agent
 from layerscope.capture.link import own_command
@@ -43,8 +44,7 @@ _SUPERVISOR_S = 30.0
 _BEFORE = (-2, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class TrialOptions:
+class TrialOptions(Struct, frozen=True):
     """`stop_after`: end a run after so many steps, 0: let it end by itself. `metric`: see --metric.
     `any_output`: it may print what it likes.
     """
@@ -56,8 +56,7 @@ class TrialOptions:
     any_output: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Usual:
+class Usual(Struct, frozen=True):
     """What the program does by default, from two runs. `libraries`: that all its processes had
     mapped.
 
@@ -84,8 +83,7 @@ class Usual:
         return max(one.rss_bytes for one in self.measurements)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ran:
+class _Ran(Struct, frozen=True):
     measurement: Measurement
     answer: supervised.TrialAnswer
     text: str
@@ -266,7 +264,7 @@ def supervised_run(
     """
     folder = Path(task.folder)
     file = folder / "task.json"
-    file.write_text(json.dumps(asdict(task)), encoding="utf-8")
+    file.write_text(json.dumps(to_builtins(task)), encoding="utf-8")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             own_command("layerscope.tune.supervised", str(file)),

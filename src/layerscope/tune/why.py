@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from layerscope.analyse import tables
 from layerscope.analyse.summary import Summary, summarise
@@ -46,8 +47,7 @@ WAITED_FOR = {
 }
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(Struct):
     """What a recording says, per step or per run; None: not told. `waits_ns`: of all threads, by
     what for.
     """

@@ -16,11 +16,12 @@ recording vary, and nothing of how one run of a program differs from its next.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from layerscope.analyse.diff import quantities, sameness
@@ -90,8 +91,7 @@ NO_MEMORY = "No allocations were recorded in A and B: record both with run --lay
 Strings = NDArray[Any]
 
 
-@dataclass(slots=True)
-class Rows:
+class Rows(Struct):
     """The rows of one kind: a name that one side lacks has no time there."""
 
     names: Strings
@@ -117,8 +117,7 @@ class Rows:
         return int(found[0]) if len(found) else -1
 
 
-@dataclass(slots=True)
-class Diff:
+class Diff(Struct):
     """A comparison: rows by kind, and what must be said beside them."""
 
     rows: dict[str, Rows]

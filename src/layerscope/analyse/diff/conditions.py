@@ -11,7 +11,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from layerscope.analyse.diff import MEMORY, NO_MEMORY, Diff, Rows
 from layerscope.analyse.diff.peaks import Peaks
@@ -29,8 +30,7 @@ _MOST_NAMES = 5
 PEAK = "peak"
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """One `--fail-if`: the row `name` of kind `what`, and how much slower it may be, as a
     fraction.
     """
@@ -47,8 +47,7 @@ class Condition:
         return views.get(self.what, "steps")
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """What became of a condition; `is_sure` is false where no interval exists."""
 
     sentence: str

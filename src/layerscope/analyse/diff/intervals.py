@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -35,8 +35,7 @@ _FAR = 1000.0
 _ANGLES = 20_000
 
 
-@dataclass(slots=True)
-class Estimates:
+class Estimates(Struct):
     """What one side says of each name: a value of a step (or of the run), and how well it is known.
 
     `variance` is that of the value, `log_variance` that of its logarithm, NaN where the value is a
@@ -68,8 +67,7 @@ class Estimates:
         return Estimates(value, variance, log_variance, self.blocks)
 
 
-@dataclass(slots=True)
-class Change:
+class Change(Struct):
     """What became of each row from a to b. `error` is half the width of the interval, NaN without
     repeated steps.
 

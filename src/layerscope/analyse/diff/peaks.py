@@ -7,8 +7,9 @@ times do, so a change has no interval.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.analyse.memory.at_peak import BlocksAtPeak, blocks_at_peak
 from layerscope.analyse.result import BYTES, SHARE, Result, ResultColumn, of_rows
@@ -33,8 +34,7 @@ _MOST_NAMED = 3
 Row = tuple[str, str, int, int, int, float | None, str]
 
 
-@dataclass(slots=True)
-class Peaks:
+class Peaks(Struct):
     """What is live at the peaks of A and B."""
 
     a: BlocksAtPeak

@@ -9,11 +9,11 @@ distributed program. What is not in a step, or in a warm-up step, is not in it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.diff.intervals import Estimates, Floats, estimate, joined
@@ -80,8 +80,7 @@ _MODULES = """,
 _QUERIES = {OPERATOR: _OPERATORS, MODULE: _MODULES, KERNEL: _KERNELS}
 
 
-@dataclass(slots=True)
-class ComparedSteps:
+class ComparedSteps(Struct):
     """The steps of one side that are compared, and how many are not."""
 
     measured: int
@@ -91,8 +90,7 @@ class ComparedSteps:
     rules: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Quantities:
+class Quantities(Struct):
     """One kind of quantity of one side: names, their time, and how often they are called in a
     step.
     """
@@ -182,8 +180,7 @@ def _dense(
         yield part
 
 
-@dataclass(slots=True)
-class _Tree:
+class _Tree(Struct):
     """Modules by path, each behind all that it holds. `parents`: the row of what holds each,
     -1 for none.
 

@@ -19,9 +19,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.analyse.findings import rules
 from layerscope.analyse.findings.contention import Contention
@@ -55,8 +58,7 @@ class Rule(Protocol):
         """What of this the program has."""
 
 
-@dataclass(slots=True)
-class LookedAt:
+class LookedAt(Struct):
     """A rule that found nothing worth showing, and the largest share that it saw."""
 
     rule: str
@@ -64,8 +66,7 @@ class LookedAt:
     title: str = ""
 
 
-@dataclass(slots=True)
-class RunFindings:
+class RunFindings(Struct):
     """`found` are worth a try, the best first; `skipped`: rules that could not judge, and why."""
 
     found: list[Finding] = field(default_factory=list)
@@ -79,9 +80,10 @@ class RunFindings:
     folder: str = ""  # where the program ran
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """The names of the rules."""
-    return sorted(module.name for module in pkgutil.iter_modules(rules.__path__))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(rules.__path__)))
 
 
 def load(name: str) -> Rule:

@@ -4,8 +4,9 @@ them than about it, and prices count CPU time only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.model.units import percent
 
@@ -35,8 +36,7 @@ _IN_STEPS = """
         AND (SELECT max(start_ns + dur_ns) FROM measured_steps)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Contention:
+class Contention(Struct, frozen=True):
     """How much of their time the critical threads could run and had no CPU, and how many CPUs the
     processes of the program used meanwhile, of those that it was granted.
     """

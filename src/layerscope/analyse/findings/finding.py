@@ -5,8 +5,9 @@ price.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from layerscope.model.errors import UsageError, did_you_mean
 
@@ -22,8 +23,7 @@ ENVIRONMENT, ARGUMENTS, EDIT = "environment", "arguments", "edit"
 STEP, RUN = "step", "run"
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(Struct, frozen=True):
     """A number that a rule compares with, its unit, and why it is that number."""
 
     name: str
@@ -32,8 +32,7 @@ class Threshold:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """The most that removing the cause can save, in ns of a step (or of the run, `per`), with a
     95 % interval; `share`: of the step (or run). Prices of several findings overlap. `cost_share`:
     what was measured, the price without its allowance for after-effects, as a share. `samples`: of
@@ -54,8 +53,7 @@ class Price:
         return self.share * self.low_ns / self.value_ns if self.value_ns else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """The place in the program; empty where it is not one place."""
 
     module: str = ""
@@ -69,8 +67,7 @@ class Where:
         return ", ".join(filter(None, (line, self.operator, self.module, self.thread)))
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """One change that may help. `variables`: those of the environment that make it; `arguments`:
     what is added to the command. Of an edit there is only `what`.
     """
@@ -81,16 +78,14 @@ class Remedy:
     arguments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """The question that shows it, over the tables and the views of `workload`, and its answer."""
 
     sql: str
     rows: pa.Table
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """`title` is one sentence that says what the program has, never the cure. `notes`: what
     qualifies it. `is_below`: a threshold of the rule says that it is not worth showing.
     `proven`: the verdict of --prove, as people read it.

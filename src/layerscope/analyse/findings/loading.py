@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from layerscope.analyse.findings.finding import Finding, Limits, Remedy, Threshold
 from layerscope.analyse.findings.places import place_of_samples

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from layerscope.analyse.findings.workload import Workload
@@ -33,8 +34,7 @@ RUNNABLE = f"""
             FROM tracks WHERE track IN ({TEAM})))"""
 
 
-@dataclass(frozen=True, slots=True)
-class Runnable:
+class Runnable(Struct, frozen=True):
     """The `threads` of a team, and the `number` of them that could run on average: each that runs
     or waits for a CPU. It is never more than there are, however busy the machine is.
     """

@@ -9,9 +9,10 @@ the stride that it takes is not told.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+from msgspec import Struct
 
 from layerscope.model.stored_json import decoded
 
@@ -22,8 +23,7 @@ _BYTES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(Struct, frozen=True):
     """Of one call of an operator: its operations, and the elements that it reads and writes."""
 
     flop: int

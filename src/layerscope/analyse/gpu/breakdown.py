@@ -8,9 +8,8 @@ computation was running.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.gpu.sweep import Int64s, combined_ns
 from layerscope.analyse.gpu.work import COMMUNICATION, COMPUTE, COPY, KINDS, GpuWork
@@ -18,8 +17,7 @@ from layerscope.analyse.gpu.work import COMMUNICATION, COMPUTE, COPY, KINDS, Gpu
 _COMPUTE, _COMMUNICATION, _COPY = 1 << COMPUTE, 1 << COMMUNICATION, 1 << COPY
 
 
-@dataclass(frozen=True, slots=True)
-class Breakdown:
+class Breakdown(Struct, frozen=True):
     """Sums of one GPU in ns. `overlap_share`: None without communication."""
 
     count: int

@@ -11,9 +11,9 @@ ten such collectives keeps its clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.gpu.sweep import Int64s
@@ -22,8 +22,7 @@ LEAST_COLLECTIVES = 10
 _FAR = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class ClockFit:
+class ClockFit(Struct, frozen=True):
     """What is added to a time of a rank: `offset_ns` at `at_ns`, and `drift` ns more each ns after
     it. `residual_ns`: the median distance of the ends from the fit; `collectives`: how many these
     are.
@@ -43,8 +42,7 @@ class ClockFit:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class SharedEnds:
+class SharedEnds(Struct, frozen=True):
     """The ends of the collectives of one group: `end_ns[k, i]` is that of collective `k` on
     `ranks[i]`.
     """

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.across import engines
 from layerscope.analyse.across.engines import Engine
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """The collectives of several ranks, in an engine that is open: `calls` are those that belong to
     others, with their times on one clock. `notes`: what has to be said.
     """

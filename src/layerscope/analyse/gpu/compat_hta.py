@@ -11,10 +11,10 @@ microsecond HTA leaves the order to chance, here what begins comes first. The ta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from layerscope.analyse.gpu.hta_events import (
     COMMUNICATION,

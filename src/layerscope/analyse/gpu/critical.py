@@ -16,8 +16,9 @@ pieces follow each other, it is never longer than the step.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from layerscope.analyse.gpu.stream_waits import StreamWait, read_stream_waits
 from layerscope.analyse.gpu.work import COMMUNICATION, COMPUTE, WORK
@@ -62,8 +63,7 @@ _GPU = f"""
 _TRACKS = "SELECT track, name FROM tracks"
 
 
-@dataclass(frozen=True, slots=True)
-class CriticalEdge:
+class CriticalEdge(Struct, frozen=True):
     """A piece of the chain: of which class, and whose time it is; `track`: where."""
 
     start_ns: int
@@ -78,8 +78,7 @@ class CriticalEdge:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True, slots=True)
-class CriticalPath:
+class CriticalPath(Struct, frozen=True):
     """The chain in the order of time; `step`: None, the whole recording. `start_ns`, `end_ns`: of
     the step, up to its last work.
     """
@@ -90,8 +89,7 @@ class CriticalPath:
     edges: list[CriticalEdge]
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """A stretch of a thread with one innermost span; the call that it is in, if it is one."""
 
     start_ns: int
@@ -103,8 +101,7 @@ class _Piece:
     call_start_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(Struct, frozen=True):
     """Work of a GPU with the one before it on its stream; `is_inside`: of the step."""
 
     span: int
@@ -121,8 +118,7 @@ class _Work:
     before: _Work | None
 
 
-@dataclass(slots=True)
-class _Chain:
+class _Chain(Struct):
     """Follows the chain back. `awaited`: by work, that of another stream which it waited for."""
 
     from_ns: int
@@ -132,6 +128,9 @@ class _Chain:
     awaited: dict[int, _Work] = field(default_factory=dict)
     edges: list[CriticalEdge] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
+    starts: dict[int, list[int]] = field(default_factory=dict)
+    ends: list[int] = field(default_factory=list)
+    own_end: dict[int | None, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.starts = {
@@ -140,10 +139,6 @@ class _Chain:
         self.works.sort(key=lambda work: (work.end_ns, work.start_ns))
         self.ends = [work.end_ns for work in self.works]
         self.own_end = {work.call_span: work.end_ns for work in self.works}
-
-    starts: dict[int, list[int]] = field(init=False)
-    ends: list[int] = field(init=False)
-    own_end: dict[int | None, int] = field(init=False)
 
     def add(self, start_ns: int, end_ns: int, kind: str, name: str, track: int) -> None:
         """Put a piece before those that are there."""

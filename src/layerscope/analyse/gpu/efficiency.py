@@ -9,10 +9,10 @@ these so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.gpu import arguments
 from layerscope.analyse.gpu.intervals import merged
@@ -33,8 +33,7 @@ _KERNELS = f"""
     ORDER BY device, work.start_ns"""
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True):
     """Of one GPU in `window_ns`, from the first step to the last; what the trace does not tell is
     None.
     """

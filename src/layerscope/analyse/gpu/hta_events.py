@@ -10,10 +10,10 @@ its name.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.gpu.arguments import number
@@ -65,8 +65,7 @@ _CLOCK = "SELECT clock_value - run_ns AS at_ns FROM clock_readings WHERE clock =
 _PROCESSES = "SELECT process, about FROM processes"
 
 
-@dataclass(frozen=True, slots=True)
-class HtaEvents:
+class HtaEvents(Struct, frozen=True):
     """The events of one rank in the order of their starts, in microseconds, without the last step.
 
     Of GPUs: `stream`, `kind` (COMPUTATION and so on), `is_work` (kernel, copy or memory set) and
@@ -92,7 +91,9 @@ class HtaEvents:
 
     def chosen(self, which: Bools) -> HtaEvents:
         """Those of a mask."""
-        columns = {name: getattr(self, name)[which] for name in self.__slots__ if name != "rank"}
+        columns = {
+            name: getattr(self, name)[which] for name in self.__struct_fields__ if name != "rank"
+        }
         return HtaEvents(rank=self.rank, **columns)
 
 

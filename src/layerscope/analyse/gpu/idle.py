@@ -7,9 +7,8 @@ ahead. Other: the rest; most of it is waiting for another stream, or for another
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.gpu.work import GpuWork
 
@@ -17,8 +16,7 @@ from layerscope.analyse.gpu.work import GpuWork
 KERNEL_WAIT_NS = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class IdleTimes:
+class IdleTimes(Struct, frozen=True):
     """Sums of one stream in ns."""
 
     count: int

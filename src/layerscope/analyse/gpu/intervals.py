@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.gpu.sweep import Int64s
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+class Intervals(Struct, frozen=True):
     """Sorted, and none overlaps another: each from `start_ns` up to `end_ns`."""
 
     start_ns: Int64s

@@ -7,16 +7,14 @@ which the work before it on the stream had not ended. Launch latency: the rest o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.gpu.sweep import Int64s
 from layerscope.analyse.gpu.work import GpuWork
 
 
-@dataclass(frozen=True, slots=True)
-class Launches:
+class Launches(Struct, frozen=True):
     """One value for each call that launched work: its span, how much it launched, how long that
     ran, latency and queueing in ns.
     """

@@ -4,17 +4,16 @@ weighted by how long it lasted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.gpu.sweep import Int64s
 
 
-@dataclass(frozen=True, slots=True)
-class LevelStatistics:
+class LevelStatistics(Struct, frozen=True):
     """`lasted_ns`: the time that they are of. `p99`: the level was not higher for 99 % of it."""
 
     lasted_ns: int

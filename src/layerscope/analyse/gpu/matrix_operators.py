@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.analyse.gpu.arithmetic import arithmetic
 from layerscope.analyse.gpu.tensor_cores import is_eligible, on_tensor_cores
@@ -38,8 +39,7 @@ _SHARES = f"""{_KERNELS}
     FROM kernels"""
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixCalls:
+class MatrixCalls(Struct, frozen=True):
     """Calls of an operator with the same arguments. `each`: operations and bytes of one of them;
     None: not told.
     """

@@ -7,10 +7,10 @@ later. The profiler plugin of TensorBoard (0.4.3) has defined them so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.gpu.intervals import Intervals
 
@@ -30,8 +30,7 @@ _STEPS = """
     ORDER BY rank, steps.start_ns"""
 
 
-@dataclass(frozen=True, slots=True)
-class StepWindows:
+class StepWindows(Struct, frozen=True):
     """The windows of a rank, which do not overlap."""
 
     rank: int

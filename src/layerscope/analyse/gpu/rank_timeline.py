@@ -7,10 +7,10 @@ other waiting. Communication is none of these.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.gpu.intervals import Intervals, difference, merged
 from layerscope.analyse.gpu.sweep import Int64s
@@ -26,8 +26,7 @@ _LOADING = """
     WHERE s.layer = 'operators' AND s.kind = 'loader' ORDER BY s.start_ns"""
 
 
-@dataclass(frozen=True, slots=True)
-class RankTimeline:
+class RankTimeline(Struct, frozen=True):
     """What a rank did, as intervals that do not overlap, one for each of PARTS."""
 
     parts: tuple[Intervals, ...]

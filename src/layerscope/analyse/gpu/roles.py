@@ -8,8 +8,9 @@ that of the profiler plugin of TensorBoard (0.4.3); steps are those of `profiled
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.analyse.gpu.intervals import difference, merged
 from layerscope.analyse.gpu.profiled_steps import StepWindows, step_windows
@@ -34,8 +35,7 @@ _SPANS = f"""
     ORDER BY role, spans.start_ns"""
 
 
-@dataclass(frozen=True, slots=True)
-class RoleTimes:
+class RoleTimes(Struct, frozen=True):
     """Of one rank: how many steps, how long they took, and the time of each role, all in ns."""
 
     rank: int

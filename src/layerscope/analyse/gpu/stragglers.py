@@ -11,8 +11,9 @@ the median of all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from layerscope.analyse.gpu.collective_questions import ONE, placed
 from layerscope.analyse.gpu.rank_timeline import PARTS
@@ -28,8 +29,7 @@ LEAST_LATE_NS = 1_000
 LEAST_LATE_PART = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Straggler:
+class Straggler(Struct, frozen=True):
     """A rank that took part in `collectives`: how often it was `last`, how often `late`, by how
     much all together and at most, and how much more of each of PARTS it had then. `reason`: the
     part that it had most more of; None if it never was late.

@@ -8,8 +8,9 @@ cudaEventRecord whose event it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.analyse.gpu import arguments
 
@@ -44,8 +45,7 @@ _WAITS = f"""
     ORDER BY asked_ns, waits.track, awaited"""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamWait:
+class StreamWait(Struct, frozen=True):
     """That what is launched on `track` after `asked_ns` waits for what was launched on `awaited`
     before `recorded_ns`; times are those of the host.
     """

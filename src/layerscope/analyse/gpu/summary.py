@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from layerscope.analyse.gpu.breakdown import Breakdown, breakdown
 from layerscope.analyse.gpu.collectives import read_job
@@ -21,8 +22,7 @@ _LEAST_TIMES = 3
 _LEAST_SHARE = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSummary:
+class GpuSummary(Struct, frozen=True):
     """Of all GPUs together, as parts of their spans: busy, and of that computation, communication
     alone and copies alone. `host_share`: of the gaps on streams, in which nothing had been
     launched; None without gaps.

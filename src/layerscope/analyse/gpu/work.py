@@ -4,11 +4,11 @@ launched it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ WORK = f"""
     WHERE spans.layer = 'gpu'"""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuWork:
+class GpuWork(Struct, frozen=True):
     """One value for each kernel, memcpy and memset, by stream and then in the order of their
     starts.
 
@@ -73,7 +72,7 @@ class GpuWork:
 
     def chosen(self, which: NDArray[np.bool_] | Int64s | slice) -> GpuWork:
         """Those of a mask, a slice, or with these indices."""
-        columns = {name: getattr(self, name)[which] for name in self.__slots__}
+        columns = {name: getattr(self, name)[which] for name in self.__struct_fields__}
         return GpuWork(**columns)
 
     @property
@@ -114,10 +113,10 @@ def parts_of(sorted_keys: Int64s) -> list[slice]:
 def read_work(reader: Reader, source: str = f"({WORK})") -> GpuWork:
     """All work of the GPUs of a recording; `source`: a table with the answer to WORK."""
     columns = ", ".join(
-        f"coalesce({name}, {NO_LAUNCH})::BIGINT AS {name}" for name in GpuWork.__slots__
+        f"coalesce({name}, {NO_LAUNCH})::BIGINT AS {name}" for name in GpuWork.__struct_fields__
     )
     found = reader.query(f"SELECT {columns} FROM {source} ORDER BY track, start_ns, end_ns, span")
-    return GpuWork(**{name: found[name].to_numpy() for name in GpuWork.__slots__})
+    return GpuWork(**{name: found[name].to_numpy() for name in GpuWork.__struct_fields__})
 
 
 def devices_of(work: GpuWork) -> list[tuple[int, int, GpuWork]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.analyse.memory.blocks import Array, Blocks
 from layerscope.analyse.memory.categories import CATEGORIES
@@ -16,8 +16,7 @@ from layerscope.model.memory import TENSOR
 from layerscope.recording.reader import Reader
 
 
-@dataclass(slots=True)
-class LineGrowth:
+class LineGrowth(Struct):
     """A line that leaves so many bytes behind in each step, with a 95 % interval."""
 
     line: str
@@ -26,8 +25,7 @@ class LineGrowth:
     high: float
 
 
-@dataclass(slots=True)
-class BlocksAtPeak:
+class BlocksAtPeak(Struct):
     """Of the process and device with the highest peak: how much is live then, by category and line,
     the largest first. `whose`: which of several processes and devices, as " of rank 1 on cuda:0".
     `step` is -1 outside of steps; `after_ns` since the start of the run, None: nobody knows when

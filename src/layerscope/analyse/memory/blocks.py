@@ -7,10 +7,10 @@ texts (`Blocks.names`), so that millions of blocks are no Python objects.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from layerscope.analyse.columns import code_of
@@ -30,8 +30,7 @@ _COLUMNS = ("track", "at_ns", "dur_ns", "bytes", "module", "is_lost", *NAMES)
 NO_STEP = -1
 
 
-@dataclass(slots=True)
-class Steps:
+class Steps(Struct):
     """The steps of one process, in the order of their starts."""
 
     step: Int64s
@@ -73,8 +72,7 @@ class Steps:
         return np.repeat(numbers, lengths)
 
 
-@dataclass(slots=True)
-class Blocks:
+class Blocks(Struct):
     """Blocks in the order of `at_ns`, a row each in every array.
 
     `end_ns`: when it was released; of a block that never was, the end of its process' recording; of
@@ -147,7 +145,7 @@ class Blocks:
                 yield process, names[device], heap
 
 
-_ROWS = tuple(name for name in Blocks.__slots__ if name != "names")
+_ROWS = tuple(name for name in Blocks.__struct_fields__ if name != "names")
 
 
 def _chosen(blocks: Blocks, is_chosen: Bools) -> Blocks:

@@ -33,9 +33,8 @@ before the recording began are not known at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.memory.blocks import Blocks, Bools, Int64s, Steps
@@ -64,8 +63,7 @@ _EXAMPLE_STEPS = 20
 FIRST_STEPS = 2
 
 
-@dataclass(slots=True)
-class Categories:
+class Categories(Struct):
     """Of each block its place in `CATEGORIES`, and whether that is certain. `passes`: the backward
     passes that they were compared with.
     """

@@ -5,10 +5,11 @@ process and device, and where several libraries allocate there one for each of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from layerscope.analyse.memory.blocks import Blocks, Int64s, read_blocks
 from layerscope.analyse.memory.live_curve import LiveCurve, live_curve, thinned_curve
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryCounter:
+class MemoryCounter(Struct, frozen=True):
     """How many bytes are live in a process; `track`: one that allocated some of them."""
 
     process: int
@@ -47,8 +47,7 @@ class MemoryCounter:
         return replace(self, curve=thinned_curve(self.curve, most))
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReadings:
+class MemoryReadings(Struct, frozen=True):
     """The points of several counters as columns; `counter`: which one each is of."""
 
     counter: Int64s

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.memory.blocks import Array, Int64s
 from layerscope.model.distinct import distinct
@@ -13,8 +12,7 @@ from layerscope.model.distinct import distinct
 _TABLE_SIZE = 1 << 22
 
 
-@dataclass(slots=True)
-class BlockGroups:
+class BlockGroups(Struct):
     """`number`: the group of each row, from 0; `first`: a row of each group."""
 
     number: Int64s

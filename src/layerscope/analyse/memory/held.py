@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from layerscope.analyse.memory.blocks import (
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 MOST_BLOCKS = 1 << 19
 
 
-@dataclass(slots=True)
-class Held:
+class Held(Struct):
     """The blocks that are live at the peak of `heap`, with their categories (places in
     `CATEGORIES`) and their modules (-1: none).
     """

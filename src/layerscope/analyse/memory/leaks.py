@@ -13,9 +13,8 @@ that of `diff`: from blocks of steps, because neighbours resemble each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.diff.intervals import LEVEL, MEAN, estimate, t_quantile
@@ -34,8 +33,7 @@ _LEAST_SHARE = 0.005
 Floats = NDArray[np.float64]
 
 
-@dataclass(slots=True)
-class Growth:
+class Growth(Struct):
     """By line (its number in `Blocks.names`) the bytes that a step leaves behind, with a 95 %
     interval; `is_leak`: whether they surely grow, and in the last third of the steps too. `steps`:
     how many were judged. `loss`: why no line is called a leak, though some look like one, that is,

@@ -6,15 +6,13 @@ another is allocated, the release comes first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.memory.blocks import Blocks, Int64s
 
 
-@dataclass(slots=True)
-class LiveCurve:
+class LiveCurve(Struct):
     """From `at_ns[i]` until `at_ns[i + 1]` there are `live_bytes[i]` bytes; each moment once."""
 
     at_ns: Int64s

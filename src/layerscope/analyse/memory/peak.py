@@ -6,16 +6,14 @@ other, and memory of one device is of no use to another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.memory.blocks import NO_STEP, Blocks, Bools, Int64s, Steps
 from layerscope.analyse.memory.live_curve import live_at_allocations
 
 
-@dataclass(slots=True)
-class Peak:
+class Peak(Struct):
     """The first moment at which most bytes are live, and which of the blocks are: their sizes add
     up to `bytes`. `step`: the step it lies in, -1: none. `phase`: that of the block that was
     allocated then.
@@ -28,8 +26,7 @@ class Peak:
     phase: str = ""
 
 
-@dataclass(slots=True)
-class Heap:
+class Heap(Struct):
     """The blocks of one process on one device, with their peak."""
 
     process: int

@@ -6,10 +6,10 @@ by the moment at which that pass ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.memory.blocks import Array, Blocks, Int64s, Steps
@@ -28,8 +28,7 @@ def _nothing() -> Int64s:
     return np.zeros(0, np.int64)
 
 
-@dataclass(slots=True)
-class SpansOfPhase:
+class SpansOfPhase(Struct):
     """Calls of modules, or spans of backward functions, in the order of their starts. `module`: -1
     where none is known.
     """
@@ -40,8 +39,7 @@ class SpansOfPhase:
     module: Array = field(default_factory=_nothing)
 
 
-@dataclass(slots=True)
-class PhaseSpans:
+class PhaseSpans(Struct):
     """The spans of one process that tell its phases."""
 
     forward: SpansOfPhase = field(default_factory=SpansOfPhase)
@@ -49,8 +47,7 @@ class PhaseSpans:
     loading: SpansOfPhase = field(default_factory=SpansOfPhase)
 
 
-@dataclass(slots=True)
-class Passes:
+class Passes(Struct):
     """The backward passes of a process, in order; they do not overlap. `first_forward_ns`: when the
     forward pass before each of them began, `NEVER` where none did. `forward_ns`: moments at which
     the process was in a forward pass, in order. `call_ns`, `call_end_ns`: the outermost calls of

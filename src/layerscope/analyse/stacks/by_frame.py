@@ -10,11 +10,11 @@ known may be of any row: the upper end has it, too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow
@@ -98,8 +98,7 @@ BY_COLUMNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counted(Struct, frozen=True):
     """Rows: their group, their frame, and weights (CPU time, samples, waiting, page faults) of
     their own and in total.
     """

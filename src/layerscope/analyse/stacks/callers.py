@@ -14,11 +14,11 @@ ran; "where its thread began" stands for no caller.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from layerscope.analyse.losses import problems
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.analyse.stacks.sample_reader import Choice
@@ -24,8 +24,7 @@ Sides = tuple["Reader", "Reader"]
 StepsOfSides = tuple[MeasuredSteps, MeasuredSteps]
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """How two recordings are compared: their weights for each `per`, one of `PER`; `units` are so
     many of these, here and before.
     """

@@ -7,11 +7,12 @@ that a browser can show it however many stacks there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from layerscope.analyse.result import BYTES, COUNT, NS, SHARE, Result, ResultColumn, of_arrow
@@ -33,8 +34,7 @@ _MOST_ROWS = 1000
 _SUFFIXES = {NS: "_ns", BYTES: "_bytes"}
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """The frames that are drawn, a parent before its children. Weights are in the unit of the
     graph.
 
@@ -191,8 +191,7 @@ def _changes(graph: Graph, totals: Ints) -> tuple[NDArray[np.float64], Bools]:
     return change, np.abs(change) > SURE * error
 
 
-@dataclass(frozen=True, slots=True)
-class Heavy:
+class Heavy(Struct, frozen=True):
     """A frame wherever it is: its own and total weight, and by how much its own changed per step
     (or second).
     """

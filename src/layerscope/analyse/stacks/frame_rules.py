@@ -4,10 +4,10 @@ of a report needs to build the same trees as `graphs` of the samples that somebo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.stacks.frame_filter import NO_FRAME, is_machinery
 from layerscope.analyse.stacks.frames import FrameTable, StackFrame, told_apart
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 FLAGS = MACHINERY, SYSTEM, BODY, MINE, TEAM, THREAD = tuple(1 << bit for bit in range(6))
 
 
-@dataclass(frozen=True, slots=True)
-class FrameRules:
+class FrameRules(Struct, frozen=True):
     """Of every frame by its number what it is.
 
     key, number: of the rows of the table `frames`. function: the frame that is drawn for it. flags:

@@ -7,10 +7,10 @@ function and the library it lies in, whatever the address.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from layerscope.model.layers import FRAME_LAYERS
@@ -98,8 +98,7 @@ def _shortest(file: str, files: set[str]) -> str:
     return file
 
 
-@dataclass(slots=True)
-class FrameTable:
+class FrameTable(Struct):
     """Frames by number, each once: the same in two recordings that are compared."""
 
     _numbers: dict[StackFrame, int] = field(default_factory=dict)

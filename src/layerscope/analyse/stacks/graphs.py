@@ -8,10 +8,11 @@ spans, which are exact; alloc, live and leak of blocks of memory, which are exac
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from layerscope.analyse import thinned
 from layerscope.analyse.result import BYTES, COUNT, NS
@@ -90,8 +91,7 @@ def unit_of(kind: str) -> str:
     return _UNITS.get(kind, NS)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What is asked for. layers: numbers of the layers of frames that are shown, None: the default
     (`shown`).
     """
@@ -121,8 +121,7 @@ class Look:
         return not is_all and (self.layers is None or PYTHON in self.layers)
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """Columns of `tree.own`: weight in `unit` (NS, COUNT or BYTES) and number of samples, spans or
     blocks; of two recordings then the same of the one before. upright: the tree with the outermost
     frames first, `tree` itself unless it is inverted. lines: of functions of Python the lines with
@@ -151,8 +150,7 @@ class Graph:
         return int(self.tree.whole()[0])
 
 
-@dataclass(frozen=True, slots=True)
-class _Nodes:
+class _Nodes(Struct, frozen=True):
     """Stacks of one recording before anything is merged, and what must be said of them. depth:
     frames around each.
     """

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.columns import has_name
 from layerscope.analyse.stacks.frames import (
@@ -53,8 +53,7 @@ OUTSIDE, ANYWHERE = "", "*"
 OperatorInModule = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Innermost:
+class Innermost(Struct, frozen=True):
     """By stack the number of its innermost frame of a kind, NONE where it has none. symbol: only if
     it is the leaf.
 

@@ -10,10 +10,11 @@ which time the highest moment is looked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from layerscope.analyse.memory.blocks import Blocks
 from layerscope.analyse.memory.held import RecordedMemory
@@ -40,8 +41,7 @@ NOT_RECORDED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryNodes:
+class MemoryNodes(Struct, frozen=True):
     """Where blocks were allocated as nodes, `up` the one around each; and the blocks: the node of
     each, its bytes and a 1 (`own`), its track, its step and its category (a place in `CATEGORIES`).
     notes: what must be said of them.
@@ -110,9 +110,9 @@ def leaking_steps(reader: Reader) -> MeasuredSteps:
 def _joined(parts: list[Blocks]) -> Blocks:
     """The blocks of all parts, whose names have the same numbers."""
     columns = {
-        one.name: np.concatenate([getattr(part, one.name) for part in parts])
-        for one in fields(Blocks)
-        if one.name != "names"
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in Blocks.__struct_fields__
+        if name != "names"
     }
     return Blocks(**columns, names=parts[0].names)
 

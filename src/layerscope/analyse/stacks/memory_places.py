@@ -8,10 +8,10 @@ frame.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.analyse.memory.blocks import Blocks
 from layerscope.analyse.memory.grouping import grouped_by
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 UNKNOWN = StackFrame(OTHER, "no module, operator or line known")
 
 
-@dataclass(slots=True)
-class _Places:
+class _Places(Struct):
     """Ways of frames as nodes: the node above each, and its frame."""
 
     up: list[int] = field(default_factory=list)
@@ -72,8 +71,7 @@ def nodes_of_places(reader: Reader, frames: FrameTable, blocks: Blocks) -> tuple
     return np.array(places.up, np.int32), np.array(places.frame, np.int32), node
 
 
-@dataclass(frozen=True, slots=True)
-class _OneBlock:
+class _OneBlock(Struct, frozen=True):
     """A row of the blocks, as frames."""
 
     blocks: Blocks

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from layerscope.analyse.columns import Columns
@@ -59,8 +60,7 @@ _SAMPLE_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which samples or spans count; None: all. `steps` is half-open, times are seconds since the
     start of the run.
 
@@ -77,8 +77,7 @@ class Choice:
     idle: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StackColumns:
+class StackColumns(Struct, frozen=True):
     """The table `stacks` with places for keys: `up` the parent's, `frame` the number of the frame,
     by line.
 
@@ -179,8 +178,7 @@ def _stack_frame(
     return StackFrame(layer, name, "", NO_LINE)
 
 
-@dataclass(frozen=True, slots=True)
-class SampleColumns:
+class SampleColumns(Struct, frozen=True):
     """Chosen rows of the table `samples`: their stack (a place, NONE: not known), weight and what
     they say besides.
 

@@ -12,10 +12,10 @@ span counts as often as its weight says.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.columns import Columns, has_name
 from layerscope.analyse.stacks import frames as layers
@@ -43,8 +43,7 @@ _NUMBERED = re.compile(r".*#\d+", re.DOTALL)
 _LINKS = ("launch_gpu", "operator_gpu")
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(Struct, frozen=True):
     """Spans as nodes: `up` the one around each, `frame` its name, `own` (spans, 2): time in ns and
     number of spans.
 

@@ -7,12 +7,12 @@ columns (time and number of samples, or those of two recordings), so that sums a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from layerscope.model.distinct import distinct
@@ -24,8 +24,7 @@ Bools = NDArray[np.bool_]
 NONE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FrameTree:
+class FrameTree(Struct, frozen=True):
     """Nodes level by level, each level in the order of (parent, frame), no two children of a node
     with one frame.
 

@@ -4,9 +4,8 @@ not the samples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.analyse.stacks.frames import OTHER, WAITS, FrameTable, StackFrame
 from layerscope.analyse.stacks.sample_reader import SampleColumns, StackColumns
@@ -50,8 +49,7 @@ _CODES = 1 << 8
 _NO_WAIT = _CODES - 1
 
 
-@dataclass(slots=True)
-class Weights:
+class Weights(Struct):
     """The weights of samples on so many stacks: time or page faults, and number of samples.
 
     A wait is at a frame more, which says for what. Samples whose stack is not known have a stack of
@@ -59,7 +57,7 @@ class Weights:
     """
 
     stacks: int
-    _own: Ints = field(init=False)
+    _own: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     _states: list[str] = field(default_factory=list)
     _codes: list[Ints] = field(default_factory=list)
     _of_codes: list[Ints] = field(default_factory=list)

@@ -21,9 +21,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from msgspec.structs import replace
 
 from layerscope.analyse.losses import problems
 from layerscope.model.errors import UsageError, did_you_mean

@@ -18,8 +18,9 @@ work still waits for that of the step before, the path is its work alone.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_rows
 from layerscope.model.errors import UsageError

@@ -29,8 +29,9 @@ exposed_copy_ns add up to busy_ns.
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
 
 from layerscope.analyse.gpu.columns import DEVICE, RANK
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_rows

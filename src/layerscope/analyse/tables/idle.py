@@ -14,8 +14,9 @@ other_ns       what is left: most of it is waiting for another stream or another
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
 
 from layerscope.analyse.gpu.columns import DEVICE, RANK, STREAM
 from layerscope.analyse.result import COUNT, NS, Result, ResultColumn, of_rows

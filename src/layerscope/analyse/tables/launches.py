@@ -62,7 +62,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
     from layerscope.analyse.gpu.work import read_work
 
     found = launches(read_work(reader))
-    columns = {name: pa.array(getattr(found, name)) for name in Launches.__slots__}
+    columns = {name: pa.array(getattr(found, name)) for name in Launches.__struct_fields__}
     connection = reader.connection()
     calls = connection.from_arrow(pa.table(columns))
     relation = calls.query("calls", _QUERY)

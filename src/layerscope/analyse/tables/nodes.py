@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from layerscope.analyse.result import COUNT, NS, RATIO, Result, ResultColumn, of_rows
 from layerscope.model.stored_json import decoded
@@ -65,8 +66,7 @@ _QUERY = """
     WHERE json LIKE '%"node_index"%'"""
 
 
-@dataclass(slots=True)
-class _ExecutedNode:
+class _ExecutedNode(Struct):
     """A node of one model on one provider, and what was recorded of its calls."""
 
     module: str

@@ -14,8 +14,9 @@ of_median  work_ns divided by the median of all ranks; of an even number of them
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from layerscope.analyse.result import COUNT, NS, RATIO, Result, ResultColumn
 

@@ -18,8 +18,10 @@ the data sheet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from layerscope.analyse.result import (
     BYTES,
@@ -58,8 +60,7 @@ EMPTY = "No operator that multiplies matrices or convolves launched a kernel."
 NEXT = "layerscope table kernels --by operator"
 
 
-@dataclass(slots=True)
-class _OperatorSums:
+class _OperatorSums(Struct):
     """Of an operator, or of one of its shapes; `told_ns`: of the calls with known shapes."""
 
     calls: int = 0

@@ -7,11 +7,11 @@ What overlaps at one depth is laid into lanes of its own, as web/src/timeline/st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.timeline.mapped import MappedFiles
 
@@ -26,8 +26,7 @@ _FIELDS = ("track", "level", "begin", "overlaps")
 _MOST_RADIX = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
+class Lanes(Struct, frozen=True):
     """All lanes: `rows` and `end` of one lane after the other; `about` has `_FIELDS` of each."""
 
     about: np.ndarray

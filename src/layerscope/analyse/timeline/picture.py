@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.timeline.columns import TimelineColumns
 from layerscope.analyse.timeline.lanes import Lanes
@@ -47,8 +47,7 @@ class PictureStretch(NamedTuple):
         return np.asarray(self.from_ns + places / self.a_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnSpans:
+class DrawnSpans(Struct, frozen=True):
     """What is drawn of a lane: the rows of spans with start and end, and where spans overlap the
     latest end up to each.
     """

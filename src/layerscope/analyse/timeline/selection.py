@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.timeline.columns import TimelineColumns
 from layerscope.model.compiled import Compiled, compiled
@@ -23,8 +23,7 @@ CHUNK = 1 << 20
 _SUMS = ("count", "total_ns", "self_ns", "min_ns", "p50_ns", "p99_ns", "max_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class SpanFilter:
+class SpanFilter(Struct, frozen=True):
     """Which spans count: by class (1: it does), by step (from the first to the one behind the
     last), and by track; None: all.
     """

@@ -15,7 +15,9 @@ def load(settings):
         return None
     try:
         agent = ctypes.CDLL(settings["library"])
-    except OSError:
+    except OSError as error:
+        if faults[1](error):  # noqa: F821 - the hook puts it here
+            raise
         return None
     agent.ls_note_cost.argtypes = [ctypes.c_uint64]  # else what takes seconds is cut to 32 bits
     return agent
@@ -87,14 +89,16 @@ def tell_refusal(agent, settings):
     """
     if "refusals" not in settings:
         return
-    import contextlib
     import ctypes
 
     agent.ls_refusal.restype = ctypes.c_char_p
     error = ctypes.c_int()
     call = agent.ls_refusal(ctypes.byref(error)).decode()
-    with contextlib.suppress(OSError):  # another user, or another root
+    try:
         os.symlink(f"{call} {error.value}", f"{settings['refusals']}/refused-{os.getpid()}")
+    except OSError as fault:  # another user, or another root
+        if faults[1](fault):  # noqa: F821
+            raise
 
 
 def prepared(settings, library=b""):

@@ -9,19 +9,9 @@ raises would be taken for a fault of ours.
 
 import sys
 
-MOST_NAMES = 500  # of requests; a path may hold the number of a customer
 SENDS, RUNS, ANSWERS, WRAPS = range(4)  # who hears of a call, as the agent numbers them
-FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 state = {"agent": None, "enter": None, "wanted": True, "stand_in": None}
-names = set()
 classes = {}  # by class and name of a method the function that was there
 under_way = {}  # by id of the object whose method sends the answer
 
@@ -49,10 +39,12 @@ def begin_recording(settings, beginning):
 class Arrived:
     """A request that has arrived; its answer goes by a method of the object with the id `key`."""
 
-    __slots__ = ("handle", "key", "scope", "task")
+    __slots__ = ("handle", "key", "root", "scope", "status", "task")
 
     def __init__(self, scope, handle, key):
         self.scope, self.handle, self.key = scope, handle, key
+        self.root = root_of(scope)
+        self.status = 0
         self.task = None
 
     def enter(self):
@@ -65,15 +57,20 @@ class Arrived:
         if task is not None:  # a callback of the task would be shown where the task is
             self.task = weakref.ref(task, self.end)
 
+    def name(self):
+        """How it is called, now that it is answered."""
+        return name_of(self.scope, self.root, self.status)
+
     def end(self, reference=None):
         """It is answered."""
         try:
             if under_way.get(self.key) is self:
                 del under_way[self.key]
                 self.task = None
-                state["agent"].ls_request_end(self.handle, name_of(self.scope))
-        except FAULTS:
-            pass
+                state["agent"].ls_request_end(self.handle, self.name())
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
 
 def arrive(scope, sender):
@@ -95,8 +92,9 @@ def running(sender, app=None, *more):
     try:
         if arrive(getattr(sender, "scope", None), sender):
             return state["stand_in"](ANSWERS, app, answering)
-    except FAULTS:
-        pass
+    except FAULTS as error:
+        if is_of_handler(error):
+            raise
     return None
 
 
@@ -106,8 +104,9 @@ def answering(scope=None, receive=None, send=None, *more):
         one = under_way.get(id(send.__self__))
         if one is not None:
             one.enter()
-    except FAULTS:
-        pass
+    except FAULTS as error:
+        if is_of_handler(error):
+            raise
 
 
 def wrapping(wrapper, scope=None, receive=None, send=None, *more):
@@ -115,18 +114,22 @@ def wrapping(wrapper, scope=None, receive=None, send=None, *more):
     try:
         if arrive(scope, send.__self__):
             under_way[id(send.__self__)].enter()
-    except FAULTS:
-        pass
+    except FAULTS as error:
+        if is_of_handler(error):
+            raise
 
 
 def sending(sender, message=None, *more):
     """The application sends a part of an answer."""
     try:
         one = under_way.get(id(sender))
-        if one is not None and is_last(message):
-            one.end()
-    except FAULTS:
-        pass
+        if one is not None:
+            one.status = status_of(message) or one.status
+            if is_last(message):
+                one.end()
+    except FAULTS as error:
+        if is_of_handler(error):
+            raise
 
 
 def is_last(message):
@@ -138,27 +141,21 @@ def is_last(message):
     return is_body and not dict.get(message, "more_body", False)
 
 
-def route_of(scope):
-    """The route that the framework of the program has found; None: it does not say that."""
-    try:
-        return object.__getattribute__(dict.get(scope, "route"), "__dict__").get("path")
-    except AttributeError:
-        return None
+def status_of(message):
+    """By what a message answers a request; 0: it does not say that."""
+    status = dict.get(message, "status") if isinstance(message, dict) else None
+    return int.__int__(status) if isinstance(status, int) else 0
 
 
-def text_of(value):
-    """A text, without what a class of the program may make of it; empty: it is none."""
-    return str.__str__(value) if isinstance(value, str) else ""
+def root_of(scope):
+    """The begin of the path that is not the application's, as the server has it."""
+    root = dict.get(scope, "root_path")
+    return str.__str__(root) if isinstance(root, str) else ""
 
 
-def name_of(scope):
-    """How a request is called: by its route, where the framework of the program says that."""
-    path = text_of(route_of(scope)) or text_of(dict.get(scope, "path"))
-    method = text_of(dict.get(scope, "method"))
-    name = f"{method} {path}"[:200]
-    if name not in names and len(names) >= MOST_NAMES:
-        name = f"{method} (other paths)"
-    names.add(name)
+def name_of(scope, root, status):
+    """How a request is called, with its domain, as the agent takes it."""
+    name = routes["name_of"](scope, root, status)  # noqa: F821 - the hook puts `routes` here
     return (name.replace("\n", " ") + "\nrequest").encode("utf-8", "backslashreplace")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from layerscope.checks.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.checks.machine.instructions import X86
@@ -29,8 +30,7 @@ _LOST_TILES = "Products in bfloat16 and int8 run at a fraction of what the hardw
 _HELD_BACK = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 
-@dataclass(frozen=True, slots=True)
-class _Extension:
+class _Extension(Struct, frozen=True):
     """`words`: one of them is in what oneDNN says it uses, where it uses this; `without`: what
     follows if it is not there.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from layerscope.checks import rights
 from layerscope.checks.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
@@ -17,8 +18,7 @@ ORDER = 90
 _PYTORCH = "libtorch_cpu"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Who reads the variables that `names` matches: a library with one of `words` in its path."""
 
     names: str

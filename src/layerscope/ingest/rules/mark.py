@@ -12,6 +12,7 @@
   the first one.
 - Any other operator begins a step on the thread that first ran it, which lasts until the next one
   begins, the last one until the last span of the thread (ranges and modules not counted) ends.
+  Where for most of that time nothing was recorded, it ends where that begins.
 
 If there is no span of that name the next rule is taken.
 
@@ -146,9 +147,26 @@ def _begun(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
     line = line_of(spans, track, workers)
     begin = line.start[_outermost_of(line, named)]
     end = np.append(begin[1:], last_end(spans, line))
+    end = _before_silence(begin, end, spans.silent)
     scopes = find_scopes(line)
     lane = make_lane(spans, line, scopes, track, begin, end)
     return Found("mark", [lane])
+
+
+def _before_silence(begin: Int64s, end: Int64s, silent: tuple[tuple[int, int], ...]) -> Int64s:
+    """The ends of these steps, where one is not for the most part a time in which nothing was
+    recorded.
+    """
+    if not (silent and len(begin)):
+        return end
+    stretches = np.array(silent, np.int64)
+    at = np.searchsorted(begin, stretches[:, 0], side="right") - 1
+    is_long = 2 * (stretches[:, 1] - stretches[:, 0]) > (end - begin)[at]
+    is_inside = (at >= 0) & (stretches[:, 0] < end[at])
+    ends = end.copy()
+    cut = np.flatnonzero(is_long & is_inside)
+    np.minimum.at(ends, at[cut], stretches[cut, 0])
+    return ends
 
 
 def _marked(spans: SpanColumns, workers: Bools) -> Found | None:

@@ -36,9 +36,9 @@ of the thread (ranges and modules not counted) ends, and their phases are those 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.ingest.lines import Found, Lane, SpanColumns, last_end, line_of, lines_of, make_lane
 from layerscope.ingest.phases import (
@@ -61,8 +61,7 @@ SMALLEST_SHARE = 0.05  # of the time in all calls; requests with less are none
 MOST_LEADERS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class _ModuleCalls:
+class _ModuleCalls(Struct, frozen=True):
     """The outermost calls of modules, sorted by track and start."""
 
     track: Int32s
@@ -71,8 +70,7 @@ class _ModuleCalls:
     end: Int64s
 
 
-@dataclass(frozen=True, slots=True)
-class _Requests:
+class _Requests(Struct, frozen=True):
     """The first and the last call of each request."""
 
     first: Positions

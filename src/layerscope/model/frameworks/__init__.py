@@ -46,6 +46,43 @@ def step_prefixes() -> tuple[str, ...]:
     return _texts(one.step_prefix for one in every)
 
 
+@functools.cache
+def launches() -> re.Pattern[str]:
+    """The names of calls that ask for something to be executed later."""
+    return any_of(tuple(one.launches for one in frameworks()))
+
+
+@functools.cache
+def executed() -> re.Pattern[str]:
+    """What the arguments contain of what is executed then."""
+    return any_of(tuple(one.executed for one in frameworks()))
+
+
+@functools.cache
+def blocked() -> re.Pattern[str]:
+    """The names of ranges in which a thread waits for that."""
+    return any_of(tuple(one.blocked for one in frameworks()))
+
+
+def in_backward(arguments: str) -> bool | None:
+    """Whether these arguments of an operator, JSON, say that it belongs to a backward pass; None:
+    they do not say what it belongs to.
+    """
+    if not _scoped().search(arguments):
+        return None
+    return _backward_scoped().search(arguments) is not None
+
+
+@functools.cache
+def _scoped() -> re.Pattern[str]:
+    return any_of(tuple(one.scoped for one in frameworks()))
+
+
+@functools.cache
+def _backward_scoped() -> re.Pattern[str]:
+    return any_of(tuple(one.backward_scoped for one in frameworks()))
+
+
 def backward_prefixes() -> tuple[str, ...]:
     """How the names of spans begin that frameworks open around backward functions."""
     every = frameworks()

@@ -8,5 +8,12 @@ FRAMEWORK = Framework(
     name="jax",
     title="JAX",
     environment=("JAX_", "XLA_"),
+    scoped=r'"op_name": ?"p?jit\(',
+    launches=r"PjitFunction\(.*\)",
+    executed=r'"hlo_op": ?"',
+    blocked=r"CommonPjRtBuffer::Await",
+    # What a transformation has done to a scope is around its name: the gradient of a function is
+    # the transpose of how it changes.
+    backward_scoped=r"\btranspose\((\w+\()*jvp\(",
     public=PublicNames(libraries=("libjax_common", "xla_extension"), packages=("jax", "jaxlib")),
 )

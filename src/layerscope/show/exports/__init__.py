@@ -16,9 +16,10 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
+
+from msgspec import Struct
 
 from layerscope.model.errors import RunError, UsageError
 
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 GZIP_LEVEL = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """What was written: spans, how many of them on tracks of their own because they cross others,
     and remarks.
     """

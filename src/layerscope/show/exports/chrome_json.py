@@ -7,13 +7,13 @@ column with Arrow.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import asdict
 
 from layerscope.analyse.losses import problems
 from layerscope.show.exports import Exported

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.distinct import distinct
 from layerscope.show.exports.trace_moments import FlowEnds
@@ -24,8 +23,7 @@ def header(kind: int, words: int, more: int = 0) -> int:
     return kind | size | more
 
 
-@dataclass(slots=True)
-class MemberNumbers:
+class MemberNumbers(Struct):
     """Numbers for the members of some list, which the file knows by them until they run out."""
 
     of: np.ndarray = field(default_factory=lambda: np.zeros(0, U64))
@@ -56,16 +54,14 @@ def short(column: np.ndarray) -> np.ndarray:
     return column[:1] if column.strides == (0,) else column
 
 
-@dataclass(frozen=True, slots=True)
-class SpanArgument:
+class SpanArgument(Struct, frozen=True):
     """An argument of the spans of a block: which of them have it, and its words."""
 
     has: np.ndarray
     words: list[np.ndarray | np.uint64]
 
 
-@dataclass(frozen=True, slots=True)
-class FlowWords:
+class FlowWords(Struct, frozen=True):
     """The ends of flows in a block by row: the number of the flow, the event, and how many stand
     before it in the row.
 

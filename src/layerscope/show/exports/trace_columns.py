@@ -10,11 +10,11 @@ CLOCK_REALTIME.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.distinct import distinct
 from layerscope.model.errors import UsageError
@@ -42,8 +42,7 @@ _AT_ONCE = 1 << 15
 _PLACE = ["span", "track", "depth", "start_ns", "dur_ns", "step"]
 
 
-@dataclass(frozen=True, slots=True)
-class TraceProcess:
+class TraceProcess(Struct, frozen=True):
     """A process: `pid` is its own unless another process of the recording has it too. `order` is
     its place.
     """
@@ -54,8 +53,7 @@ class TraceProcess:
     order: int
 
 
-@dataclass(frozen=True, slots=True)
-class TraceThread:
+class TraceThread(Struct, frozen=True):
     """What a viewer shows as a thread: a thread, one lane of it, or the steps of a process."""
 
     pid: int
@@ -64,8 +62,7 @@ class TraceThread:
     order: int
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Spans, sorted by track and start, outer ones before inner ones; `order` are their rows in
     `columns`.
     """
@@ -89,8 +86,7 @@ class Piece:
         return part | {"thread": self.thread[rows]}
 
 
-@dataclass(slots=True)
-class TraceRange:
+class TraceRange(Struct):
     """Which part of the run is wanted: some steps, and the time they take in each process. None:
     all of it.
     """

@@ -11,18 +11,16 @@ older span can meet it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 # Spans: their columns fit into the cache of a core.
 _AT_ONCE = 1 << 15
 
 
-@dataclass(slots=True)
-class TrackLanes:
+class TrackLanes(Struct):
     """The lanes of one track."""
 
     _open: list[np.ndarray] = field(default_factory=list)  # by lane: rows of (start, end)

@@ -5,11 +5,11 @@ module paths.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.memory.counters import MemoryReadings, memory_counters
 from layerscope.model.distinct import distinct
@@ -58,8 +58,7 @@ class FlowEnds(NamedTuple):
         return FlowEnds(row, self.flow[part], self.kind[part])
 
 
-@dataclass(frozen=True, slots=True)
-class Flows:
+class Flows(Struct, frozen=True):
     """Pairs of spans that belong together, numbered from 0. `kinds` are their names."""
 
     cause: np.ndarray
@@ -137,8 +136,7 @@ def _row_by_key(span: np.ndarray, low: int, high: int) -> np.ndarray | None:
     return where
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentTexts:
+class ArgumentTexts(Struct, frozen=True):
     """Texts by their key in the recording; the place of a key is where its text lies in `texts`.
 
     `numbered`: the keys are the places, as they are in what we recorded ourselves.
@@ -302,8 +300,7 @@ def _as_rates(columns: Columns, reader: Reader) -> Columns:
     return {**found, "name.names": np.array([*names, *as_rate], object)}
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """A mark of the program, or a loss. `thread` is a place in the trace's threads; None: the
     process as a whole.
     """

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
+
+from msgspec import Struct
 
 from layerscope.model.errors import UsageError
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from layerscope.analyse.stacks.graphs import Graph
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A flame graph with what is written around it: its title, the program, what was chosen, and
     what is missing. is_flipped: the outermost frames are at the bottom.
     """
@@ -41,8 +41,7 @@ class Picture:
     is_flipped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """What a file holds: frames, and frames that were too thin for it (those inside of them are not
     counted).
     """

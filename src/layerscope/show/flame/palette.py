@@ -7,11 +7,10 @@ can also be read in its tooltip.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
+class Theme(Struct, frozen=True):
     """Colours of the page, of the text on frames, of the layers, and of what grew and shrank, from
     little to much.
     """

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 # Level 6 packs 4 % better than 5 at the same speed, 9 takes five times as long for 2 %.
 _LEVEL = 6
@@ -24,8 +24,7 @@ JSON, COLUMNS = "json", "columns"
 PLAIN, DELTA = "plain", "delta"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """One block. `about`: how the page reads it; `packed`: what it holds, by raw deflate."""
 
     name: str
@@ -33,16 +32,14 @@ class Block:
     packed: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class BlockGroup:
+class BlockGroup(Struct, frozen=True):
     """Blocks that are made together: their names, and what makes them."""
 
     names: tuple[str, ...]
     make: Callable[[], Iterable[Block]]
 
 
-@dataclass(frozen=True, slots=True)
-class IntColumn:
+class IntColumn(Struct, frozen=True):
     """Integers with a name. Of `DELTA` the differences are written, the first one from 0."""
 
     name: str

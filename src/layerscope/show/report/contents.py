@@ -7,11 +7,11 @@ Blocks that come of the same tables are made together, when the first of them is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from layerscope.analyse import findings
 from layerscope.analyse.kept_spans import PartReader

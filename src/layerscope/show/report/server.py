@@ -14,12 +14,13 @@ import socketserver
 import sys
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTP_PORT
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
+
+from msgspec import Struct
 
 from layerscope.model.errors import LayerscopeError, UsageError
 from layerscope.show.report import document
@@ -68,8 +69,7 @@ _FAULT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What is sent back: the state, what the body is, the body, and further headers."""
 
     status: HTTPStatus

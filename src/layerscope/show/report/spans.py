@@ -8,9 +8,9 @@ of `self_exceptions`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from layerscope.analyse.ordered_spans import (
     OrderedSpans,
@@ -23,8 +23,7 @@ from layerscope.recording.reader import Reader
 from layerscope.show.report.blocks import DELTA, Block, IntColumn, column_block, json_block
 
 
-@dataclass(frozen=True, slots=True)
-class SpanBlocks:
+class SpanBlocks(Struct, frozen=True):
     """The blocks, and the keys of the spans in the order of the page: what links name."""
 
     blocks: list[Block]

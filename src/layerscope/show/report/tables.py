@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any
+
+from msgspec.structs import asdict
 
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result

@@ -7,11 +7,11 @@ raw file into batches of columns; a batch holds every span that ended before its
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.distinct import distinct
@@ -28,11 +28,14 @@ from layerscope.sources.process import (
 )
 from layerscope.sources.raw.marks import MarkList, mark_outside
 from layerscope.sources.raw.memory import MemoryRecords
-from layerscope.sources.raw.record_spans import RecordSpans, spans_of
+from layerscope.sources.raw.record_spans import RecordSpans, spans_of, without_twins
 from layerscope.sources.raw.ticks import Ticks, uneven
 
 OPEN_HEAD_BYTES = 16
-_FUNCTION, _RANGE, _MODULE = (KINDS.index(kind) for kind in ("function", "range", "module"))
+# Numbers of rings and segments from here on no agent gives: their names come before their spans.
+LATE_RINGS = LATE_SEGMENT = 1 << 21
+_RANGE = KINDS.index("range")
+_SUBMITTED = [KINDS.index(kind) for kind in ("function", "range", "module")]
 # A name may arrive a little after the first span that has it; beyond this many spans it never will.
 _WAIT_FOR_NAMES_SPANS = 2_000_000
 # The numbers of the kinds in raw files from before they were declared there.
@@ -54,7 +57,6 @@ _STOPS = (layout.MARK_PAUSED, layout.MARK_CLOSED)
 _WINDOWS = (layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS)
 
 
-@dataclass(slots=True)
 class Decoder(ProcessEvents):
     """Reads the chunks of one process. Names are the process's own numbers into `names`.
 
@@ -69,6 +71,7 @@ class Decoder(ProcessEvents):
     _ring_last: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _thread_names: dict[str, str] = field(default_factory=dict)
     _highest_name: int = 0
+    _next_name: int = 1  # behind those of the agent that have come
     _moments: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     _memory: MemoryRecords = field(default_factory=MemoryRecords)
     _step_marks: MarkList = field(default_factory=MarkList)
@@ -121,7 +124,7 @@ class Decoder(ProcessEvents):
         """
         if (
             not last
-            and self._highest_name >= len(self.names)
+            and self._highest_name >= self._next_name
             and self.waiting < _WAIT_FOR_NAMES_SPANS
         ):
             return
@@ -134,7 +137,7 @@ class Decoder(ProcessEvents):
             spans = joined_rows(pieces)
             late = spans["end"] > self.clock.last
             if last:
-                spans = _without_twins(spans, self._ring_last.values())
+                spans = without_twins(spans, self._ring_last.values())
                 # Whatever is still open has outlived all that has ended.
                 latest = max(
                     self.clock.last,
@@ -152,9 +155,8 @@ class Decoder(ProcessEvents):
                 yield track, spans
 
     def _put_submissions_on_run(self, spans: np.ndarray) -> None:
-        """The same of the times at which operators were submitted."""
-        kind = spans["kind"]
-        is_submitted = ((kind == _FUNCTION) | (kind == _MODULE)) & (spans["origin"] != 0)
+        """The same of the times at which spans were asked for."""
+        is_submitted = (spans["origin"] != 0) & np.isin(spans["kind"], _SUBMITTED)
         if is_submitted.any():
             at = spans["origin"][is_submitted]
             self.clock.put_on_run(at)
@@ -287,6 +289,8 @@ class Decoder(ProcessEvents):
             while len(self.names) <= number:
                 self.names.append("(name lost)")
             self.names[number] = text.decode("utf-8", "replace")
+            if chunk.key < LATE_SEGMENT:
+                self._next_name = max(self._next_name, number + 1)
         self._segment_next[chunk.key] = max(known, chunk.first + at)
 
     def _add_records(self, chunk: raw_file.Chunk) -> None:
@@ -309,7 +313,8 @@ class Decoder(ProcessEvents):
         self._since_reading.append(spans)
         newest = spans[-1][["track", "depth", "start"]]
         self._ring_last[chunk.key] = newest.tolist()
-        self._highest_name = max(self._highest_name, found.highest_name)
+        if chunk.key < LATE_RINGS:
+            self._highest_name = max(self._highest_name, found.highest_name)
         if found.is_one_track:
             self._wait(int(spans["track"][0]), spans)
             return
@@ -385,8 +390,11 @@ class Decoder(ProcessEvents):
             requests = SourceTrack(number, None, -1, start, name=REQUESTS, kind=REQUESTS)
             self.tracks.setdefault(number, requests)
             return
+        known = self.tracks.get(number)
+        is_same = known is not None and (known.tid, known.start) == (tid, start)
+        end = known.end if known and is_same else None  # it is told again
         name = self._thread_names.get(str(tid), "")
-        self.tracks[number] = SourceTrack(number, tid, framework_thread, start, name=name)
+        self.tracks[number] = SourceTrack(number, tid, framework_thread, start, end, name)
 
     def _lost(
         self, track: int, start: int, end: int, full: int, deep: int, final: bool = False
@@ -479,22 +487,3 @@ def _numbers_of(kinds: Sequence[str]) -> np.ndarray | None:
     number_of = np.arange(256, dtype=np.uint8)
     number_of[: len(known)] = known
     return number_of
-
-
-def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) -> np.ndarray:
-    """Drop an open span that has also ended: the program died between the record and the pop.
-
-    `newest`: the last record of every ring, as (track, depth, start); it may have gone with an
-    earlier batch.
-    """
-    left = np.flatnonzero(spans["unfinished"])
-    if not len(left):
-        return spans
-    known = set(newest)
-    is_single = np.ones(len(spans), bool)
-    for row in left.tolist():
-        span = spans[row]
-        place = span["track"], span["depth"], span["start"]
-        key = tuple(map(int, place))
-        is_single[row] = key not in known
-    return spans.compress(is_single)

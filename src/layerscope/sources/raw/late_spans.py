@@ -9,37 +9,35 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.clocks import Conversion
 from layerscope.model.distinct import distinct, first_rows
 from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
-from layerscope.sources.raw.decoder import Decoder
+from layerscope.sources.raw.decoder import LATE_RINGS, LATE_SEGMENT, Decoder
 
 # Arguments are JSON and are kept whole or not at all; those of graphs tell of many tensors.
 _MOST_ARGS_BYTES = 1 << 16
 # The name of tracks that belong to no thread.
 OF_NO_THREAD = "calls whose thread is not known"
 _NAMES_BYTES = 1 << 20  # of one chunk
-# Numbers of rings and segments that no agent gives.
-_FIRST_RING, _SEGMENT = 1 << 21, 1 << 21
 _NO_TRACK = np.iinfo(np.int64).max
 # In the place of an extra record: there is none. No record has this kind.
-_NONE = layout.FIRST_SPECIAL - 1
+NO_RECORD = layout.FIRST_SPECIAL - 1
 
 
-@dataclass(slots=True)
-class LateSpans:
+class LateSpans(Struct):
     """Columns of ended spans of one process, and of values of counters, whose kind is that of such
     a record and whose `end_ns` is the value. Times in ns of the run; `name`: places in `texts`,
     `args` and `scope`, which is a module, too, -1: none.
 
     `track`: the process's own number; one that it does not know becomes a track of its own, without
     a thread id. `module`: by the numbers of the raw file's names; 0: none. `line`: as `args`.
+    `asked_ns`, `asked_track`: when and on which track it was asked for, 0: where it lies.
     `track_names`, `track_tids`: of tracks that the process does not know. `step_mark`: how steps
     are called; `calls`: operators each call of which may be one.
     """
@@ -55,6 +53,8 @@ class LateSpans:
     module: np.ndarray = field(default_factory=lambda: np.zeros(1, np.uint32))
     line: np.ndarray = field(default_factory=lambda: np.full(1, -1))
     scope: np.ndarray = field(default_factory=lambda: np.full(1, -1))
+    asked_ns: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
+    asked_track: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int32))
     track_names: dict[int, str] = field(default_factory=dict)
     track_tids: dict[int, int] = field(default_factory=dict)
     step_mark: str = ""
@@ -78,12 +78,12 @@ class LateChunks:
         order = np.argsort(ended_ns, kind="stable")
         self._end_ns = ended_ns[order]
         self._track = late.track[order]
-        self._records = _records(late, order, len(before.names), before.to_ticks())
+        self._records = records_of(late, order, len(before.names), before.to_ticks())
         self._at = 0
         self._has_begun = False
         self._is_read = is_read
         self._rings = {
-            number: _FIRST_RING + at for at, number in enumerate(distinct(late.track).tolist())
+            number: LATE_RINGS + at for at, number in enumerate(distinct(late.track).tolist())
         }
         firsts = first_rows(self._track).tolist()
         self._firsts = {int(self._track[row]): row for row in firsts}
@@ -118,7 +118,7 @@ class LateChunks:
 
         The names of the raw file come along: a number below that of a known name is not waited for.
         """
-        yield from name_chunks([*self._before.names, *self._texts], _SEGMENT)
+        yield from name_chunks([*self._before.names, *self._texts], LATE_SEGMENT)
         for number, ring in self._rings.items():
             begin = np.zeros(1, dtypes.RECORD)
             track = self._before.tracks.get(number)
@@ -152,9 +152,9 @@ class LateChunks:
         numbers = distinct(track).tolist()
         borders = np.searchsorted(track, [*numbers, _NO_TRACK]).tolist()
         for number, (first, last) in zip(numbers, pairwise(borders), strict=True):
-            # Each with the extra record behind it, if it has one.
+            # Each with the extra records behind it, if it has any.
             records = pairs[first:last].ravel()
-            records = records[records["kind"] != _NONE]
+            records = records[records["kind"] != NO_RECORD]
             ring = self._rings[number]
             yield self._chunk(number, ring, records)
 
@@ -176,15 +176,21 @@ class LateChunks:
         return raw_file.Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, payload)
 
 
-def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversion) -> np.ndarray:
-    """A row for each span, in this order: its record, and the extra ones with its arguments and its
-    line.
+def records_of(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversion) -> np.ndarray:
+    """A row for each span, in this order: its record, and the extra ones with its arguments, its
+    line and where it was asked for.
     """
-    records = np.zeros((len(order), 3), dtypes.RECORD)
-    spans, extras, lines = records[:, 0], records[:, 1], records[:, 2]
+    records = np.zeros((len(order), 4), dtypes.RECORD)
+    spans, asked, extras, lines = (records[:, at] for at in range(4))
+    asked_ns = np.broadcast_to(late.asked_ns, order.shape)[order]
+    was_asked = asked_ns > 0
+    asked["kind"] = np.where(was_asked, layout.EXTRA, NO_RECORD)
+    asked["name"] = layout.EXTRA_SUBMITTED
+    asked["start"][was_asked] = to_ticks.to_run(asked_ns[was_asked])
+    asked["end"] = np.broadcast_to(late.asked_track, order.shape)[order]
     line = np.broadcast_to(late.line, order.shape)[order]
     has_line = line >= 0
-    lines["kind"] = np.where(has_line, layout.EXTRA, _NONE)
+    lines["kind"] = np.where(has_line, layout.EXTRA, NO_RECORD)
     lines["name"] = layout.EXTRA_LINE
     lines["start"] = np.where(has_line, line + known, 0)
     args = late.args[order]
@@ -199,8 +205,8 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     spans["depth"] = late.depth[order]
     spans["module"] = _modules(late, known)[order]
     spans["kind"] = late.kind[order]
-    spans["flags"] = np.where(has_args | (line >= 0), layout.FLAG_EXTRA, 0)
-    extras["kind"] = np.where(has_args, layout.EXTRA, _NONE)
+    spans["flags"] = np.where(has_args | has_line | was_asked, layout.FLAG_EXTRA, 0)
+    extras["kind"] = np.where(has_args, layout.EXTRA, NO_RECORD)
     extras["name"] = layout.EXTRA_ARGS
     extras["start"] = np.where(has_args, args + known, 0)
     return records
@@ -213,14 +219,18 @@ def _modules(late: LateSpans, known: int) -> np.ndarray:
     return np.where(scope >= 0, scope + known, module)
 
 
-def name_chunks(texts: list[str], segment: int) -> Iterator[raw_file.Chunk]:
-    """The texts as the agent's segments have them, numbered from 0."""
-    written, data = 0, bytearray()
-    for number, text in enumerate(texts):
+def name_chunks(
+    texts: list[str], segment: int, number: int = 0, written: int = 0
+) -> Iterator[raw_file.Chunk]:
+    """The texts as the agent's segments have them, numbered from `number` on, behind so many bytes
+    that were `written` there.
+    """
+    data = bytearray()
+    for at, text in enumerate(texts, number):
         coded = _limited(text)
         length = len(coded)
         padding = bytes(-length % 8 or 8)
-        data += struct.pack("<II", number, length) + coded + padding
+        data += struct.pack("<II", at, length) + coded + padding
         if len(data) >= _NAMES_BYTES:
             yield raw_file.Chunk(raw_file.NAMES, segment, 0, written, bytes(data))
             written += len(data)
@@ -287,6 +297,8 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
         module=joined["module"],
         line=joined["line"],
         scope=joined["scope"],
+        asked_ns=joined["asked_ns"],
+        asked_track=joined["asked_track"],
         track_names=track_names,
         track_tids=track_tids,
         step_mark=step_mark,
@@ -304,4 +316,6 @@ _COLUMNS = (
     "module",
     "line",
     "scope",
+    "asked_ns",
+    "asked_track",
 )

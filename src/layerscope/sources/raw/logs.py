@@ -7,31 +7,43 @@ they belong to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import PRIMITIVES
-from layerscope.rawfile.log_files import has_logs
+from layerscope.rawfile.log_files import has_library_logs, profiled_pids
 from layerscope.sources.raw import mkl_log, onednn_log, profiles
+from layerscope.sources.raw.followed_segments import FollowedSegments
 from layerscope.sources.raw.late_spans import LateChunks, LateSpans, joined_spans
 from layerscope.sources.raw.open_operators import read_processes
 from layerscope.sources.raw.process import RawProcess
-from layerscope.sources.raw.profile_files import ProfilesAhead
 from layerscope.sources.raw.unrecorded import unrecorded
 
-# Every span of the run is in memory while they are placed: 33 bytes each.
+# Every span of the run is in memory while they are placed: 37 bytes each.
 _MOST_SPANS = 20_000_000
 
 
-def merge_logs(
-    raw: Path, processes: Sequence[RawProcess], main_pid: int | None, ahead: ProfilesAhead
-) -> list[Problem]:
+def finish_segments(raw: Path, followed: Iterable[FollowedSegments]) -> list[Problem]:
+    """Have processes whose segments were `followed` read the last ones; what has to be said about
+    them.
+    """
+    problems: list[Problem] = []
+    for one in followed:
+        one.finish()
+        losses, said = unrecorded(raw, one.recorded)
+        one.process.decoder.losses += losses
+        problems += [*one.problems, *said]
+    return problems
+
+
+def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None) -> list[Problem]:
     """Have `processes` read the logs below `raw` too; what has to be said about them.
 
-    `main_pid`: the program's. `ahead`: profiles that have been read.
+    `main_pid`: the program's.
     """
-    if not has_logs(raw):
+    profiled = profiled_pids(raw).intersection(process.pid for process in processes)
+    if not (processes and (profiled or has_library_logs(raw))):
         return []
     recorded = read_processes(processes, _MOST_SPANS)
     if not recorded:
@@ -46,7 +58,7 @@ def merge_logs(
     placed = (
         onednn_log.place(raw, recorded, main),
         mkl_log.place(raw, recorded, main),
-        profiles.place(raw, recorded, ahead),
+        profiles.place(raw, recorded),
     )
     for late, said in placed:
         problems += said

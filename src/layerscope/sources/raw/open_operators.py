@@ -7,9 +7,9 @@ Used only where the user asked for a layer that needs it: it holds every span in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from layerscope.model.distinct import distinct
 from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PRIMITIVES, RANGES, SPAN_LAYERS
@@ -28,6 +28,7 @@ _SPAN = np.dtype(
         ("args", "<u4"),
         ("track", "<i4"),
         ("depth", "<i4"),
+        ("submitter", "<i4"),
         ("kind", "u1"),
     ]
 )
@@ -39,8 +40,7 @@ _OPERATORS, _PRIMITIVES, _RANGES = (
 MARGIN_NS = 2
 
 
-@dataclass(slots=True)
-class Around:
+class Around(Struct):
     """For some calls: how many spans are open around each, the bounds of the innermost, whether one
     may have asked.
     """
@@ -62,8 +62,7 @@ class Around:
         )
 
 
-@dataclass(slots=True)
-class ThreadSpans:
+class ThreadSpans(Struct):
     """The spans of one thread by depth: start, end, may it ask for calls; each in the order of
     starts.
     """
@@ -90,8 +89,7 @@ class ThreadSpans:
         return found
 
 
-@dataclass(slots=True)
-class Owners:
+class Owners(Struct):
     """For some calls: whose they are and where they lie. `process`: a place in the list of
     processes, -1: not known; `track`: its own number; `depth`: of the call; its times within the
     innermost span around it.
@@ -113,8 +111,7 @@ class Owners:
         return cls(process, track, depth, start_ns, end_ns)
 
 
-@dataclass(slots=True)
-class RecordedProcess:
+class RecordedProcess(Struct):
     """One raw file, read to its end. `spans`: columns of all spans in it, in ns of the run."""
 
     decoder: Decoder
@@ -187,6 +184,40 @@ class RecordedProcess:
         return max(self.decoder.tracks, default=0) + 1
 
 
+class ProcessReader:
+    """Reads what a process recorded on the clock of its host, beside whoever else reads it, while
+    its raw file grows. `recorded`: all of it so far, what is still open comes with the end.
+    """
+
+    def __init__(self, process: RawProcess) -> None:
+        self._twin = process.twin()
+        self.recorded = RecordedProcess(self._twin.decoder, np.zeros(0, _SPAN))
+
+    def read(self, most_spans: float = np.inf) -> np.ndarray:
+        """Read on; what came. Where that is more spans than this it stops."""
+        decoder = self._twin.decoder
+        parts = []
+        for _ in self._twin.pieces():
+            parts += [_compact(rows) for _, rows in decoder.batches()]
+            if decoder.records > most_spans:
+                break
+        return self._add(parts)
+
+    def finish(self) -> np.ndarray:
+        """Nothing more will come; what was left, and what never ended."""
+        return self._add([_compact(rows) for _, rows in self._twin.decoder.batches(last=True)])
+
+    def forget(self, before_ns: int) -> None:
+        """Leave out spans that ended before this."""
+        spans = self.recorded.spans
+        self.recorded.spans = spans.compress(spans["end"] >= before_ns)
+
+    def _add(self, parts: list[np.ndarray]) -> np.ndarray:
+        new = joined_rows([np.zeros(0, _SPAN), *parts])
+        self.recorded.spans = joined_rows([self.recorded.spans, new])
+        return new
+
+
 def read_processes(
     processes: Sequence[RawProcess], most_spans: int
 ) -> list[RecordedProcess] | None:
@@ -195,15 +226,14 @@ def read_processes(
     """
     recorded = []
     for process in processes:
-        twin, parts = process.twin(), []
-        for _ in twin.pieces():
-            parts += [_compact(rows) for _, rows in twin.decoder.batches()]
-            if twin.decoder.records > most_spans:
-                return None
-        parts += [_compact(rows) for _, rows in twin.decoder.batches(last=True)]
-        most_spans -= twin.decoder.records
-        spans = joined_rows([np.zeros(0, _SPAN), *parts])
-        recorded.append(RecordedProcess(twin.decoder, spans))
+        reader = ProcessReader(process)
+        reader.read(most_spans)
+        count = reader.recorded.decoder.records
+        if count > most_spans:
+            return None
+        reader.finish()
+        most_spans -= count
+        recorded.append(reader.recorded)
     return recorded
 
 

@@ -14,6 +14,7 @@ from layerscope.sources.raw.decoder import Decoder
 
 if TYPE_CHECKING:
     from layerscope.sources.raw.late_spans import LateChunks
+    from layerscope.sources.raw.late_stream import LateStream
     from layerscope.sources.raw.stock_windows import StockWindows
 
 
@@ -42,7 +43,7 @@ class RawProcess(SourceProcess):
         super().__init__(self.decoder, host, rank, True)
         self.path = path
         self.reader = raw_file.SpoolReader(path)
-        self.late: LateChunks | None = None
+        self.late: LateChunks | LateStream | None = None
         self.is_held = False
         self.step_mark = ""
         self.windows: StockWindows | None = None

@@ -1,5 +1,5 @@
 """The files that the own profilers of frameworks left beside the raw files, read when they are
-there: beside the program, as far as memory allows. Used by `profiles`.
+there. Used by `profiles` and `followed_segments`.
 
 A framework's hook leaves FORMAT-PID-NUMBER.profile, which says how the file is read and when the
 profile began, and the profiler a file whose name begins so.
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 import layerscope.sources
 from layerscope.model.errors import ReadError
@@ -22,17 +23,13 @@ from layerscope.model.stored_json import decoded
 from layerscope.rawfile.log_files import PROFILES
 from layerscope.sources.imported import Imported
 
-# Spans that are in memory while the program runs: 40 bytes each.
-_MOST_SPANS_AHEAD = 2_000_000
-
 # How the name of a file ends that is still written.
 _UNFINISHED = ".part"
 
 ReadProfile = tuple[list[Imported], list[Problem]]
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFile:
+class ProfileFile(Struct, frozen=True):
     """One `.profile` file; `about`: what it says."""
 
     path: Path
@@ -64,33 +61,12 @@ class ProfileFile:
         return began_ns + content.first_ns if isinstance(began_ns, int) else None
 
 
-@dataclass(slots=True)
-class ProfilesAhead:
-    """Profiles that were read before their turn. `spans`: how many there are in them."""
-
-    spans: int = 0
-    _known: dict[Path, ReadProfile] = field(default_factory=dict)
-
-    def read(self, raw: Path) -> bool:
-        """Read one more of those that have ended. False: there is none, or no memory for it."""
-        if self.spans >= _MOST_SPANS_AHEAD:
-            return False
-        for profile in profiles_in(raw):
-            if profile.path not in self._known and profile.has_ended:
-                found = _read(profile)
-                self._known[profile.path] = found
-                self.spans += sum(len(content.start_ns) for content in found[0])
-                return True
-        return False
-
-    def take(self, profile: ProfileFile) -> ReadProfile:
-        """What is in a profile, which is not kept here any more."""
-        return self._known.pop(profile.path, None) or _read(profile)
-
-
-def profiles_in(raw: Path) -> Iterator[ProfileFile]:
-    """All of them, in the order in which they began."""
-    paths = list(raw.glob(PROFILES))
+def profiles_in(
+    raw: Path, known: Container[Path] = (), pid: int | None = None
+) -> Iterator[ProfileFile]:
+    """Those that are not `known`, in the order in which they began. `pid`: of one process."""
+    pattern = PROFILES if pid is None else f"*-{pid}-{PROFILES}"
+    paths = [path for path in raw.glob(pattern) if path not in known]
     for path in sorted(paths, key=lambda one: (len(one.name), one.name)):
         try:
             about = decoded(path.read_bytes(), dict[str, Any])
@@ -99,7 +75,7 @@ def profiles_in(raw: Path) -> Iterator[ProfileFile]:
         yield ProfileFile(path, about)
 
 
-def _read(profile: ProfileFile) -> ReadProfile:
+def contents_of(profile: ProfileFile) -> ReadProfile:
     """What is in the files of a profile, and which of them cannot be read."""
     contents, problems = [], []
     known = {module.name for module in pkgutil.iter_modules(layerscope.sources.__path__)}

@@ -27,12 +27,23 @@ _NAME, _THREAD, _BEGIN, _END, _ARGUMENTS = range(5)
 Arguments = Sequence[tuple[str, str]]
 
 
+def ended_by(told: Sequence[Any], realtime_ns: int) -> int:
+    """How many of these tasks, from the first on, had ended at this time of CLOCK_REALTIME."""
+    for count, one in enumerate(told):
+        if one[_END] > realtime_ns:
+            return count
+    return len(told)
+
+
 def tasks(
-    told: Sequence[Any], clock: Conversion, threads: Mapping[int, ThreadSpans]
+    told: Sequence[Any], clock: Conversion, threads: Mapping[int, ThreadSpans], given: int = 0
 ) -> LateSpans | None:
-    """The tasks that the hook of a framework `told`, by thread."""
+    """The tasks that the hook of a framework `told`, by thread, without the first ones that were
+    `given` before.
+    """
     known = [one for one in told if one[_THREAD] in threads]
-    if not known:
+    before = sum(one[_THREAD] in threads for one in told[:given])
+    if len(known) == before:
         return None
     about = _compilations(known)
     texts = list(dict.fromkeys([f"{one[_NAME]}" for one in known] + about))
@@ -43,14 +54,16 @@ def tasks(
     for number in distinct(track).tolist():
         rows = np.flatnonzero(track == number)
         depth[rows] = depths(track[rows], start_ns[rows], end_ns[rows])
+    name = np.array([texts.index(f"{one[_NAME]}") for one in known], np.int32)
+    args = np.array([texts.index(text) for text in about], np.int32)
     return LateSpans(
-        track=track,
-        start_ns=start_ns,
-        end_ns=end_ns,
-        depth=depth,
-        kind=np.full(len(known), _TASK, np.uint8),
-        name=np.array([texts.index(f"{one[_NAME]}") for one in known], np.int32),
-        args=np.array([texts.index(text) for text in about], np.int32),
+        track=track[before:],
+        start_ns=start_ns[before:],
+        end_ns=end_ns[before:],
+        depth=depth[before:],
+        kind=np.full(len(known) - before, _TASK, np.uint8),
+        name=name[before:],
+        args=args[before:],
         texts=texts,
     )
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from layerscope.model import units
 from layerscope.model.clocks import Conversion
@@ -23,18 +23,18 @@ from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
 from layerscope.rawfile import layout
 from layerscope.sources.imported import Imported
-from layerscope.sources.raw.first_runs import extrapolated
+from layerscope.sources.raw.async_runs import ThreadRuns, async_runs
+from layerscope.sources.raw.first_runs import Extrapolated, extrapolated
 from layerscope.sources.raw.late_spans import LateSpans, joined_spans
+from layerscope.sources.raw.loops import Loops
 from layerscope.sources.raw.open_operators import RecordedProcess, ThreadSpans
-from layerscope.sources.raw.profile_files import ProfileFile, ProfilesAhead, profiles_in
+from layerscope.sources.raw.profile_files import ProfileFile, contents_of, profiles_in
 from layerscope.sources.raw.profile_tasks import tasks
 from layerscope.sources.wire import signed
 
 _FUNCTION, _MODULE = (KINDS.index(kind) for kind in ("function", "module"))
-# Fewer calls of a function than these are no loop.
-_FEWEST_CALLS = 5
 # The thread of a profile that is the one that the process began with.
-_MAIN = -1
+MAIN = -1
 # Types of nodes that are named.
 _MOST_TYPES = 4
 # Numbers of tracks are made of the numbers of their names.
@@ -44,11 +44,9 @@ _OTHERS = 1 << 23
 
 
 def place(
-    raw: Path, processes: list[RecordedProcess], ahead: ProfilesAhead
+    raw: Path, processes: list[RecordedProcess]
 ) -> tuple[dict[int, LateSpans], list[Problem]]:
-    """The spans of each process by the profiles in `raw`, and what has to be said. `ahead`: those
-    that have been read.
-    """
+    """The spans of each process by the profiles in `raw`, and what has to be said."""
     found: dict[int, list[LateSpans]] = {}
     problems: list[Problem] = []
     pids = [process.decoder.about.get("pid") for process in processes]
@@ -59,17 +57,17 @@ def place(
             continue
         number = pids.index(profile.pid)
         if "tasks" in profile.about:
-            clock = _clock(processes[number])
+            clock = clock_of(processes[number])
             told = profile.about["tasks"] if clock else []
-            others = tasks(told, clock or Conversion(), _threads(processes[number]))
+            others = tasks(told, clock or Conversion(), threads_of(processes[number]))
             found.setdefault(number, []).extend([others] if others else [])
             continue
-        contents, damaged = ahead.take(profile)
+        contents, damaged = contents_of(profile)
         problems += damaged
         lost += not contents
         for content in contents:
-            _number_threads(content, profile, tids)
-            spans = _placed(profile, content, processes[number])
+            number_threads(content, profile, tids)
+            spans = placed(profile, content, processes[number])
             if spans is not None:
                 found.setdefault(number, []).append(spans)
                 problems += _first_runs(profile, spans, processes[number])
@@ -77,12 +75,12 @@ def place(
                 counters = _counters(profile, content, processes[number])
                 found[number] += [counters] if counters else []
     if lost:
-        problems.append(_lost(lost))
+        problems.append(lost_profiles(lost))
     together = {number: _together(parts) for number, parts in found.items() if parts}
     return together, problems
 
 
-def _number_threads(
+def number_threads(
     content: Imported, profile: ProfileFile, tids: dict[tuple[int, int], int]
 ) -> None:
     """A thread that has told its number in a segment has it in the later ones, in place. `tids`: by
@@ -95,13 +93,14 @@ def _number_threads(
             tids[key] = tid
     for at, track in enumerate(content.tracks):
         key = profile.pid, track.number
-        if track.number and track.tid is not None and track.tid != _MAIN:
+        if track.number and track.tid is not None and track.tid != MAIN:
             tids[key] = track.tid
         elif key in tids:
             content.tracks[at] = replace(track, tid=tids[key])
 
 
-def _lost(count: int) -> Problem:
+def lost_profiles(count: int) -> Problem:
+    """What has to be said of profiles that have no file."""
     what = (
         f"{count} profile{'s' if count > 1 else ''} of the framework had not ended when the "
         "program was ended"
@@ -110,10 +109,10 @@ def _lost(count: int) -> Problem:
     return Problem(OPERATORS, "profile_lost", what, remedy, "the operators in them")
 
 
-def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:
+def placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:
     """The spans of one file on the tracks and the clock of its process."""
     first_ns = profile.first_ns(content)
-    clock = _clock(process)
+    clock = clock_of(process)
     if first_ns is None or clock is None or not len(content.start_ns):
         return None
     start_ns = clock.to_run(content.start_ns + first_ns)
@@ -121,20 +120,28 @@ def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -
     track = np.zeros(len(start_ns), np.int32)
     module = np.zeros(len(start_ns), np.uint32)
     depth = content.depth.astype(np.int32)
-    threads = _threads(process)
+    asked_ns, asked_track = np.zeros(len(start_ns), np.int64), np.zeros(len(start_ns), np.int32)
+    threads, of_others = threads_of(process), async_runs(process)
     others = _numbers_of_others(content)
     for number in distinct(content.track).tolist():
         rows = np.flatnonzero(content.track == number)
         tid = content.tracks[number].tid
-        thread = threads.get(profile.pid if tid == _MAIN else tid or 0)
+        thread = threads.get(profile.pid if tid == MAIN else tid or 0)
         track[rows] = thread.track if thread else others[number]
-        if thread is not None:
-            middle_ns = _middles(start_ns[rows], end_ns[rows], depth[rows])
-            module[rows] = _modules(process, thread.track, middle_ns)
-            around = thread.around(middle_ns, middle_ns, 0)
-            depth[rows] += around.depth
-            start_ns[rows] = np.clip(start_ns[rows], around.from_ns, around.until_ns)
-            end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
+        if thread is None:
+            continue
+        middle_ns = _middles(start_ns[rows], end_ns[rows], depth[rows])
+        module[rows] = _modules(process, thread.track, middle_ns)
+        around = thread.around(middle_ns, middle_ns, 0)
+        depth[rows] += around.depth
+        start_ns[rows] = np.clip(start_ns[rows], around.from_ns, around.until_ns)
+        end_ns[rows] = np.clip(end_ns[rows], start_ns[rows], around.until_ns)
+        runs = of_others.get(tid or 0, ThreadRuns())
+        run = np.where(module[rows] == 0, runs.at(middle_ns), -1)
+        rows, run = rows[run >= 0], run[run >= 0]
+        module[rows] = runs.module[run]
+        asked_ns[rows] = runs.asked_ns[run]
+        asked_track[rows] = runs.asked_track[run]
     args = content.args
     line = np.broadcast_to(content.more.get("line", 0), start_ns.shape)
     told = list(zip(others, content.tracks, strict=True))
@@ -150,6 +157,8 @@ def _placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -
         module=module,
         line=line.astype(np.int64) - 1,
         scope=np.broadcast_to(content.more.get("module", -1), start_ns.shape),
+        asked_ns=asked_ns,
+        asked_track=asked_track,
         track_names={number: one.name for number, one in told},
         track_tids={number: one.tid for number, one in told if one.tid and one.tid > 0},
         step_mark=content.step_mark,
@@ -161,8 +170,8 @@ def _counters(
     profile: ProfileFile, content: Imported, process: RecordedProcess
 ) -> LateSpans | None:
     """The counters of one file, on threads that the agent knows."""
-    moments, threads = content.moments, _threads(process)
-    first_ns, clock = profile.first_ns(content), _clock(process)
+    moments, threads = content.moments, threads_of(process)
+    first_ns, clock = profile.first_ns(content), clock_of(process)
     tracks = [threads.get(track.tid or 0) for track in content.tracks]
     number_of = np.array([track.track if track else -1 for track in tracks], np.int32)
     track = number_of[moments.track]
@@ -235,18 +244,14 @@ def _first_runs(
     if "full" not in profile.about or not len(sessions):
         return
     runs = _runs(process, sessions)
-    inner = np.flatnonzero(late.kind == _FUNCTION)
-    profiled = int(np.searchsorted(runs["start"], late.end_ns.max()))
+    here = runs[runs["args"] == 0]  # and not on another thread
+    of_others = distinct(late.asked_ns[late.asked_ns > 0])
+    before = int(np.searchsorted(here["start"], late.end_ns.max()))
+    profiled = before + len(of_others)
     rest = len(runs) - profiled
     if not rest:
         return
-    of_run = np.searchsorted(runs["start"], late.start_ns[inner], side="right") - 1
-    is_known = of_run >= 0
-    dur_ns = (late.end_ns - late.start_ns)[inner]
-    sums_ns = np.zeros(len(runs))
-    np.add.at(sums_ns, of_run[is_known], dur_ns[is_known])
-    run_ns = (runs["end"] - runs["start"]).astype(np.float64)
-    told = extrapolated(run_ns, sums_ns[:profiled])
+    told = None if len(of_others) else _extrapolated(here, before, late)
     called = process.decoder.names[int(sessions[0])]
     name, _, _ = called.partition("\n")
     what = f"the profiler of {name} keeps all events in memory, and ended after {profiled:,} runs"
@@ -257,6 +262,18 @@ def _first_runs(
         high = units.duration(told.high_ns)
         lost += f" (those of all take {total}, {low} to {high}, by the first ones)"
     yield Problem(OPERATORS, FIRST_RUNS, what, "nothing to do: every run is recorded", lost)
+
+
+def _extrapolated(runs: np.ndarray, profiled: int, late: LateSpans) -> Extrapolated | None:
+    """How long the operators of all these runs take by the first ones, which were profiled."""
+    inner = np.flatnonzero(late.kind == _FUNCTION)
+    of_run = np.searchsorted(runs["start"], late.start_ns[inner], side="right") - 1
+    is_known = of_run >= 0
+    dur_ns = (late.end_ns - late.start_ns)[inner]
+    sums_ns = np.zeros(len(runs))
+    np.add.at(sums_ns, of_run[is_known], dur_ns[is_known])
+    run_ns = (runs["end"] - runs["start"]).astype(np.float64)
+    return extrapolated(run_ns, sums_ns[:profiled])
 
 
 def _fallen_back(late: LateSpans, process: RecordedProcess) -> Iterator[Problem]:
@@ -298,7 +315,7 @@ def _runs(process: RecordedProcess, sessions: np.ndarray) -> np.ndarray:
     return ordered
 
 
-def _clock(process: RecordedProcess) -> Conversion | None:
+def clock_of(process: RecordedProcess) -> Conversion | None:
     """From CLOCK_REALTIME to the run's clock, by what was read of both."""
     clock = Conversion()
     for _, run_ns, realtime_ns, _ in process.decoder.readings:
@@ -306,7 +323,7 @@ def _clock(process: RecordedProcess) -> Conversion | None:
     return clock if process.decoder.readings else None
 
 
-def _threads(process: RecordedProcess) -> dict[int, ThreadSpans]:
+def threads_of(process: RecordedProcess) -> dict[int, ThreadSpans]:
     """By their numbers, the threads that the agent knows, with their spans by depth."""
     found = {}
     spans = process.spans
@@ -332,21 +349,8 @@ def _together(parts: list[LateSpans]) -> LateSpans:
     joined.track_names = dict(item for one in names for item in one.items())
     tids = [part.track_tids for part in parts]
     joined.track_tids = dict(item for one in tids for item in one.items())
-    calls = frozenset(name for part in parts for name in part.calls)
-    joined.step_mark = joined.step_mark or _loop(joined, calls)
+    loops = Loops()
+    for part in parts:
+        loops.add(part)
+    joined.step_mark = loops.step_mark
     return joined
-
-
-def _loop(spans: LateSpans, calls: frozenset[str]) -> str:
-    """Of these operators the one with the most time, without the longest call, which may have
-    compiled it; empty: none was called often.
-    """
-    best, most_ns = "", -1
-    dur_ns = spans.end_ns - spans.start_ns
-    for call in sorted(calls):
-        codes = [code for code, text in enumerate(spans.texts) if text == call]
-        of_call = dur_ns[np.isin(spans.name, codes) & (spans.kind == _FUNCTION)]
-        spent_ns = int(of_call.sum() - of_call.max(initial=0))
-        if len(of_call) >= _FEWEST_CALLS and spent_ns > most_ns:
-            best, most_ns = call, spent_ns
-    return best

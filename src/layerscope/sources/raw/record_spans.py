@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from msgspec import Struct
 
@@ -95,3 +97,22 @@ def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np
     ):
         chosen = (what == code) & (owner >= 0)
         spans[column][owner[chosen]] = records[of_record][extras[chosen]].astype(np.int64)
+
+
+def without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) -> np.ndarray:
+    """Drop an open span that has also ended: the program died between the record and the pop.
+
+    `newest`: the last record of every ring, as (track, depth, start); it may have gone with an
+    earlier batch.
+    """
+    left = np.flatnonzero(spans["unfinished"])
+    if not len(left):
+        return spans
+    known = set(newest)
+    is_single = np.ones(len(spans), bool)
+    for row in left.tolist():
+        span = spans[row]
+        place = span["track"], span["depth"], span["start"]
+        key = tuple(map(int, place))
+        is_single[row] = key not in known
+    return spans.compress(is_single)

@@ -6,15 +6,14 @@ Clock: CLOCK_MONOTONIC. The sampler (`native/sampler`) has unwound and interned 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field, structs
 
 from layerscope.rawfile import raw_file, sampler_file, windows
 
@@ -32,8 +31,7 @@ _PAD_BYTES = 8
 _KEPT_FILES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectFile:
+class ObjectFile(Struct, frozen=True):
     """A file of which code was mapped."""
 
     path: str
@@ -41,8 +39,7 @@ class ObjectFile:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(Struct, frozen=True):
     """A code object of Python. `lines`: its co_linetable, as Python 3.`python` writes it."""
 
     process: int
@@ -53,8 +50,7 @@ class Code:
     lines: bytes
 
 
-@dataclass(slots=True)
-class SampledFile:
+class SampledFile(Struct):
     """What the raw file `path` holds; `advance` reads on. A file that is not there holds nothing.
 
     Where the sampler took the place of another, what only that one's file has is taken from there:
@@ -250,7 +246,7 @@ class SampledFile:
         found = before.code_of(pid, known_as)
         if found is None:
             return code
-        return dataclasses.replace(found, process=code.process)
+        return structs.replace(found, process=code.process)
 
     def _without_earlier(self, rows: np.ndarray) -> np.ndarray:
         """Rows of samples, without the CPU time that an earlier file has counted for the same
@@ -278,11 +274,8 @@ class _Predecessor(SampledFile):
     thread is kept.
     """
 
-    def __init__(self, path: Path) -> None:
-        """The file at `path`, of which nothing is read yet."""
-        super().__init__(path)
-        self.last_ns = -1
-        self._cpu_ns = np.zeros(0, np.uint64)
+    last_ns: int = -1
+    _cpu_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def _add_rows(self, kind: int, rows: np.ndarray) -> None:
         if kind in (sampler_file.PROCESSES, sampler_file.THREADS):

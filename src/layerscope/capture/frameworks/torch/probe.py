@@ -14,11 +14,12 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from layerscope import __version__
 from layerscope.capture import agent
@@ -41,8 +42,7 @@ LIBRARY = "library"
 NOT_ASKED = "not asked"
 
 
-@dataclass(slots=True)
-class ProbeAnswer:
+class ProbeAnswer(Struct):
     """What is known of one library. Offsets -1: not known; costs 0: not measured.
 
     `operator_cost_ns` and `backward_cost_ns`: CPU time that recording adds to one span of kind
@@ -93,7 +93,7 @@ def known(library: Path) -> ProbeAnswer | None:
         stored = decoded(file.read_bytes(), dict[str, Any]) if file else {}
         stored.pop(LIBRARY, None)
         # Another layerscope may know more, and mean something else by the rest.
-        is_ours = stored and stored.keys() <= {one.name for one in fields(ProbeAnswer)}
+        is_ours = stored and stored.keys() <= set(ProbeAnswer.__struct_fields__)
         return msgspec.convert(stored, ProbeAnswer) if is_ours else None
     except (OSError, ValueError):
         return None

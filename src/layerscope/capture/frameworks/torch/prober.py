@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from layerscope.capture.frameworks.torch import probe
 from layerscope.host import elf
@@ -228,8 +229,7 @@ class TorchProber:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
+class _Watched(Struct, frozen=True):
     """A process, and what its agent tells of oneDNN (native/agent/onednn.c)."""
 
     library: Path

@@ -8,6 +8,32 @@ was without it, and runs the program's own sitecustomize if there is one.
 import sys
 
 SETTINGS = {}
+# What lines of ours may raise. An exception of one of these types may be the program's all the
+# same: TimeoutError is an OSError.
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def is_of_handler(error):
+    """Whether a signal handler of the program has raised it while lines of ours ran: Python hands
+    it the frame that it has interrupted.
+    """
+    trace = getattr(error, "__traceback__", None)
+    while trace is not None and trace.tb_next is not None:
+        interrupted, trace = trace.tb_frame, trace.tb_next
+        for value in trace.tb_frame.f_locals.values():
+            given = value if type(value) is tuple else (value,)
+            if any(one is interrupted for one in given):
+                return True
+    return False
 
 
 def _as_machinery(function):
@@ -123,6 +149,7 @@ class _Finder(object):
                 hook = {"__name__": "layerscope_inside_" + name, "settings": SETTINGS}
                 hook["folder"] = path.rpartition("/")[0]
                 hook["environment"] = self.environment
+                hook["faults"] = FAULTS, is_of_handler
                 with open(path) as source:
                     exec(compile(source.read(), path, "exec"), hook)
                 self.hooks[name] = hook
@@ -132,6 +159,8 @@ class _Finder(object):
         except Exception as error:
             self.hooks.pop(name, None)
             self.tell(error)
+            if is_of_handler(error):
+                raise
 
     def tell(self, error):
         # By a link: it takes no descriptor and no space.
@@ -147,8 +176,9 @@ class _Finder(object):
     def look_at(self, name):
         try:
             self.later[name]()
-        except Exception:
-            pass
+        except Exception as error:
+            if is_of_handler(error):
+                raise
 
     def try_start(self):
         """Start what waits for it; `pending` are those that must be asked again."""
@@ -158,7 +188,9 @@ class _Finder(object):
     def start(self, name):
         try:
             is_pending = self.wanted and name in self.hooks and self.hooks[name]["start"]()
-        except Exception:
+        except Exception as error:
+            if is_of_handler(error):
+                raise
             is_pending = False
         (self.pending.add if is_pending else self.pending.discard)(name)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from layerscope.analyse import diff
 from layerscope.analyse.step_times import MeasuredSteps

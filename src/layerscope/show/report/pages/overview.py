@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from layerscope.analyse.findings import RunFindings
 from layerscope.analyse.step_times import StepTimes
@@ -35,14 +36,14 @@ def data(reader: Reader) -> dict[str, Any]:
         "text": summary_text.text(found),
         "noun": noun,
         "steps": _steps(found.steps),
-        "operators": asdict(found.operators) if found.operators else None,
-        "modules": asdict(found.modules) if found.modules else None,
+        "operators": to_builtins(found.operators) if found.operators else None,
+        "modules": to_builtins(found.modules) if found.modules else None,
         "missing": summary_text.what_is_missing(found),
         "facts": _facts(found, noun),
         "problems": [_problem(problem) for problem in found.problems],
         "failures": [" ".join(summary_text.failure_lines(found.failures, noun))],
-        "idle": asdict(idle) if idle else None,
-        "functions": asdict(found.functions) if found.functions else None,
+        "idle": to_builtins(idle) if idle else None,
+        "functions": to_builtins(found.functions) if found.functions else None,
         "cost": cost_sentence(found.cost),
         "memory": _memory(found, noun),
         "worth": _worth(found.findings),
@@ -77,7 +78,7 @@ def _worth(findings: RunFindings | None) -> list[dict[str, Any]]:
 def _steps(steps: StepTimes | None) -> dict[str, Any] | None:
     if steps is None:
         return None
-    return {**asdict(steps), "measured": steps.measured}
+    return {**to_builtins(steps), "measured": steps.measured}
 
 
 def _facts(found: Summary, noun: str) -> list[str]:

@@ -21,31 +21,28 @@ import time
 
 MARK_PROBLEM = 4  # native/layout.h
 SEGMENT_S = 60.0
-FIRST_S = 2.0  # then it is known what they cost
-LEAST_S = 1.0
-SETTLED_S = 2.0
-MOST_BYTES = 256 << 20  # that the memory of the process grows in the first segment
-FILE_BYTES = 16 << 20  # the next segment is as long as one of this size would have been
+FIRST_S = 2.0  # of CPU time of the program: then it is known what they cost
+MOST_LOAD = 5  # in so many times as much time at most
+LEAST_S = 0.5
+GROWS = 2  # so many times as long as the last one a segment may be
+# That the memory of the process grows in the first segment, in which much may be the program's
+# own, and in those behind it.
+FIRST_BYTES, MOST_BYTES = 512 << 20, 16 << 20
+FILE_BYTES = 4 << 20  # the next segment is as long as one of this size would have been
 MOST_HELD_SHARE = 0.02  # so much of the time of the main thread may be taken
-MOST_WAITED_NS = 250_000_000  # for the main thread to come between two calls
+MOST_WAITED_NS = 2_000_000_000  # for the main thread to come between two calls
 MOST_SHARE = 4  # all segments of a process take this part of what the recording may
 USUAL_MOST_BYTES = 2_000_000_000
-USUAL_SHARE = 0.05  # of the CPU time of the program, that segments may take
+USUAL_SHARE = 0.05  # of the CPU time of the program, that recording may take
+OF_SEGMENTS = 0.3  # the part of it for segments: stacks and the agent take the rest
 # To record an event takes about as long as to hand it over when its segment ends.
 COST_OF_ENDS = 2
+GRACE_S = 10.0  # what may be taken from so much more time is taken at the beginning
 MOST_PAUSE_S = 60.0
-POLL_S = 0.5
+POLL_S = 0.1
+LEAST_POLL_S = 0.05
 MOST_TASKS = 2_000  # compilations that are told
-FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 FORMAT = "xplane_recorded"
 STAGES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
@@ -102,8 +99,10 @@ class Segments:
         self.session = None
         self.count = 0
         self.over = self.resting = self.is_watched = False
-        self.begun_s = self.begun_cpu_ns = self.limit_bytes = self.written = 0
-        self.is_heavy = False  # to end the segment takes too much to hold the main thread up
+        self.begun_s = self.limit_bytes = self.written = 0
+        self.since_s = self.since_cpu_s = 0.0  # the beginning of the first segment
+        self.spent_s = 0.0  # CPU time that all segments took
+        self.held_s = self.last_end_s = 0.0  # that ends held the main thread up; that one takes
         self.is_worker = False  # of a pool of multiprocessing
         self.has_rank = False  # it has been told
         self.told = {}  # what the file about the segment says
@@ -111,7 +110,7 @@ class Segments:
         # How many bytes all segments may take, by what the recording may.
         self.most_written = options.get("max_size", USUAL_MOST_BYTES) // MOST_SHARE
         self.share = options.get("profiler_share", USUAL_SHARE)  # None: whatever they do
-        self.length_s = min(FIRST_S, SEGMENT_S) if self.share else SEGMENT_S
+        self.length_s = min(FIRST_S, SEGMENT_S)
         self.pause_until_s = 0.0
         self.most_bytes = MOST_BYTES
         self.threads = set()  # that XLA's profiler knows by their numbers, in this segment
@@ -136,13 +135,20 @@ class Segments:
         self.told = {"is_whole": True, "begun_realtime_ns": time.time_ns()}
         self.note(self.count, self.told)
         self.session = self.begin_session(options)
-        self.begun_s, self.begun_cpu_ns = time.monotonic(), time.process_time_ns()
-        self.limit_bytes = resident_bytes() + self.most_bytes
+        self.begun_s = time.monotonic()
+        if not self.since_s:
+            self.since_s, self.since_cpu_s = self.begun_s, time.process_time()
+        self.note_memory()
         self.threads = set()
         if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
             self.is_watched = True
             self.mind_pool()
             _thread.start_new_thread(self.hidden(self.watch), ())
+
+    def note_memory(self):
+        """The segment ends when the process has grown from now on."""
+        most_bytes = FIRST_BYTES if self.count == 1 else self.most_bytes
+        self.limit_bytes = resident_bytes() + most_bytes
 
     def mind_pool(self):
         """A worker of multiprocessing ends without `atexit`, and may be ended at any moment: its
@@ -153,7 +159,7 @@ class Segments:
         if process is None or util is None or process.parent_process() is None:
             return
         self.is_worker = True
-        self.length_s = LEAST_S
+        self.length_s = 2 * LEAST_S
         util.Finalize(None, self.hidden(self.leave), exitpriority=100)
 
     def end(self):
@@ -162,7 +168,6 @@ class Segments:
         if session is None or os.getpid() != self.pid:
             return
         begin, begin_s = time.thread_time_ns(), time.monotonic()
-        used_ns = time.process_time_ns() - self.begun_cpu_ns
         lasted_s = begin_s - self.begun_s
         self.told["ended_realtime_ns"] = time.time_ns()
         self.note(self.count, self.told)
@@ -173,19 +178,19 @@ class Segments:
             file.write(content)
         os.rename(path + ".part", path)
         self.plan(len(content), lasted_s)
-        took_s = time.monotonic() - begin_s
-        self.is_heavy = took_s > MOST_HELD_SHARE * lasted_s
+        self.last_end_s = time.monotonic() - begin_s
         cost_ns = time.thread_time_ns() - begin
         self.agent.ls_note_cost(cost_ns)
-        self.pause(lasted_s, COST_OF_ENDS * cost_ns / max(used_ns, 1))
+        self.keep_budget(lasted_s, COST_OF_ENDS * cost_ns / 1e9)
 
     def note_threads(self, content):
         """Tell which threads a segment is about, as far as they live."""
         try:
             self.told["threads"] = self.numbers_of_threads(content)
             self.note(self.count, self.told)
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
     def end_as_asked(self):
         """End the last segment, or the last one before a pause: nothing is missing behind it."""
@@ -194,25 +199,35 @@ class Segments:
 
     def plan(self, size, lasted_s):
         """How long the next segment is, behind one of `size` bytes."""
-        self.length_s = min(SEGMENT_S, max(LEAST_S, lasted_s * FILE_BYTES / max(size, 1)))
-        if self.is_worker:
-            self.length_s = min(self.length_s, 2 * lasted_s)
-        if size < FILE_BYTES // 2:  # it was the program that grew
+        has_grown = lasted_s < self.length_s and self.count > 1  # before it was time
+        of_size_s = lasted_s * FILE_BYTES / max(size, 1)
+        longer_s = GROWS * max(lasted_s, LEAST_S)
+        self.length_s = min(SEGMENT_S, longer_s, max(LEAST_S, of_size_s))
+        if has_grown and size < FILE_BYTES // 2:  # by what is its own
             self.most_bytes *= 2
         self.written += size
         if self.written > self.most_written:
             self.over = True
             self.agent.ls_mark(FULL, MARK_PROBLEM, 0)
 
-    def pause(self, lasted_s, cost):
-        """Have no segment for a while where one that lasted so long cost more than it may. `cost`:
-        as a share of the CPU time of the program.
+    def keep_budget(self, lasted_s, cost_s):
+        """Have a shorter segment, or none for a while, where one that lasted so long took so much
+        CPU time that all of them would take more than they may.
         """
-        if not self.share or cost <= self.share:
+        self.spent_s += cost_s
+        if not self.share:
             return
-        pause_s = min(MOST_PAUSE_S, lasted_s * (cost / self.share - 1))
-        self.pause_until_s = time.monotonic() + pause_s
-        self.length_s = min(self.length_s, FIRST_S)
+        passed_s = time.monotonic() - self.since_s
+        cpu_s = time.process_time() - self.since_cpu_s
+        # Of a program that waits, what we take is not missing.
+        earned = OF_SEGMENTS * self.share * max(cpu_s / max(passed_s, 1e-3), 0.5)
+        left_s = earned * (passed_s + GRACE_S) - self.spent_s
+        rate = cost_s / max(lasted_s, 1e-3)
+        length_s = left_s / max(rate, 1e-6)
+        if length_s < LEAST_S:
+            pause_s = (rate * LEAST_S - left_s) / earned
+            self.pause_until_s = time.monotonic() + min(pause_s, MOST_PAUSE_S)
+        self.length_s = min(self.length_s, max(length_s, LEAST_S))
 
     def stem(self, number):
         """How the names of the files of a segment begin."""
@@ -239,8 +254,10 @@ class Segments:
             try:
                 for work in works:
                     work()
-            except FAULTS:
+            except FAULTS as error:
                 self.over, self.session = True, None
+                if is_of_handler(error):
+                    raise
             finally:
                 self.holder = 0
 
@@ -248,30 +265,45 @@ class Segments:
         """The thread that looks at the time."""
         self.agent.ls_python_hold.argtypes = [ctypes.c_int64]
         while not self.over:
-            self.wakes.acquire(True, POLL_S)
+            self.wakes.acquire(True, self.look_in_s())
             if self.session is None:
                 self.guarded(self.begin)
             elif self.is_long():
-                self.guarded(self.turn, give_memory_back)
+                self.guarded(self.turn, give_memory_back, self.note_memory)
 
     def turn(self):
         """End the segment and begin the next one, where the main thread is between two calls."""
-        is_held = not self.is_heavy and self.agent.ls_python_hold(MOST_WAITED_NS)
+        is_held = self.may_hold() and self.agent.ls_python_hold(MOST_WAITED_NS)
+        begin_s = time.monotonic()
         try:
             self.end()
             self.begin()
         finally:
             if is_held:
                 self.agent.ls_python_let_go()
+                self.held_s += time.monotonic() - begin_s
+
+    def may_hold(self):
+        """Whether the main thread may be held up for as long as an end takes."""
+        passed_s = time.monotonic() - self.since_s + GRACE_S
+        is_little = self.held_s + self.last_end_s < MOST_HELD_SHARE * passed_s
+        return is_little or not self.share
+
+    def look_in_s(self):
+        """After how many seconds there may be something to do."""
+        until_s = self.pause_until_s
+        if self.session is not None:
+            until_s = self.begun_s + self.length_s
+        return min(POLL_S, max(LEAST_POLL_S, until_s - time.monotonic()))
 
     def is_long(self):
         """Whether the segment should end."""
         try:
             lasted_s = time.monotonic() - self.begun_s
-            resident = resident_bytes()
-            if lasted_s < SETTLED_S:  # events do not take much by then: the program begins
-                self.limit_bytes = resident + self.most_bytes
-            return lasted_s > self.length_s or resident > self.limit_bytes
+            if self.count == 1:
+                used_s = time.process_time() - self.since_cpu_s
+                lasted_s = min(lasted_s, max(used_s, lasted_s / MOST_LOAD))
+            return lasted_s > self.length_s or resident_bytes() > self.limit_bytes
         except FAULTS:
             return True
 
@@ -326,8 +358,9 @@ class Segments:
                 self.threads.add(tid)
                 with self.profiler.TraceMe("layerscope thread", tid=tid):
                     pass
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
     def note_rank(self):
         """The place of this process in a job of jax.distributed, which it gave itself before it

@@ -22,6 +22,7 @@ state["is_late"] = False  # MXNet was there before us: oneDNN may have been used
 def part_of(path):
     """What the file at `path` defines, seen from the folder of this one."""
     part = {"__name__": "layerscope_inside_" + path.rpartition("/")[2]}
+    part["faults"] = faults  # noqa: F821 - the door puts it here
     path = folder + "/" + path + ".py"  # noqa: F821 - the door puts `folder` here
     with open(path) as source:
         exec(compile(source.read(), path, "exec"), part)

@@ -4,15 +4,9 @@ and call back where they end. Standard library only.
 
 import ctypes
 
-FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+EVERY = 16  # runs, behind which is looked at what the profilers hold
+
+FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 
 
 class AsyncRuns:
@@ -22,6 +16,7 @@ class AsyncRuns:
 
     def __init__(self, watched, settings):
         self.watched = watched
+        self.count = 0  # that are over
         python = ctypes.PyDLL(settings["library"])
         self.begins, self.ends = python.ls_async_run_begin, python.ls_async_run_end
         self.begins.restype = ctypes.c_uint64
@@ -37,9 +32,18 @@ class AsyncRuns:
                 return callback
             if id(session) not in self.watched.known:
                 self.watched.resolve(session)
-        except FAULTS:
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
             return callback
         return AsyncRun(self, session, handle, callback)
+
+    def end(self, session, handle):
+        """A run is over; the profile of its session may have become long."""
+        self.ends(handle, id(session))
+        self.count += 1
+        if self.count % EVERY == 0:
+            self.watched.look(session)
 
     def fail(self, run):
         """The method has raised an exception: nothing was run."""
@@ -61,8 +65,9 @@ class AsyncRun:
     def __call__(self):
         """It is over: the program hears of it by what this gives."""
         try:
-            self.runs.ends(self.handle, id(self.session))
+            self.runs.end(self.session, self.handle)
             self.session = None
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
         return self.callback

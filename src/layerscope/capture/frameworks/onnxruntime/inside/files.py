@@ -64,16 +64,15 @@ def varint(content, at):
 
 def descriptor_of(beginning):
     """The descriptor of the open file whose name begins so, and which file it is. The system knows
-    it by a name without links.
+    it by a name without links, and so does who asks.
     """
-    folder, _, name = beginning.rpartition("/")
-    beginning = os.path.realpath(folder) + "/" + name
     for number in os.listdir("/proc/self/fd"):
         try:
             if os.readlink("/proc/self/fd/" + number).startswith(beginning):
                 return int(number), identity(int(number))
-        except OSError:
-            continue
+        except OSError as error:
+            if faults[1](error):  # noqa: F821 - the hook puts it here
+                raise
     return None
 
 
@@ -89,7 +88,9 @@ def is_open(known):
     """
     try:
         return known is not None and identity(known[0]) == known[1]
-    except OSError:
+    except OSError as error:
+        if faults[1](error):  # noqa: F821
+            raise
         return False
 
 

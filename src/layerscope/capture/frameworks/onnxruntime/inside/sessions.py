@@ -20,15 +20,7 @@ MOST_S = 60.0
 MOST_OPEN = 64  # profilers of a process, each of which keeps a file open
 MOST_PROFILES = 1_000  # of a process
 MOST_WRITTEN_BYTES = 256 << 20  # by all profilers of a process together
-FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 FORMAT = "onnxruntime"
 OWN = (
     b"session_profiled\nthe program profiles a session of ONNX Runtime itself: its nodes are in "
@@ -94,6 +86,7 @@ class Sessions:
         self.paths_of = paths_of
         self.onnxruntime = onnxruntime
         self.raw = settings.get("raw", "")
+        self.real = os.path.realpath(self.raw)  # which catches what a signal handler raises
         self.pid = os.getpid()
         self.count = 0
         self.files = files
@@ -128,8 +121,9 @@ class Sessions:
             text = "\n".join((path, "InferenceSession", line))
             self.agent.ls_module_learn(id(session), text.encode("utf-8", "backslashreplace"))
             self.known[id(session)] = weakref.ref(session, self.forgetting(id(session)))
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
     def forgetting(self, address):
         """What is called when the session at `address` is gone."""
@@ -155,13 +149,12 @@ class Sessions:
     def begin(self, session, outer=None):
         """A session is about to be created: have it profile itself, unless the program does."""
         try:
-            if not os.path.exists(self.raw + "/session.json"):
+            if not os.access(self.raw + "/session.json", os.F_OK):  # `exists` catches too much
                 self.begin_profile(session)
-        except FAULTS:
+        except BaseException as error:
             self.begun(session)
-        except BaseException:  # of a signal handler of the program
-            self.begun(session)
-            raise
+            if not isinstance(error, FAULTS) or is_of_handler(error):
+                raise
 
     def begin_profile(self, session):
         """Ask for a profile of `session` by its options. One without a model says that there is no
@@ -197,7 +190,7 @@ class Sessions:
 
     def count_written(self, one):
         """The profile of a session was written."""
-        if os.path.exists(one.path):  # the program may have removed it
+        if os.access(one.path, os.F_OK):  # the program may have removed it
             self.written_bytes += os.path.getsize(one.path)
 
     def tell(self, code, text):
@@ -232,8 +225,9 @@ class Sessions:
                 os.unlink(self.stem(one) + ".profile")
             else:
                 self.keep(session, one, prefix)
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
     def keep(self, session, one, prefix):
         """The profiler of a session runs."""
@@ -248,7 +242,7 @@ class Sessions:
         one.about["begun_realtime_ns"] = session.get_profiling_start_time_ns()
         one.about["reading"] = reading()
         one.limit_bytes = resident_bytes() + MOST_BYTES
-        one.descriptor = self.files["descriptor_of"](self.stem(one) + "_")
+        one.descriptor = self.files["descriptor_of"](self.name_of_files(one))
         if one.descriptor is not None:
             one.path = os.readlink(f"/proc/self/fd/{one.descriptor[0]}")
         self.open[id(session)] = one
@@ -264,8 +258,9 @@ class Sessions:
             is_long = one.looks * 16 >= MOST_RUNS or time.monotonic() > one.began_s + MOST_S
             if is_long or resident_bytes() > one.limit_bytes:
                 self.end(id(session), one, "full")
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
     def stop(self, session, outer=None):
         """The program asks for the profile of a session for which it has asked for none."""
@@ -273,8 +268,9 @@ class Sessions:
             one = self.open.get(id(session))
             if one is not None:
                 self.end(id(session), one, "full")
-        except FAULTS:
-            pass
+        except FAULTS as error:
+            if is_of_handler(error):
+                raise
 
     def end(self, key, one, why):
         """Have the profile of one session written; `why`: it is full, or is closed."""
@@ -300,8 +296,9 @@ class Sessions:
             try:
                 if not one.is_of_parent:
                     self.end(key, one, "closed")
-            except FAULTS:
-                continue
+            except FAULTS as error:
+                if is_of_handler(error):
+                    raise
 
     def forget_all(self):
         """In a child: the profiles so far are those of its parent, and so are their files."""
@@ -314,12 +311,17 @@ class Sessions:
             one.is_of_parent = True
             try:
                 self.files["write_nowhere"](one.descriptor)
-            except FAULTS:
-                continue
+            except FAULTS as error:
+                if is_of_handler(error):
+                    raise
 
     def stem(self, one):
         """How the names of the files of a profile begin."""
         return f"{self.raw}/{FORMAT}-{self.pid}-{one.number}"
+
+    def name_of_files(self, one):
+        """How the names of those begin that a profiler writes, without links."""
+        return self.real + self.stem(one)[len(self.raw) :] + "_"
 
     def note(self, one):
         """Write what is known of a profile; nothing stays open."""

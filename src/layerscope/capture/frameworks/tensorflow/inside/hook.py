@@ -16,6 +16,7 @@ def prepare(module):
     """Before it is executed."""
     begin = time.process_time_ns()
     beginning = {"__name__": "layerscope_inside_beginning"}
+    beginning["faults"] = faults  # noqa: F821 - the door puts it here
     path = folder + "/../../../inside/beginning.py"  # noqa: F821 - the door puts `folder` here
     with open(path) as source:
         exec(compile(source.read(), path, "exec"), beginning)

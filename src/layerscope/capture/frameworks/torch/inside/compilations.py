@@ -86,6 +86,7 @@ def watch(library, torch):
     import ctypes
 
     agent = ctypes.CDLL(library)
+    _, is_of_handler = faults  # noqa: F821 - the hook puts it here
     own_folder = torch.__file__.rpartition("/")[0] + "/"
     opened = []
     handle_of_range = ctypes.c_uint64 * 2
@@ -97,8 +98,9 @@ def watch(library, torch):
             text = text_of(name_of(compiling(), current), MOST_NAME) + "\n" + DOMAIN
             if agent.ls_range_begin(text.encode("utf-8", "backslashreplace"), TASK, handle) == 0:
                 opened.append(handle)
-        except Exception:  # it is the program's compilation that would fail
-            pass
+        except Exception as error:  # it is the program's compilation that would fail
+            if is_of_handler(error):
+                raise
         return begin(*arguments)
 
     def compilation_ends(*arguments):
@@ -108,8 +110,9 @@ def watch(library, torch):
                 json = arguments_of(compiling(), current, own_folder)
                 agent.ls_range_describe(handle, json.encode())
                 agent.ls_range_end(handle)
-        except Exception:
-            pass
+        except Exception as error:
+            if is_of_handler(error):
+                raise
         return end(*arguments)
 
     skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)

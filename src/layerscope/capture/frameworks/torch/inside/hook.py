@@ -135,6 +135,7 @@ def use_shapes(agent):
 def part_of(name):
     """What the file `name` beside this one defines."""
     part = {"__name__": "layerscope_inside_" + name}
+    part["faults"] = faults  # noqa: F821 - the door puts it here
     path = folder + "/" + name + ".py"  # noqa: F821 - the door puts `folder` here
     with open(path) as source:
         exec(compile(source.read(), path, "exec"), part)
@@ -318,6 +319,7 @@ def watch_optimizers(agent):
     if register is None or state["hook"] is not None:
         return
     known = {}  # by id: an optimizer may compare by value, and then it has no hash
+    kinds, is_of_handler = faults  # noqa: F821 - the door puts it here
     note = agent.ls_note_optimizer
     note.restype = None
 
@@ -334,9 +336,8 @@ def watch_optimizers(agent):
             note_rank(agent)
             if state["steps"] is not None and not state["may_mark_steps"]:
                 state["may_mark_steps"] = state["steps"]["look_for_marks"](agent)
-        # It is the program's step that would fail. What else comes is from a signal handler of its
-        # own.
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-            pass
+        except kinds as error:  # it is the program's step that would fail
+            if is_of_handler(error):
+                raise
 
     state["hook"] = register(note_optimizer)

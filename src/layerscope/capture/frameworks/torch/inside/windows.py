@@ -41,16 +41,7 @@ NAMESPACES = (
     "torch.autograd.profiler_legacy",
 )
 STARTS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
-FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 # What a build of torch is for, the device that shows such a GPU, the module of torch that uses it.
 GPUS = (
     ("cuda", "/dev/nvidiactl", "cuda"),
@@ -273,6 +264,8 @@ class Windows:
             with contextlib.suppress(*FAULTS):
                 text = f"{type(error).__name__}: {error}"
                 self.note({"over": "failed", "error": text})
+            if is_of_handler(error):
+                raise
 
     def take(self):
         """The lock. False in a signal handler of the program that came while this thread has it."""

@@ -3,60 +3,22 @@ Standard library only.
 """
 
 import sys
-import time
 
 PROTOCOLS = "uvicorn.protocols.http."
 CYCLE = "RequestResponseCycle"
 LATER = {
-    PROTOCOLS + name: "look" for name in ("h11_impl", "httptools_impl", "zttp_impl", "zttp_h2_impl")
+    PROTOCOLS + name: "look_again"
+    for name in ("h11_impl", "httptools_impl", "zttp_impl", "zttp_h2_impl")
 }
 
 
-def part_of(path):
-    """What the file at `path` defines, seen from the folder of this one."""
-    part = {"__name__": "layerscope_inside_" + path.rpartition("/")[2]}
-    path = folder + "/../../../inside/" + path  # noqa: F821 - the door puts `folder` here
-    with open(path) as source:
-        exec(compile(source.read(), path, "exec"), part)
-    return part
-
-
-requests = part_of("requests.py")
-
-
-def prepare(module):
-    """Before it is executed: load the agent."""
-    begin = time.process_time_ns()
-    if requests["begin_recording"](settings, part_of("beginning.py")):  # noqa: F821
-        requests["state"]["agent"].ls_note_cost(time.process_time_ns() - begin)
-
-
-def start():
-    """After it is executed. False: there is no need to ask again."""
-    look()
-    return False
-
-
-def look():
+def look(requests):
     """A module that reads requests may have been imported."""
-    if requests["state"]["agent"] is None:
-        return
     for name in LATER:
         cycle = getattr(sys.modules.get(name), CYCLE, None)
         requests["watch"](cycle, "run_asgi", requests["RUNS"], requests["running"])
         requests["watch"](cycle, "send", requests["SENDS"], requests["sending"])
 
 
-def is_refused():
-    """Whether it cannot be recorded."""
-    return False
-
-
-def pause():
-    """The program has stopped the profiler."""
-    requests["state"]["wanted"] = False
-
-
-def resume():
-    """It goes on; called after `start`."""
-    requests["state"]["wanted"] = True
+with open(folder + "/../../../inside/server.py") as source:  # noqa: F821 - the door puts it here
+    exec(compile(source.read(), source.name, "exec"))
