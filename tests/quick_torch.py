@@ -18,8 +18,6 @@ QUICK = f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); import quick_torch;
 def quick(program: str) -> str:
     """The text of a program, which imports torch faster if it begins with an empty line, or as above,
     and compiles nothing. Lines keep their numbers.
-
-    Not for programs that start their recorder themselves: that looks at torch while it is imported.
     """
     start, rest = "", program
     if program.startswith(WITHOUT_COMPILER):

@@ -14,14 +14,14 @@ from pathlib import Path
 from layerscope.ingest.open import open_run
 from layerscope.recording.run import Run
 from tests.differential import environment
-from tests.quick_torch import WITHOUT_COMPILER
+from tests.quick_torch import WITHOUT_COMPILER, quick
 from tests.recorded import ROOT, TIMEOUT_S, Recorded
 
 NAME = "program.py"
 # A recorder is done within a second or two of the program's end.
 PATIENCE_S = 60
 # Three steps of a small network, the same each time it runs.
-NETWORK = (
+NETWORK = quick(
     WITHOUT_COMPILER
     + """
 import torch
