@@ -7,14 +7,21 @@ from __future__ import annotations
 from pathlib import Path
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+WITHOUT_COMPILER = """import sys, types, torch
+compiler = types.SimpleNamespace(graph_break=lambda: None, disable=lambda function, *_, **__: function)
+torch._dynamo = sys.modules["torch._dynamo"] = compiler
+"""
 # One line: those of a program that begins with an empty one keep their numbers.
 QUICK = f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); import quick_torch; del sys.path[0]"
-WITHOUT_COMPILER = f"{QUICK}\nimport torch\n"
 
 
 def quick(program: str) -> str:
-    """The text of a program, which imports torch faster if it begins with an empty line and compiles
-    nothing.
+    """The text of a program, which imports torch faster if it begins with an empty line, or as above,
+    and compiles nothing. Lines keep their numbers.
     """
-    is_plain = program.startswith("\n") and "import torch" in program and "compile" not in program
-    return QUICK + program if is_plain else program
+    start, rest = "", program
+    if program.startswith(WITHOUT_COMPILER):
+        start, rest = "\nimport sys, types, torch\n", program.removeprefix(WITHOUT_COMPILER)
+    elif not program.startswith("\n") or "import torch" not in program:
+        return program
+    return program if "compile" in rest else QUICK + start + "\n" * bool(start) + rest

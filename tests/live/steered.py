@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from layerscope.ingest.open import open_run
-from tests.quick_torch import WITHOUT_COMPILER
+from tests.quick_torch import WITHOUT_COMPILER, quick
 from tests.recorded import NO_STACKS, ROOT, Recorded, layerscope
 
 PATIENCE_S = 120
@@ -160,7 +160,7 @@ def steered(
 ) -> Iterator[Steered]:
     """The program under `layerscope run` with these options; it has ended afterwards."""
     file = folder / "program.py"
-    file.write_text(program)
+    file.write_text(quick(program))
     words = ["run", "-q", "-o", "recording", *options, "--", python, str(file)]
     with subprocess.Popen(
         [sys.executable, "-m", "layerscope", *words],

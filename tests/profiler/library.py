@@ -21,7 +21,7 @@ NAME = "program.py"
 # A recorder is done within a second or two of the program's end.
 PATIENCE_S = 60
 # Three steps of a small network, the same each time it runs.
-NETWORK = (
+NETWORK = quick(
     WITHOUT_COMPILER
     + """
 import torch
@@ -67,7 +67,7 @@ def run(
     """Run `text` as a program in `cwd`, with options of Python and arguments of its own; it must end
     with status 0.
     """
-    (cwd / NAME).write_text(quick(text))
+    (cwd / NAME).write_text(text)
     done = subprocess.run(
         [python, "-W", "always", *words, NAME, *arguments], cwd=cwd, env=variables(**changes), capture_output=True, text=True,
         timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,

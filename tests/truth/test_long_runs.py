@@ -17,7 +17,7 @@ import pytest
 from layerscope.rawfile import raw_file
 from layerscope.recording.reader import check_tables
 from layerscope.session.finish import folder_bytes
-from tests.quick_torch import WITHOUT_COMPILER
+from tests.quick_torch import WITHOUT_COMPILER, quick
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, layerscope, open_run
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ MAX_SIZE = 4_000_000
 
 
 def run(python: str, cwd: Path, *options: str) -> Recorded:
-    (cwd / "program.py").write_text(PROGRAM)
+    (cwd / "program.py").write_text(quick(PROGRAM))
     done = layerscope("run", *options, "-o", "run", "--", python, "program.py", cwd=cwd)
     return Recorded(open_run(cwd / "run.layerscope"), done.returncode, done.stdout, done.stderr)
 
@@ -121,7 +121,7 @@ def has_removed(raw: Path) -> bool:
 def test_what_is_left_of_a_long_run_whose_recorder_was_killed_is_read(
     program_python: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM.replace(f"range({STEPS})", "range(10**9)"))
+    (tmp_path / "program.py").write_text(quick(PROGRAM.replace(f"range({STEPS})", "range(10**9)")))
     command = [
         sys.executable,
         "-m",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from layerscope.ingest.open import open_run
-from tests.quick_torch import WITHOUT_COMPILER
+from tests.quick_torch import WITHOUT_COMPILER, quick
 from tests.recorded import NO_STACKS, Recorded, layerscope
 from tests.repeated import also, first
 
@@ -220,7 +220,7 @@ def test_a_window_of_seconds_holds_whole_steps_with_their_numbers(
     options: tuple[str, ...], in_optimizer: int, program_python: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "timed.py"
-    program.write_text(TIMED.replace("OPERATORS", str(in_optimizer)))
+    program.write_text(quick(TIMED.replace("OPERATORS", str(in_optimizer))))
     words = ["run", "-o", "recording", *NO_STACKS, *options, "--", program_python, str(program)]
     done = layerscope(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -271,7 +271,7 @@ def test_workers_of_a_loader_are_recorded_while_the_window_is_open(
 ) -> None:
     def batches(*options: str) -> int:
         program = tmp_path / "program.py"
-        program.write_text(WORKERS)
+        program.write_text(quick(WORKERS))
         name = f"recording{len(options)}"
         done = layerscope(
             "run",
