@@ -93,15 +93,17 @@ def test_the_compiled_reader_reads_what_python_reads(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_the_compiled_reader_makes_of_a_damaged_file_what_python_makes(
+def test_the_compiled_reader_refuses_a_damaged_file_or_makes_of_it_what_python_makes(
     data: st.DataObject, tmp_path: Path
 ) -> None:
+    """It has given events away already that damage may change afterwards: then it refuses."""
     path = long_history(8).write(tmp_path / "snapshot.pickle")
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
-    assert same(*both(path))
+    one, other = both(path)
+    assert one is None or same(one, other)
 
 
 def new(text: str) -> str:
