@@ -166,7 +166,8 @@ class FollowedSegments:
         begun_ns = profile.about.get("begun_realtime_ns", 0)
         if clock is not None and 0 < self._ended_ns < begun_ns:
             moments = np.array([self._ended_ns, begun_ns])
-            from_ns, until_ns = clock.to_run(moments).tolist()
+            on_run = clock.to_run(moments) + self.process.decoder.shift_ns
+            from_ns, until_ns = on_run.tolist()
             self.process.decoder.silent.append((from_ns, until_ns))
         self._ended_ns = profile.about.get("ended_realtime_ns", 0)
 
