@@ -52,7 +52,8 @@ def run(setting: Setting) -> Report:
     report.remarks.append(
         "CPU: of the process in its loop, with all its threads. Intervals are 95 %, by bootstrap "
         "over the turns; targets are for their upper ends. Seconds after the program's end are "
-        "wall time, and CPU of all our processes; the median counts."
+        "wall time, and CPU of all our processes; the median counts. That program is recorded "
+        "with --budget none, so all of its events are."
     )
     return report
 
@@ -129,7 +130,8 @@ def add_ends(setting: Setting, report: Report) -> None:
 def ending(setting: Setting, count: int) -> Ending:
     """Record one run and watch it end."""
     words = ["many", str(count)]
-    with recorded(setting, PROGRAM, *words, quiet=False, watch_every_s=WATCH_S) as one:
+    told = {"quiet": False, "watch_every_s": WATCH_S, "options": ("--budget", "none")}
+    with recorded(setting, PROGRAM, *words, **told) as one:
         watch = one.watch
         if watch is None or "program" not in watch.ended_ns:
             raise BenchmarkError("the program's end was not seen")

@@ -15,6 +15,7 @@ from layerscope.ingest import conversion as conversion_module
 from layerscope.ingest.conversion import RunConversion, conversion_of_raw
 from layerscope.ingest.limits import IngestLimits
 from layerscope.recording.run import Run
+from layerscope.sources.raw import late_stream
 from tests.ingest.raw_file import REALTIME_OFFSET_NS, TASK, RawFile
 from tests.ingest.test_convert_growing import convert, differences, tables
 from tests.recordings import MS, run_info
@@ -205,6 +206,29 @@ def test_another_loop_has_all_read_anew_with_it(growing: ProfiledProgram, tmp_pa
 
     assert not again.is_wrong
     assert len(tables(run)[5]) == CALLS
+
+
+def test_more_names_than_there_is_room_for_have_all_read_anew(
+    growing: ProfiledProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_stream, "_FIRST_TEXT", 4)
+    for number in (1, 2):
+        names = [f"range {number} {at}" for at in range(3 * number)]
+        start_ns = (number * 100 + 80) * MS
+        spans = [growing.file.span(start_ns, start_ns + 1, 0, name, TASK) for name in names]
+        growing.begin(number)
+        growing.look()
+        growing.record(number, *spans)
+        growing.end(number)
+        growing.look()
+    growing.file.end(3 * EVERY_NS)
+
+    assert growing.conversion is not None
+    growing.look()
+    assert growing.conversion.is_wrong
+    monkeypatch.undo()
+    whole = convert(growing.raw, tmp_path / "whole")
+    assert len({row["name"] for row in whole[0] if row["name"].startswith("range")}) == 9
 
 
 def test_a_segment_that_never_ended_is_lost(growing: ProfiledProgram, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from layerscope.rawfile.log_files import has_library_logs
 from layerscope.sources.raw import profiles
 from layerscope.sources.raw.decoder import Decoder
 from layerscope.sources.raw.late_spans import LateSpans
-from layerscope.sources.raw.late_stream import FIRST_TEXT, LateStream
+from layerscope.sources.raw.late_stream import LateStream
 from layerscope.sources.raw.loops import Loops
 from layerscope.sources.raw.open_operators import ProcessReader
 from layerscope.sources.raw.process import RawProcess
@@ -137,7 +137,7 @@ class FollowedSegments:
             self.is_wrong |= not self._tracks.isdisjoint(distinct(began).tolist())
         tids = {track.tid for track in decoder.tracks.values()}
         self.is_wrong |= not self._others.isdisjoint(tids)
-        self.is_wrong |= len(decoder.names) > FIRST_TEXT
+        self.is_wrong |= 0 < self._stream.first_text < len(decoder.names)
 
     def _add(self, profile: ProfileFile, ended_ns: int) -> bool:
         """Take in the spans of a segment, and what ended before it. False: there is nothing in
@@ -166,7 +166,8 @@ class FollowedSegments:
         begun_ns = profile.about.get("begun_realtime_ns", 0)
         if clock is not None and 0 < self._ended_ns < begun_ns:
             moments = np.array([self._ended_ns, begun_ns])
-            from_ns, until_ns = clock.to_run(moments).tolist()
+            on_run = clock.to_run(moments) + self.process.decoder.shift_ns
+            from_ns, until_ns = on_run.tolist()
             self.process.decoder.silent.append((from_ns, until_ns))
         self._ended_ns = profile.about.get("ended_realtime_ns", 0)
 

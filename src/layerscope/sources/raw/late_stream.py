@@ -26,8 +26,9 @@ from layerscope.sources.raw.late_spans import (
     records_of,
 )
 
-# The numbers of texts begin here, those of tracks that are no threads of the agent's behind it.
-FIRST_TEXT, _LAST_TRACK = 1 << 16, (1 << 24) - 1
+# The numbers of texts begin here, or where there are twice as many names of the agent; those of
+# tracks that are no threads of the agent's begin behind the other one.
+_FIRST_TEXT, _LAST_TRACK = 1 << 16, (1 << 24) - 1
 EVER = np.iinfo(np.int64).max
 _COLUMNS = (
     "track",
@@ -48,11 +49,13 @@ Columns = dict[str, np.ndarray]
 
 class LateStream:
     """The late spans of one process that were added and not given on yet. `until_ns`: nothing of
-    the raw file that is newer is given on. `is_read`: its beginning has been read already.
+    the raw file that is newer is given on. `first_text`: the agent must not have as many names.
+    `is_read`: the beginning of the raw file has been read already.
     """
 
     def __init__(self, is_read: bool) -> None:
         self.until_ns = -1
+        self.first_text = 0
         self._is_over = False
         self._has_begun = is_read
         self._texts: dict[str, int] = {}
@@ -85,6 +88,7 @@ class LateStream:
         least.
         """
         self._before = before
+        self.first_text = self.first_text or max(_FIRST_TEXT, 2 * len(before.names))
         pieces = [self._numbered(part) for part in parts]
         pieces = [one for one in [self._waiting, *pieces] if one]
         joined = {name: np.concatenate([one[name] for one in pieces]) for name in _COLUMNS}
@@ -102,7 +106,8 @@ class LateStream:
     def _numbered(self, part: LateSpans) -> Columns:
         """The spans of a part with the numbers of all."""
         known = len(self._texts)
-        numbers = [self._texts.setdefault(one, FIRST_TEXT + len(self._texts)) for one in part.texts]
+        first = self.first_text
+        numbers = [self._texts.setdefault(one, first + len(self._texts)) for one in part.texts]
         self._fresh_texts += list(self._texts)[known:]
         number_of = np.array([*numbers, -1], np.int32)
         scope = np.broadcast_to(part.scope, part.track.shape)
@@ -170,7 +175,7 @@ class LateStream:
 
     def _texts_and_tracks(self, track: np.ndarray, pairs: np.ndarray) -> Iterator[raw_file.Chunk]:
         """What has to be known of these spans, which come by track."""
-        number = FIRST_TEXT + len(self._texts) - len(self._fresh_texts)
+        number = self.first_text + len(self._texts) - len(self._fresh_texts)
         texts, self._fresh_texts = self._fresh_texts, []
         for chunk in name_chunks(texts, LATE_SEGMENT, number, self._text_bytes):
             self._text_bytes = chunk.first + len(chunk.payload)

@@ -1,5 +1,5 @@
 """Which calls of a program are its steps, where it does not say so itself: those of the operator
-with the most time. Used by `profiles` and `followed_segments`.
+that takes most. Used by `profiles` and `followed_segments`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,23 @@ from layerscope.sources.raw.late_spans import LateSpans
 _FUNCTION = KINDS.index("function")
 # Fewer calls of a function than these are no loop.
 _FEWEST_CALLS = 5
+# So many of its calls may have compiled it.
+_COMPILING = 3
 
 
 class _LoopCalls(Struct):
-    """The calls of one operator."""
+    """The calls of one operator that lie in no call of another one."""
 
     count: int = 0
     total_ns: int = 0
-    longest_ns: int = 0
+    longest_ns: list[int] = field(default_factory=list)
+
+    def add(self, dur_ns: np.ndarray) -> None:
+        """Take in more of them."""
+        self.count += len(dur_ns)
+        self.total_ns += int(dur_ns.sum())
+        longest = sorted([*self.longest_ns, *np.sort(dur_ns)[-_COMPILING:].tolist()])
+        self.longest_ns = longest[-_COMPILING:]
 
 
 class Loops(Struct):
@@ -36,27 +45,37 @@ class Loops(Struct):
         self._told = self._told or spans.step_mark
         if not spans.calls:
             return
-        functions = np.flatnonzero(spans.kind == _FUNCTION)
-        name = spans.name[functions]
-        dur_ns = (spans.end_ns - spans.start_ns)[functions]
-        for call in spans.calls:
-            codes = [code for code, text in enumerate(spans.texts) if text == call]
-            of_call = dur_ns[np.isin(name, codes)]
-            known = self._calls.setdefault(call, _LoopCalls())
-            known.count += len(of_call)
-            known.total_ns += int(of_call.sum())
-            known.longest_ns = max(known.longest_ns, int(of_call.max(initial=0)))
+        names = [code for code, text in enumerate(spans.texts) if text in spans.calls]
+        is_call = (spans.kind == _FUNCTION) & np.isin(spans.name, names)
+        rows = _outermost(spans, np.flatnonzero(is_call))
+        dur_ns = (spans.end_ns - spans.start_ns)[rows]
+        for code in names:
+            of_call = dur_ns[spans.name[rows] == code]
+            self._calls.setdefault(spans.texts[code], _LoopCalls()).add(of_call)
 
     @property
     def step_mark(self) -> str:
         """What the program calls its steps; else the operator with the most time, without its
-        longest call, which may have compiled it; empty: none was called often.
+        longest calls, some of which may have compiled it; empty: none was called often.
         """
         if self._told:
             return self._told
         best, most_ns = "", -1
         for call, known in sorted(self._calls.items()):
-            spent_ns = known.total_ns - known.longest_ns
+            spent_ns = known.total_ns - sum(known.longest_ns)
             if known.count >= _FEWEST_CALLS and spent_ns > most_ns:
                 best, most_ns = call, spent_ns
         return best
+
+
+def _outermost(spans: LateSpans, rows: np.ndarray) -> np.ndarray:
+    """Those of the rows that lie in no other one of their track."""
+    order = np.lexsort((spans.depth[rows], spans.start_ns[rows], spans.track[rows]))
+    rows = rows[order]
+    found = []
+    for track in np.unique(spans.track[rows]).tolist():
+        mine = rows[spans.track[rows] == track]
+        latest_ns = np.maximum.accumulate(spans.end_ns[mine])
+        is_outer = np.append(True, spans.start_ns[mine][1:] >= latest_ns[:-1])
+        found.append(mine[is_outer[: len(mine)]])
+    return np.concatenate([rows[:0], *found])

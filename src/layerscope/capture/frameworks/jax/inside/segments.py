@@ -21,7 +21,9 @@ import time
 
 MARK_PROBLEM = 4  # native/layout.h
 SEGMENT_S = 60.0
-FIRST_S = 2.0  # of CPU time of the program: then it is known what they cost
+# CPU time of the program behind its last compilation: then it is known what segments cost.
+FIRST_S = 1.0
+MOST_FIRST_S = 20.0  # of a program that compiles all the time
 MOST_LOAD = 5  # in so many times as much time at most
 LEAST_S = 0.5
 GROWS = 2  # so many times as long as the last one a segment may be
@@ -37,7 +39,7 @@ USUAL_SHARE = 0.05  # of the CPU time of the program, that recording may take
 OF_SEGMENTS = 0.3  # the part of it for segments: stacks and the agent take the rest
 # To record an event takes about as long as to hand it over when its segment ends.
 COST_OF_ENDS = 2
-GRACE_S = 10.0  # what may be taken from so much more time is taken at the beginning
+GRACE_S = 8.0  # what may be taken from so much more time is taken at the beginning
 MOST_PAUSE_S = 60.0
 POLL_S = 0.1
 LEAST_POLL_S = 0.05
@@ -101,6 +103,8 @@ class Segments:
         self.over = self.resting = self.is_watched = False
         self.begun_s = self.limit_bytes = self.written = 0
         self.since_s = self.since_cpu_s = 0.0  # the beginning of the first segment
+        self.compiled_s = self.compiled_cpu_s = 0.0  # the end of the last compilation
+        self.compiling = set()  # threads that have lowered something, and compile it
         self.spent_s = 0.0  # CPU time that all segments took
         self.held_s = self.last_end_s = 0.0  # that ends held the main thread up; that one takes
         self.is_worker = False  # of a pool of multiprocessing
@@ -214,6 +218,10 @@ class Segments:
         """Have a shorter segment, or none for a while, where one that lasted so long took so much
         CPU time that all of them would take more than they may.
         """
+        if self.count == 1:  # what is told of compilations does not go on
+            compiled_s = min(max(self.compiled_s - self.begun_s, 0), lasted_s)
+            cost_s *= 1 - compiled_s / max(lasted_s, 1e-3)
+            lasted_s -= compiled_s
         self.spent_s += cost_s
         if not self.share:
             return
@@ -300,12 +308,19 @@ class Segments:
         """Whether the segment should end."""
         try:
             lasted_s = time.monotonic() - self.begun_s
-            if self.count == 1:
-                used_s = time.process_time() - self.since_cpu_s
-                lasted_s = min(lasted_s, max(used_s, lasted_s / MOST_LOAD))
+            if self.count == 1 and lasted_s < MOST_FIRST_S:
+                lasted_s = self.since_compiled_s()
             return lasted_s > self.length_s or resident_bytes() > self.limit_bytes
         except FAULTS:
             return True
+
+    def since_compiled_s(self):
+        """How long the first segment is without the time in which the program compiles."""
+        if self.compiling:
+            return 0.0
+        passed_s = time.monotonic() - max(self.begun_s, self.compiled_s)
+        used_s = time.process_time() - max(self.since_cpu_s, self.compiled_cpu_s)
+        return min(passed_s, max(used_s, passed_s / MOST_LOAD))
 
     def leave(self):
         """The program ends."""
@@ -347,9 +362,12 @@ class Segments:
             tid = _thread.get_native_id()
             self.note_rank()
             if stage == "lower":
+                self.compiling.add(tid)
                 self.lowered[tid] = self.arguments_of_lowering()
             if stage == "compile":
                 self.compilations += 1
+                self.compiling.discard(tid)
+                self.compiled_s, self.compiled_cpu_s = time.monotonic(), time.process_time()
                 self.agent.ls_counter(b"compilations\nJAX", self.compilations)
                 self.guarded(lambda: self.note_task(about, start_s, end_s, tid))
             if self.session is None:
