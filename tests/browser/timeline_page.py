@@ -30,13 +30,6 @@ _BOX = """
 _CANVAS = """
     const box = document.querySelector('.tl-over').getBoundingClientRect();
     return [box.x, box.y, box.width, box.height];"""
-# What has been asked for is drawn with the next frame, and stands in the address 120 ms later (web/src/timeline/view.ts).
-_SETTLED = """
-    const drawn = () => new Promise(done => requestAnimationFrame(done));
-    await drawn();
-    await drawn();
-    await new Promise(done => setTimeout(done, 150));
-    await drawn();"""
 _VIEW = "return [...window.layerscopeTimeline.view.now].map(Math.round)"
 # Labels of the rows that can be seen, from the top down.
 _LABELS = """
@@ -131,7 +124,7 @@ def open_timeline(page: chromium.Page, address: str, state: str = "#timeline") -
 
 def settle(page: chromium.Page) -> None:
     """Wait until the picture was drawn, and the address has what it shows."""
-    page.run(_SETTLED)
+    page.run("await new Promise(done => setTimeout(() => requestAnimationFrame(done), 250));")
 
 
 def view(page: chromium.Page) -> tuple[int, int]:
