@@ -70,12 +70,17 @@ class Loops(Struct):
 
 def _outermost(spans: LateSpans, rows: np.ndarray) -> np.ndarray:
     """Those of the rows that lie in no other one of their track."""
-    order = np.lexsort((spans.depth[rows], spans.start_ns[rows], spans.track[rows]))
+    track = spans.track[rows]
+    depth = spans.depth[rows]
+    order = np.lexsort((depth, spans.start_ns[rows], track))
     rows = rows[order]
+    track = track[order]
     found = []
-    for track in np.unique(spans.track[rows]).tolist():
-        mine = rows[spans.track[rows] == track]
+    for number in np.unique(track).tolist():
+        mine = rows[track == number]
+        begins_ns = spans.start_ns[mine]
         latest_ns = np.maximum.accumulate(spans.end_ns[mine])
-        is_outer = np.append(True, spans.start_ns[mine][1:] >= latest_ns[:-1])
-        found.append(mine[is_outer[: len(mine)]])
+        is_outer = np.ones(len(mine), np.bool_)
+        is_outer[1:] = begins_ns[1:] >= latest_ns[:-1]
+        found.append(mine[is_outer])
     return np.concatenate([rows[:0], *found])
