@@ -162,9 +162,13 @@ def index_options(index_url: str | None) -> tuple[str, ...]:
     return ("--index-url", index_url) if index_url else ()
 
 
-def make(environment: Environment, python: str | None = None) -> str:
-    """Makes the environment unless it is there; returns its Python."""
+def make(
+    environment: Environment, python: str | None = None, other: Future[str] | None = None
+) -> str:
+    """Makes the environment unless it is there, after the `other` one; returns its Python."""
     with lock(environment.folder):
+        if other:
+            other.result()  # whoever waits for the lock waits for this too
         if environment.is_ready():
             return environment.python
         if not environment.works():
@@ -195,14 +199,10 @@ def make_all(environments: list[tuple[Environment, str | None]]) -> list[str]:
     """Makes environments beside each other, after that whose libraries they have: their Pythons."""
     made: dict[str, Future[str]] = {}
 
-    def make_one(environment: Environment, python: str | None) -> str:
-        if environment.also in made:
-            made[environment.also].result()
-        return make(environment, python)
-
     with ThreadPoolExecutor(len(environments)) as at_once:
         for environment, python in environments:
-            made[environment.name] = at_once.submit(make_one, environment, python)
+            other = made.get(environment.also)
+            made[environment.name] = at_once.submit(make, environment, python, other)
         return [future.result() for future in made.values()]
 
 
@@ -405,8 +405,8 @@ def stress(options: argparse.Namespace) -> int:
 
 def golden(options: argparse.Namespace) -> int:
     """Records the programs of tests/golden/recordings again."""
-    tool, variables = setting(options.index_url, whole=False)
-    return run_script("tests/golden/recordings/make.py", options, tool, variables)
+    made = setting(options.index_url, whole=False)
+    return run_script("tests/golden/recordings/make.py", options, *made)
 
 
 def run_script(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import importlib.util
 import io
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
+from typing import TextIO
 
 import pytest
 
@@ -158,6 +162,36 @@ def test_libraries_of_another_environment_come_after_its_own(
     assert [command[-1] for command in steps if "install" in command] == ["a", "b"]
     line = (dev.ENVS / "trainers/lib/python3.11/site-packages/other-environment.pth").read_text()
     assert line == f"{dev.ENVS / 'program/lib/python3.11/site-packages'}\n"
+
+
+def is_taken_soon(file: TextIO) -> bool:
+    """Whether somebody has the lock of this file, within a minute."""
+    for _ in range(6000):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(file, fcntl.LOCK_UN)
+        time.sleep(0.01)
+    return False
+
+
+def test_who_waits_for_an_environment_waits_for_the_one_that_it_needs(
+    dev: ModuleType, steps: list[list[str]]
+) -> None:
+    made: Future[str] = Future()
+    trainers = dev.Environment("trainers", ("b",), also="program")
+    with ThreadPoolExecutor(1) as beside:
+        python = beside.submit(dev.make, trainers, "/some/python3", made)
+        lock = dev.ENVS / "trainers.lock"
+        while not lock.exists():
+            time.sleep(0.01)
+        with lock.open("w") as file:
+            assert is_taken_soon(file)
+        assert steps == []
+        made.set_result("program")
+
+    assert python.result() == trainers.python
 
 
 def test_old_numpy_goes_into_an_old_python_where_there_is_one(
@@ -397,7 +431,7 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[lis
     monkeypatch.setattr(dev, "install_packages", lambda *names: False)
     monkeypatch.setattr(dev, "find_python", lambda newest_first=True: "python3.13")
     monkeypatch.setattr(dev, "python_version", lambda python: (3, 13))
-    monkeypatch.setattr(dev, "make", lambda environment, python=None: f"{environment.name}-python")
+    monkeypatch.setattr(dev, "make", lambda environment, *_: f"{environment.name}-python")
     monkeypatch.setattr(dev, "compiled", lambda tool, variables: variables)
     monkeypatch.setattr(dev.subprocess, "run", run)
     monkeypatch.setattr(dev, "planned", planned, raising=False)
@@ -420,7 +454,7 @@ def test_tests_are_told_of_environments_that_are_made_meanwhile(
 ) -> None:
     made: list[str] = []
     told: list[dict[str, str]] = []
-    monkeypatch.setattr(dev, "make", lambda one, python=None: made.append(one.name) or one.python)
+    monkeypatch.setattr(dev, "make", lambda one, *_: made.append(one.name) or one.python)
     monkeypatch.setattr(dev, "compiled", lambda tool, variables: told.append(variables) or {})
 
     dev.main(["test", "-k", "name"])
