@@ -73,12 +73,15 @@ class Loops:
 
 def _outermost(spans: LateSpans, rows: np.ndarray) -> np.ndarray:
     """Those of the rows that lie in no other one of their track."""
-    order = np.lexsort((spans.depth[rows], spans.start_ns[rows], spans.track[rows]))
-    rows = rows[order]
-    found = []
-    for track in np.unique(spans.track[rows]).tolist():
-        mine = rows[spans.track[rows] == track]
+    track, start_ns = spans.track[rows], spans.start_ns[rows]
+    rows = rows[np.lexsort((spans.depth[rows], start_ns, track))]
+    track = spans.track[rows]
+    found = [rows[:0]]
+    for number in np.unique(track).tolist():
+        mine = rows[track == number]
+        start_ns = spans.start_ns[mine]
         latest_ns = np.maximum.accumulate(spans.end_ns[mine])
-        is_outer = np.append(True, spans.start_ns[mine][1:] >= latest_ns[:-1])
-        found.append(mine[is_outer[: len(mine)]])
-    return np.concatenate([rows[:0], *found])
+        is_outer = np.ones(len(mine), np.bool_)
+        is_outer[1:] = start_ns[1:] >= latest_ns[:-1]
+        found.append(mine[is_outer])
+    return np.concatenate(found)
