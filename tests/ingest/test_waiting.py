@@ -112,6 +112,7 @@ def state(
             ),
             "join",
         ),
+        (("main", "xla::Semaphore::Acquire", "absl::Mutex::Block", "syscall"), "join"),
         (
             ("start_thread", "c10d::ProcessGroupNCCL::Watchdog::runLoop", "pthread_cond_timedwait"),
             "pool",

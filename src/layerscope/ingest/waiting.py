@@ -81,7 +81,8 @@ _EVIDENCE = (
         JOIN,
         re.compile(
             r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b|"
-            r"(^|:)ThreadedEngine::WaitFor(Var|All)$|(^|:)(BlockUntilReady(WithCancel)?|AwaitBuffersReady)$"
+            r"(^|:)ThreadedEngine::WaitFor(Var|All)$|(^|:)(BlockUntilReady(WithCancel)?|AwaitBuffersReady)$|"
+            r"^xla::Semaphore::(Scoped)?Acquire$"  # as many executions are under way as may be
         ),
     ),
     (DRIVER, re.compile(r"^\[libcuda\.so")),
