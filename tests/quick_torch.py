@@ -14,6 +14,9 @@ torch._dynamo = sys.modules["torch._dynamo"] = compiler
 # One line: those of a program that begins with an empty one keep their numbers.
 QUICK = f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); import quick_torch; del sys.path[0]"
 
+# What asks for the compiler, or for modules that it is left out of.
+NEED_ALL = ("compile", "transformers", "lightning")
+
 
 def quick(program: str) -> str:
     """The text of a program, which imports torch faster if it begins with an empty line, or as above,
@@ -24,4 +27,5 @@ def quick(program: str) -> str:
         start, rest = "\nimport sys, types, torch\n", program.removeprefix(WITHOUT_COMPILER)
     elif not program.startswith("\n") or "import torch" not in program:
         return program
-    return program if "compile" in rest else QUICK + start + "\n" * bool(start) + rest
+    needs_all = any(word in rest for word in NEED_ALL)
+    return program if needs_all else QUICK + start + "\n" * bool(start) + rest

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.handed_faults import HANDED
 from tests.recorded import ROOT
 
 PART = ROOT / "src/layerscope/capture/frameworks/jax/inside/segments.py"
@@ -19,7 +20,7 @@ PART = ROOT / "src/layerscope/capture/frameworks/jax/inside/segments.py"
 @pytest.fixture
 def part() -> dict[str, Any]:
     """What the file defines."""
-    return runpy.run_path(str(PART))
+    return runpy.run_path(str(PART), {"faults": HANDED})
 
 
 def made(part: dict[str, Any], raw: Path, share: float | None) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+from tests.handed_faults import HANDED
 from tests.recorded import ROOT
 
 FILES = ROOT / "src/layerscope/capture/frameworks/onnxruntime/inside/files.py"
 
 
 def test_an_open_file_is_found_by_the_beginning_of_its_name(tmp_path: Path) -> None:
-    faults = (OSError,), lambda error: False
-    files = runpy.run_path(str(FILES), {"faults": faults})
+    files = runpy.run_path(str(FILES), {"faults": HANDED})
     folder = tmp_path.resolve()
 
     with (folder / "onnxruntime-1-1_now.json").open("w") as file:

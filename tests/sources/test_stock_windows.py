@@ -22,6 +22,7 @@ from layerscope.rawfile.log_files import WINDOWS
 from layerscope.sources.raw import stock_windows
 from layerscope.sources.raw.folder import RawFolder
 from tests.differential import PROGRAMS, SOURCE, environment
+from tests.handed_faults import HANDED
 from tests.quick_torch import WITHOUT_COMPILER, quick
 from tests.recorded import Recorded
 from tests.repeated import also
@@ -338,7 +339,7 @@ def test_a_daemon_that_may_profile_at_any_time_has_the_profiler_for_itself(
 
 
 def test_a_gpu_that_the_program_does_not_use_yet_is_left_alone(tmp_path: Path) -> None:
-    hook: dict[str, Any] = {"__name__": "hook"}
+    hook: dict[str, Any] = {"__name__": "hook", "faults": HANDED}
     exec((agent.FRAMEWORKS / "torch" / "inside" / "windows.py").read_text(), hook)
     hook["GPUS"] = (("cuda", str(tmp_path), "cuda"),)
     profiler = hook["Profiler"].__new__(hook["Profiler"])
@@ -365,7 +366,7 @@ def test_a_profiler_is_used_if_it_sees_all_threads_whatever_else_it_knows(
     tmp_path: Path, known: set[str], chosen: set[str] | None
 ) -> None:
     """PyTorch 2.11 knows no `trace_only`; one that sees a single thread is refused."""
-    hook: dict[str, Any] = {"__name__": "hook"}
+    hook: dict[str, Any] = {"__name__": "hook", "faults": HANDED}
     exec((agent.FRAMEWORKS / "torch" / "inside" / "windows.py").read_text(), hook)
 
     def experimental(**options: bool) -> set[str]:

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol, cast
 
 from layerscope import __version__
-from layerscope.model.cache import settle_temporary
 from layerscope.model.errors import LayerscopeError, UsageError, did_you_mean
 from layerscope.show import screen
 from layerscope.show.progress import on_terminal
@@ -136,6 +135,9 @@ def _dispatch(argv: list[str]) -> int:
     verb.configure(one)
     if not _HELP.isdisjoint(argv):
         _explain(verb, one)
+    # Not before the folders of the program are left: what it imports may be there too.
+    from layerscope.model.cache import settle_temporary
+
     settle_temporary()
     # Words before and behind an option belong together, but for what is the program's own.
     takes_all = any(action.nargs == argparse.REMAINDER for action in one._actions)
