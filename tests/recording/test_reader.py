@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -39,6 +43,28 @@ def test_tables_that_nothing_recorded_are_empty_and_have_their_columns(empty: Ru
                 [column.name for column in table.columns],
             )
             assert not reader.has(name)
+
+
+def test_a_reader_that_is_closed_does_not_wait_for_a_question(run: Run) -> None:
+    """The server of a report is ended while a page waits for an answer."""
+    ended = threading.Event()
+    reader = Reader(run)
+    connection = reader.connection("")
+
+    def ask() -> None:
+        with contextlib.suppress(duckdb.Error):
+            connection.sql(
+                "SELECT sum(a.range + b.range) FROM range(1000000) a, range(1000000) b"
+            ).fetchall()
+        ended.set()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    time.sleep(0.3)
+    assert not ended.is_set()
+    reader.close()
+    assert ended.wait(60)
+    asking.join()
 
 
 def test_an_empty_view_has_the_types_of_a_full_one(empty: Run, run: Run) -> None:

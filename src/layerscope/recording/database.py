@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import tempfile
@@ -25,3 +26,12 @@ def connected(threads: int = THREADS) -> Any:
     # Where Python is used interactively, DuckDB would draw a bar into the standard output.
     connection.execute("SET enable_progress_bar = false")
     return connection
+
+
+def close(connection: Any) -> None:
+    """Close what `connected` made. A question that another thread waits for ends."""
+    import duckdb
+
+    connection.interrupt()
+    with contextlib.suppress(duckdb.Error):  # it is busy until that question has ended
+        connection.close()

@@ -23,7 +23,7 @@ from layerscope.model.schema import TABLES
 from layerscope.model.table import Table
 from layerscope.recording.arrow_columns import numbers_of, texts_of
 from layerscope.recording.complete import TablesState, check_files
-from layerscope.recording.database import THREADS, connected
+from layerscope.recording.database import THREADS, close, connected
 from layerscope.recording.failures import first_line, unreadable
 from layerscope.recording.rank_histograms import histograms_of_spans
 from layerscope.recording.rank_keys import SHARED_TABLES, RankKeys
@@ -58,9 +58,9 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        """Close the database connection."""
+        """Close the database connection. A question that another thread waits for ends."""
         if self._connection is not None and not self._is_shared:
-            self._connection.close()
+            close(self._connection)
         self._connection = None
         self._views.clear()
 
