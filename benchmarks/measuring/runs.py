@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,7 @@ def warm_up(setting: Setting) -> probe.ProbeAnswer:
         for file in (setting.folder / "cache" / "layerscope" / "probe").glob("*.json"):
             kept = json.loads(file.read_text())
             answer = probe.ProbeAnswer(
-                **{part.name: kept[part.name] for part in fields(probe.ProbeAnswer)}
+                **{name: kept[name] for name in probe.ProbeAnswer.__struct_fields__}
             )
             if answer.complete:
                 return answer
