@@ -10,6 +10,7 @@ import json
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -257,7 +258,7 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
     track_names: dict[int, str] = {}
     track_tids: dict[int, int] = {}
     step_mark = ""
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in _COLUMNS}
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
     for part in parts:
         first_text = len(texts)
         is_other = part.track < 0
@@ -279,33 +280,23 @@ def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
             if number in part.track_tids:
                 track_tids[place] = part.track_tids[number]
         step_mark = step_mark or part.step_mark
-        for name in _COLUMNS:
+        for name in COLUMNS:
             values = changed[name] if name in changed else getattr(part, name)
             columns[name].append(np.broadcast_to(values, part.track.shape))
         new_track += len(others)
         texts += part.texts
-    joined = {name: np.concatenate(values) for name, values in columns.items()}
+    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
     return LateSpans(
-        track=joined["track"],
-        start_ns=joined["start_ns"],
-        end_ns=joined["end_ns"],
-        depth=joined["depth"],
-        kind=joined["kind"],
-        name=joined["name"],
-        args=joined["args"],
+        **joined,
         texts=texts,
-        module=joined["module"],
-        line=joined["line"],
-        scope=joined["scope"],
-        asked_ns=joined["asked_ns"],
-        asked_track=joined["asked_track"],
         track_names=track_names,
         track_tids=track_tids,
         step_mark=step_mark,
     )
 
 
-_COLUMNS = (
+# Those of a span.
+COLUMNS = (
     "track",
     "start_ns",
     "end_ns",

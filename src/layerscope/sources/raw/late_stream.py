@@ -11,6 +11,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.decoder import LATE_RINGS, LATE_SEGMENT, Decoder
 from layerscope.sources.raw.late_spans import (
+    COLUMNS,
     NO_RECORD,
     OF_NO_THREAD,
     LateSpans,
@@ -30,19 +32,8 @@ from layerscope.sources.raw.late_spans import (
 # tracks that are no threads of the agent's begin behind the other one.
 _FIRST_TEXT, _LAST_TRACK = 1 << 16, (1 << 24) - 1
 EVER = np.iinfo(np.int64).max
-_COLUMNS = (
-    "track",
-    "start_ns",
-    "end_ns",
-    "depth",
-    "kind",
-    "name",
-    "args",
-    "module",
-    "line",
-    "asked_ns",
-    "asked_track",
-)
+# Scopes are modules by then.
+_COLUMNS = tuple(name for name in COLUMNS if name != "scope")
 
 Columns = dict[str, np.ndarray]
 
@@ -159,11 +150,12 @@ class LateStream:
         stop = int(np.searchsorted(self._ended_ns, run_ns, side="right"))
         if not stop or not self._has_begun:
             return
-        ended = {name: values[:stop] for name, values in self._waiting.items()}
-        self._waiting = {name: values[stop:] for name, values in self._waiting.items()}
+        ended = _part(self._waiting, slice(stop))
+        self._waiting = _part(self._waiting, slice(stop, None))
         self._ended_ns = self._ended_ns[stop:]
         order = np.argsort(ended["track"], kind="stable")
-        pairs = records_of(_late(ended), order, 0, self._before.to_ticks())
+        late = LateSpans(**ended, texts=[])  # they have their numbers
+        pairs = records_of(late, order, 0, self._before.to_ticks())
         self._sums.add(pairs[:, 0])
         track = ended["track"][order]
         yield from self._texts_and_tracks(track, pairs)
@@ -220,19 +212,6 @@ class LateStream:
         return raw_file.Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, totals.packed())
 
 
-def _late(columns: Columns) -> LateSpans:
-    """These columns, whose texts have their numbers."""
-    return LateSpans(
-        track=columns["track"],
-        start_ns=columns["start_ns"],
-        end_ns=columns["end_ns"],
-        depth=columns["depth"],
-        kind=columns["kind"],
-        name=columns["name"],
-        args=columns["args"],
-        texts=[],
-        module=columns["module"],
-        line=columns["line"],
-        asked_ns=columns["asked_ns"],
-        asked_track=columns["asked_track"],
-    )
+def _part(columns: Columns, which: slice) -> dict[str, Any]:
+    """Some of the rows."""
+    return {name: values[which] for name, values in columns.items()}
