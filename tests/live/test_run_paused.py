@@ -104,6 +104,7 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
     with steered(program_python, TRAINS, tmp_path) as program:
         program.command("start", *for_)
         program.tell("steps", 2)
+        program.command("mark", "its memory has been handed over")  # it came before this command
         program.session.send_signal(signal.SIGKILL)
         program.session.wait()
         time.sleep(3 if for_ else 0)

@@ -93,8 +93,9 @@ def test_what_fits_is_kept_as_it_is(long_run: Path) -> None:
 @pytest.mark.slow
 @once_in_three
 def test_a_real_run_within_little(known, sampling: Callable[..., Sampling]) -> None:
-    one = sampling(hz=1000, most_bytes=100_000)
-    found, said = one.run(known, "split", 5000)
+    # The level rises by one in two seconds: it takes several of them.
+    one = sampling(hz=1000, most_bytes=200_000)
+    found, said = one.run(known, "split", 10_000)
 
     check(found)
     check_sums(found)

@@ -153,7 +153,8 @@ class Drainer:
             "code": "session_killed",
             "what": what,
             "remedy": "let layerscope run to the end of the program",
-            "lost": "threads and processes that began after that moment, and how the program ended",
+            "lost": "threads and processes that began after that moment or just before it, and how "
+            "the program ended",
         }
         with contextlib.suppress(OSError):
             (self.raw / SESSION).write_text(json.dumps({"problems": [problem]}))
