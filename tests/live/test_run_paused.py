@@ -104,11 +104,12 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
     with steered(program_python, TRAINS, tmp_path) as program:
         program.command("start", *for_)
         program.tell("steps", 2)
-        program.command("mark", "its memory has been handed over")  # it came before this command
         program.session.send_signal(signal.SIGKILL)
         program.session.wait()
         time.sleep(3 if for_ else 0)
         program.tell("steps", 2)
+        for what in ("in_thread", "in_child"):  # they hand over memory of their own
+            program.tell(what, 1)
         refused = layerscope("stop", "recording", cwd=tmp_path)
         assert program.session.stdin is not None
         program.session.stdin.close()
@@ -119,6 +120,8 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
     assert "does not answer: it has ended" in refused.stderr
     kept = (0, 1) if for_ else (0, 1, 2, 3)
     assert ranges(recorded, "step") == [f"step {number}" for number in kept]
+    for where in ("thread", "child"):
+        assert ranges(recorded, where) == ([] if for_ else [f"{where} 1"])
 
 
 def drainer_of(session: int) -> int:

@@ -107,6 +107,7 @@ class Door:
             "layerscope.capture.drainer",
             str(theirs.fileno()),
             str(self.raw),
+            "-1",
         ]
         drainer = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -4,9 +4,9 @@ It runs at normal priority and does nothing else: it copies, seals, counts. (At 
 busy cores a drainer loses most of what it should take.) The session hands it every memfd that the
 program's processes give away, and takes over when it dies: a second drainer gets the same memory
 and goes on where `consumed` says. A drainer whose session was killed goes on to the end of the
-program.
+program, and takes itself what is handed over from then on.
 
-usage: python -m layerscope.capture.drainer CONTROL_FD RAW_FOLDER
+usage: python -m layerscope.capture.drainer CONTROL_FD RAW_FOLDER LISTENER_FD
 """
 
 from __future__ import annotations
@@ -68,9 +68,12 @@ class Drainer:
     end.
     """
 
-    def __init__(self, control: socket.socket, raw: Path) -> None:
+    def __init__(
+        self, control: socket.socket, raw: Path, listener: socket.socket | None = None
+    ) -> None:
         self.control = control
         control.setblocking(False)
+        self.listener = listener  # of the session, for when that was killed
         self.is_over = False
         self.is_orphan = False  # the session was killed
         self.is_outside = False  # the program runs already, and longer than it is recorded
@@ -131,10 +134,29 @@ class Drainer:
         """Take what the session sends, until the next knot or until a ring fills up."""
         until = next_knot
         until = min(until, time.monotonic() + self.windows.look_again_s())
-        if self._wait(-1 if self.is_orphan else self.control.fileno(), until):
+        if self.is_orphan:
+            self._listen_alone(until)
+        elif self._wait(self.control.fileno(), until):
             self.is_orphan = not self._receive() and not self.is_over
-        elif self.is_orphan:
-            self.is_over = self.is_outside or self.main is None or self.main.is_gone()
+
+    def _listen_alone(self, until: float) -> None:
+        """Take what the program hands over, as nobody else does."""
+        if self._wait(-1 if self.listener is None else self.listener.fileno(), until):
+            self._accept()
+        self.is_over = self.is_outside or self.main is None or self.main.is_gone()
+
+    def _accept(self) -> None:
+        # What arrives may be damaged or no memory at all; the next one must still be taken.
+        with contextlib.suppress(OSError, ValueError, struct.error):
+            from layerscope.capture.handing_over import handed_over
+
+            if self.listener is None or self.main is None:
+                return
+            connection, _ = self.listener.accept()
+            with connection, handed_over(connection) as handed:
+                message = handed.memory() if handed.comes_from(self.main.pid) else None
+                if message is not None and message["type"] != layout.SEND_SAMPLES:
+                    self._register(message, handed.fds[0])
 
     def _wait(self, descriptor: int, until: float) -> bool:
         if self.watch is not None:
@@ -153,8 +175,8 @@ class Drainer:
             "code": "session_killed",
             "what": what,
             "remedy": "let layerscope run to the end of the program",
-            "lost": "threads and processes that began after that moment or just before it, and how "
-            "the program ended",
+            "lost": "programs that were started after that moment, stacks of threads and processes "
+            "that began after it, and how the program ended",
         }
         with contextlib.suppress(OSError):
             (self.raw / SESSION).write_text(json.dumps({"problems": [problem]}))
@@ -460,16 +482,17 @@ def ask_for_low_latency() -> None:
         ctypes.CDLL(None).syscall(_SYS_SCHED_SETATTR, 0, attributes, 0)
 
 
-def drain(control: int, raw: str) -> None:
+def drain(control: int, raw: str, listener: int) -> None:
     """Be the drainer; standard output gets one line of JSON at the end: what it cost."""
     # The terminal's Ctrl-C is for the program; we end when the session says so.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     ask_for_low_latency()
-    Drainer(socket.socket(fileno=control), Path(raw)).run()
+    door = socket.socket(fileno=listener) if listener >= 0 else None
+    Drainer(socket.socket(fileno=control), Path(raw), door).run()
     with contextlib.suppress(OSError):  # nobody reads it when the session was killed
         os.write(1, json.dumps({"cpu_ns": time.process_time_ns()}).encode())
 
 
 if __name__ == "__main__":
-    drain(int(sys.argv[1]), sys.argv[2])
+    drain(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -83,6 +83,8 @@ class DrainerLink:
         self.cpu_ns = 0
         # Inherited by every drainer: its other end closes when we and the drainer have ended.
         self.kept_open: int | None = None
+        # Where the program hands memory over: a drainer that outlives us listens there.
+        self.listener: int | None = None
         self._problems = problems
         self._restarts = Restarts()
         self._was_started = False
@@ -133,12 +135,13 @@ class DrainerLink:
         """A drainer that listens to this descriptor. OSError where the system has no room for
         it.
         """
-        keep = [control] if self.kept_open is None else [control, self.kept_open]
-        words = [_DRAINER, str(control), self._folder()]
+        listener = -1 if self.listener is None else self.listener
+        keep = [fd for fd in (control, self.kept_open, self.listener) if fd is not None]
+        words = [_DRAINER, str(control), self._folder(), str(listener)]
         log = open_log(self.raw, "drainer")
         try:
             if may_fork():
-                return fork(words, lambda: _drain(control, self._folder()), keep, log)
+                return fork(words, lambda: _drain(control, self._folder(), listener), keep, log)
             return subprocess.Popen(
                 own_command(*words),
                 pass_fds=keep,
@@ -374,11 +377,11 @@ class DrainerLink:
         self._problems[:] = [*others, problem]
 
 
-def _drain(control: int, raw: str) -> None:
+def _drain(control: int, raw: str, listener: int) -> None:
     """Be the drainer."""
     from layerscope.capture.drainer import drain
 
-    drain(control, raw)
+    drain(control, raw, listener)
 
 
 def _published(handed: list[tuple[Message, int]]) -> int:

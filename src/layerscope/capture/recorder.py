@@ -23,20 +23,17 @@ from typing import Any
 from layerscope.capture import agent
 from layerscope.capture.adapter import Shapes
 from layerscope.capture.frameworks import adapters
+from layerscope.capture.handing_over import Handed, handed_over
 from layerscope.capture.link import DrainerLink
 from layerscope.capture.sampler import Sampler
-from layerscope.host.ancestors import descends
 from layerscope.host.clock import tsc_is_usable
 from layerscope.model.events import Problem
 from layerscope.model.frameworks import titles
 from layerscope.model.layers import COUNTERS
 from layerscope.rawfile import layout
 
-_PEER = struct.Struct("iII")
 # While somebody waits for an answer or for memory to be passed on, and else.
 _POLL_MS, _QUIET_POLL_MS = 100, 500
-_MESSAGE_BYTES = 65536
-_ROOT = 0
 EVERYTHING = "operators, ranges, optimizer steps and loader waits"
 
 Request = dict[str, Any]
@@ -101,13 +98,15 @@ class Recorder:
                 self.say_no_door(error)
             return ""
         self._listener = listener
+        if self._takes_memory:
+            self.link.listener = listener.fileno()
         return name
 
     def stop_listening(self) -> None:
         """Close the socket again: nobody can come through it."""
         if self._listener is not None:
             self._listener.close()
-            self._listener = None
+            self._listener, self.link.listener = None, None
 
     def say_no_door(self, error: OSError) -> None:
         """The program cannot be reached, because of `error`."""
@@ -202,58 +201,39 @@ class Recorder:
 
     def _hear(self, connection: socket.socket) -> bool:
         """Take the one message of a connection; whether somebody else closes it."""
-        connection.settimeout(1.0)
-        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        pid, uid, _ = _PEER.unpack(peer)
-        data, fds, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 1)
-        kept = False
-        try:
-            if not self._lets_in(pid, uid):
+        with handed_over(connection) as handed:
+            if not handed.comes_from(self.pid):
+                self._refused.add(handed.uid)
                 return False
-            if data.startswith(b"{") and self.on_request is not None:
-                request = json.loads(data)
-                if "file" in request and uid != os.getuid():
+            if handed.data.startswith(b"{") and self.on_request is not None:
+                request = json.loads(handed.data)
+                if "file" in request and handed.uid != os.getuid():
                     # It has given up our rights, and must not write with them.
-                    connection.send(
-                        json.dumps(
-                            {"error": f"the recorder writes no file for user {uid}"}
-                        ).encode()
-                    )
+                    why = f"the recorder writes no file for user {handed.uid}"
+                    connection.send(json.dumps({"error": why}).encode())
                     return False
-                self.on_request(connection, {**request, "pid": pid})
+                self.on_request(connection, {**request, "pid": handed.pid})
                 return True
-            kept = self._keep(data, fds, pid)
-        finally:
-            for fd in () if kept else fds:
-                os.close(fd)
+            handed.is_kept = self._keep(handed)
         return False
 
-    def _keep(self, data: bytes, fds: list[int], pid: int) -> bool:
-        """Memory that process `pid` handed over; False when it is none."""
-        magic, kind, _, index, process_start = layout.MESSAGE.unpack(data)
-        if magic != layout.MESSAGE_MAGIC or len(fds) != 1:
+    def _keep(self, handed: Handed) -> bool:
+        """Memory that a process handed over; False when it is none."""
+        message = handed.memory()
+        if message is None:
             return False
-        if kind == layout.SEND_PROCESS:
+        (fd,) = handed.fds
+        if message["type"] == layout.SEND_PROCESS:
             self.seen_processes += 1
             for prober in self._probers:
-                prober.take(fds[0], pid)
-        message = {"type": kind, "pid": pid, "index": index, "process_start": process_start}
-        if kind != layout.SEND_SAMPLES:
-            self.link.keep(message, fds[0])
+                prober.take(fd, handed.pid)
+        if message["type"] != layout.SEND_SAMPLES:
+            self.link.keep(message, fd)
         elif self.sampler is not None:
-            self.sampler.keep(message, fds[0])
+            self.sampler.keep(message, fd)
         else:
             return False
         return True
-
-    def _lets_in(self, pid: int, uid: int) -> bool:
-        """Our own user, root, and a program of ours that has become another one; nobody else on
-        this machine.
-        """
-        if uid in (os.getuid(), _ROOT) or descends(pid, self.pid):
-            return True
-        self._refused.add(uid)
-        return False
 
     # -- after the program -------------------------------------------------------------------------
 
