@@ -19,6 +19,7 @@ from tests.capture.shared_memory import START, Page, Ring
 def test_where_every_drainer_dies_the_session_takes_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(link, "may_fork", lambda: False)
     monkeypatch.setattr(link, "own_command", lambda *_: ["false"])
     problems: list[Problem] = []
     held = DrainerLink(tmp_path, problems)

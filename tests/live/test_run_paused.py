@@ -108,7 +108,7 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
         program.session.wait()
         time.sleep(3 if for_ else 0)
         program.tell("steps", 2)
-        for what in ("in_thread", "in_child"):  # they hand over memory of their own
+        for what in ("in_thread", "in_child", "in_program"):  # they hand over memory of their own
             program.tell(what, 1)
         refused = layerscope("stop", "recording", cwd=tmp_path)
         assert program.session.stdin is not None
@@ -120,7 +120,7 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
     assert "does not answer: it has ended" in refused.stderr
     kept = (0, 1) if for_ else (0, 1, 2, 3)
     assert ranges(recorded, "step") == [f"step {number}" for number in kept]
-    for where in ("thread", "child"):
+    for where in ("thread", "child", "program"):
         assert ranges(recorded, where) == ([] if for_ else [f"{where} 1"])
 
 

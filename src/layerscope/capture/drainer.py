@@ -28,9 +28,9 @@ from layerscope.capture import counters
 from layerscope.capture.agent import clock_reading
 from layerscope.capture.drained_process import DrainedProcess
 from layerscope.capture.drainer_messages import DONE, END, MARK, WINDOW
-from layerscope.model.layers import OPERATORS
+from layerscope.capture.orphaned import OrphanedDoor, answer, leave_word, reopened
 from layerscope.rawfile import layout, raw_file
-from layerscope.rawfile.json_files import SESSION, read_options
+from layerscope.rawfile.json_files import read_options
 from layerscope.rawfile.page import ProcessPage
 from layerscope.rawfile.windows import WindowControl
 
@@ -73,7 +73,8 @@ class Drainer:
     ) -> None:
         self.control = control
         control.setblocking(False)
-        self.listener = listener  # of the session, for when that was killed
+        self.listener = listener  # of the session
+        self.door: OrphanedDoor | None = None  # the same, once that was killed
         self.is_over = False
         self.is_orphan = False  # the session was killed
         self.is_outside = False  # the program runs already, and longer than it is recorded
@@ -122,7 +123,7 @@ class Drainer:
         for process in self.processes.values():
             self._finish(process)
         if self.is_orphan:
-            self._leave_word()
+            leave_word(self.raw)
 
     def _look_at_size(self) -> None:
         """Whether the recording has the size that it may have, after every quarter of a segment."""
@@ -132,31 +133,37 @@ class Drainer:
 
     def _listen(self, next_knot: float) -> None:
         """Take what the session sends, until the next knot or until a ring fills up."""
-        until = next_knot
-        until = min(until, time.monotonic() + self.windows.look_again_s())
+        until = min(next_knot, time.monotonic() + self.windows.look_again_s())
+        source = self.door if self.is_orphan else self.control
+        came = self._wait(-1 if source is None else source.fileno(), until)
         if self.is_orphan:
-            self._listen_alone(until)
-        elif self._wait(self.control.fileno(), until):
-            self.is_orphan = not self._receive() and not self.is_over
+            self._go_on_alone()
+        elif came and not self._receive() and not self.is_over:
+            self._become_orphan()
 
-    def _listen_alone(self, until: float) -> None:
-        """Take what the program hands over, as nobody else does."""
-        if self._wait(-1 if self.listener is None else self.listener.fileno(), until):
-            self._accept()
-        self.is_over = self.is_outside or self.main is None or self.main.is_gone()
+    def _become_orphan(self) -> None:
+        """The session was killed: what the program hands over, nobody else takes now."""
+        self.is_orphan = True
+        if self.listener is not None and self.main is not None and not self.is_outside:
+            self.door = reopened(self.listener, self.main.pid)
+            self._answer()
 
-    def _accept(self) -> None:
-        # What arrives may be damaged or no memory at all; the next one must still be taken.
-        with contextlib.suppress(OSError, ValueError, struct.error):
-            from layerscope.capture.handing_over import handed_over
+    def _go_on_alone(self) -> None:
+        # Looked at first: what the program handed over before its end can be taken by now.
+        is_gone = self.is_outside or self.main is None or self.main.is_gone()
+        if self.door is not None:
+            for message, fd in self.door.take():
+                # It may be damaged memory; the next one must still be taken.
+                with contextlib.suppress(OSError, ValueError, struct.error):
+                    self._register(message, fd)
+            if is_gone:
+                self.door.close()
+        self.is_over = is_gone
 
-            if self.listener is None or self.main is None:
-                return
-            connection, _ = self.listener.accept()
-            with connection, handed_over(connection) as handed:
-                message = handed.memory() if handed.comes_from(self.main.pid) else None
-                if message is not None and message["type"] != layout.SEND_SAMPLES:
-                    self._register(message, handed.fds[0])
+    def _answer(self) -> None:
+        """Answer processes that ask, as the session would have done."""
+        pages = (process.page for process in self.processes.values())
+        answer([page for page in pages if page is not None])
 
     def _wait(self, descriptor: int, until: float) -> bool:
         if self.watch is not None:
@@ -166,20 +173,6 @@ class Drainer:
             poll.register(descriptor, select.POLLIN)
         left_s = max(until - time.monotonic(), 0.0)
         return bool(poll.poll(left_s * 1000))
-
-    def _leave_word(self) -> None:
-        """Say in the place of the session how it ended."""
-        what = "layerscope itself was killed before the program ended; its other processes went on"
-        problem = {
-            "layer": OPERATORS,
-            "code": "session_killed",
-            "what": what,
-            "remedy": "let layerscope run to the end of the program",
-            "lost": "programs that were started after that moment, stacks of threads and processes "
-            "that began after it, and how the program ended",
-        }
-        with contextlib.suppress(OSError):
-            (self.raw / SESSION).write_text(json.dumps({"problems": [problem]}))
 
     def _keep_reserve(self) -> None:
         """Hold back some space, so that a full disk still takes the account of what was lost."""
@@ -197,6 +190,8 @@ class Drainer:
                 data, fds, _, _ = socket.recv_fds(self.control, 4096, 1)
             except BlockingIOError:
                 return True
+            except ConnectionResetError:
+                continue  # it was killed before it heard all that we said; what it sent is here
             except OSError:
                 return False
             if not data:
@@ -228,6 +223,8 @@ class Drainer:
                     key, message["pid"], message["process_start"]
                 )
             process.page = ProcessPage(fd)
+            if self.is_orphan:
+                self._answer()
             self._write(process, raw_file.PROCESS, process.describe())
         elif process is None:
             return  # its page never arrived: nothing can be said about it

@@ -4,6 +4,7 @@ one message, of memory or in JSON. The session takes it, and when that was kille
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -36,10 +37,8 @@ class Handed(Struct):
     is_kept: bool = False
 
     def comes_from(self, program: int) -> bool:
-        """Whether our own user, root, or a process of `program` that has become another user sent
-        it: nobody else on this machine is listened to.
-        """
-        return self.uid in (os.getuid(), _ROOT) or descends(self.pid, program)
+        """Whether it is one of those that are listened to: `is_heard`."""
+        return is_heard(self.pid, self.uid, program)
 
     def memory(self) -> Message | None:
         """The message as the drainer and the sampler take it, if memory came with it."""
@@ -49,12 +48,25 @@ class Handed(Struct):
         return {"type": kind, "pid": self.pid, "index": index, "process_start": process_start}
 
 
-@contextmanager
-def handed_over(connection: socket.socket) -> Iterator[Handed]:
-    """The one message of a connection. OSError: there is none."""
-    connection.settimeout(_SILENCE_S)
+def is_heard(pid: int, uid: int, program: int) -> bool:
+    """Whether our own user, root, or a process of `program` that has become another user speaks:
+    nobody else on this machine is listened to.
+    """
+    return uid in (os.getuid(), _ROOT) or descends(pid, program)
+
+
+def speaker(connection: socket.socket) -> tuple[int, int]:
+    """The process at the other end, and its user."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     pid, uid, _ = _PEER.unpack(peer)
+    return pid, uid
+
+
+@contextmanager
+def handed_over(connection: socket.socket, silence_s: float = _SILENCE_S) -> Iterator[Handed]:
+    """The one message of a connection. OSError: there is none within this time."""
+    connection.settimeout(silence_s)
+    pid, uid = speaker(connection)
     data, fds, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 1)
     handed = Handed(pid, uid, data, fds)
     try:
@@ -62,3 +74,12 @@ def handed_over(connection: socket.socket) -> Iterator[Handed]:
     finally:
         for fd in () if handed.is_kept else fds:
             os.close(fd)
+
+
+def close_door(listener: socket.socket) -> None:
+    """Let nobody come through this socket any more, whoever else has it open: from now on a
+    connection is refused.
+    """
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()

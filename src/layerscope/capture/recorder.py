@@ -23,7 +23,7 @@ from typing import Any
 from layerscope.capture import agent
 from layerscope.capture.adapter import Shapes
 from layerscope.capture.frameworks import adapters
-from layerscope.capture.handing_over import Handed, handed_over
+from layerscope.capture.handing_over import Handed, close_door, handed_over
 from layerscope.capture.link import DrainerLink
 from layerscope.capture.sampler import Sampler
 from layerscope.host.clock import tsc_is_usable
@@ -105,7 +105,7 @@ class Recorder:
     def stop_listening(self) -> None:
         """Close the socket again: nobody can come through it."""
         if self._listener is not None:
-            self._listener.close()
+            close_door(self._listener)
             self._listener, self.link.listener = None, None
 
     def say_no_door(self, error: OSError) -> None:
@@ -159,7 +159,7 @@ class Recorder:
             self.sampler.end()
         self.link.end()
         if self._listener is not None:
-            self._listener.close()
+            close_door(self._listener)
 
     # -- what the program hands over ---------------------------------------------------------------
 
