@@ -108,7 +108,8 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
         program.session.wait()
         time.sleep(3 if for_ else 0)
         program.tell("steps", 2)
-        for what in ("in_thread", "in_child", "in_program"):  # they hand over memory of their own
+        # They hand over memory of their own.
+        for what in ("in_thread", "in_child") if for_ else ("in_thread", "in_child", "in_program"):
             program.tell(what, 1)
         refused = layerscope("stop", "recording", cwd=tmp_path)
         assert program.session.stdin is not None
