@@ -106,13 +106,19 @@ def test_a_process_that_asks_is_answered_as_others_with_its_library_were() -> No
     )
     same = Page(library=b"/a/libtorch_cpu.so", sequence_offset=-1, forward_thread_offset=-1)
     other = Page(library=b"/b/libtorch_cpu.so", sequence_offset=-1)
-    answer([ProcessPage(page.fd) for page in (good, same, other)])
+    silent = Page(sequence_offset=-1)
+    pages = [ProcessPage(page.fd) for page in (good, same, other, silent)]
+    answer(pages)
 
     assert same.fields["probe"] == layout.PROBE_GOOD
     assert same.fields["sequence_offset"] == 40
     assert same.fields["forward_thread_offset"] == 48
     assert other.fields["probe"] == layout.PROBE_REFUSED
     assert other.fields["sequence_offset"] == -1
+    assert silent.fields["probe"] == layout.PROBE_PENDING
+    silent.fields["library"] = b"/a/libtorch_cpu.so"
+    answer(pages)
+    assert silent.fields["probe"] == layout.PROBE_GOOD
 
 
 class Orphan:

@@ -146,7 +146,6 @@ class Drainer:
         self.is_orphan = True
         if self.listener is not None and self.main is not None and not self.is_outside:
             self.door = reopened(self.listener, self.main.pid)
-            self._answer()
 
     def _go_on_alone(self) -> None:
         # Looked at first: what the program handed over before its end can be taken by now.
@@ -156,6 +155,7 @@ class Drainer:
                 # It may be damaged memory; the next one must still be taken.
                 with contextlib.suppress(OSError, ValueError, struct.error):
                     self._register(message, fd)
+            self._answer()
             if is_gone:
                 self.door.close()
         self.is_over = is_gone
@@ -223,8 +223,6 @@ class Drainer:
                     key, message["pid"], message["process_start"]
                 )
             process.page = ProcessPage(fd)
-            if self.is_orphan:
-                self._answer()
             self._write(process, raw_file.PROCESS, process.describe())
         elif process is None:
             return  # its page never arrived: nothing can be said about it

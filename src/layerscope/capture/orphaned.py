@@ -92,18 +92,25 @@ def reopened(listener: socket.socket, program: int) -> OrphanedDoor | None:
 
 def answer(pages: Sequence[ProcessPage]) -> None:
     """Answer the processes that ask whether the library of their framework can be recorded, as
-    probers do: nobody can try it out any more, but another process may have the same one.
+    probers do: nobody can try it out any more, but another process may have the same one. Who has
+    named no library yet is answered when it has.
     """
-    good = {page.text("library"): page for page in pages if _state(page) == layout.PROBE_GOOD}
-    for page in pages:
-        if _state(page) != layout.PROBE_PENDING:
-            continue
-        same = good.get(page.text("library"))
-        if same is not None:
-            for name in ("sequence_offset", "forward_thread_offset"):
-                page.set(name, same.number(name))
-        # Last: the agent reads the rest only after this.
-        page.set("probe", layout.PROBE_REFUSED if same is None else layout.PROBE_GOOD)
+    asking = [page for page in pages if _state(page) == layout.PROBE_PENDING]
+    for page in asking:
+        library = page.text("library")
+        if library:
+            same = [one for one in pages if one.text("library") == library]
+            _answer_like(page, same)
+
+
+def _answer_like(page: ProcessPage, same: Sequence[ProcessPage]) -> None:
+    """Answer as one of these was, if one can be recorded."""
+    good = [one for one in same if _state(one) == layout.PROBE_GOOD]
+    for one in good[:1]:
+        for name in ("sequence_offset", "forward_thread_offset"):
+            page.set(name, one.number(name))
+    # Last: the agent reads the rest only after this.
+    page.set("probe", layout.PROBE_GOOD if good else layout.PROBE_REFUSED)
 
 
 def _state(page: ProcessPage) -> int:
