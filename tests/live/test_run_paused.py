@@ -104,6 +104,7 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
     with steered(program_python, TRAINS, tmp_path) as program:
         program.command("start", *for_)
         program.tell("steps", 2)
+        drainer = drainer_of(program.session.pid)
         program.session.send_signal(signal.SIGKILL)
         program.session.wait()
         time.sleep(3 if for_ else 0)
@@ -115,6 +116,7 @@ def test_a_session_that_is_killed_leaves_the_window_to_the_drainer(
         assert program.session.stdin is not None
         program.session.stdin.close()
         ended(program.pid)  # nobody waits for it any more
+        ended(drainer)
         recorded = program.end()
 
     assert (refused.returncode, refused.stdout) == (125, "")
