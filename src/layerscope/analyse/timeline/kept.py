@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -60,6 +61,7 @@ class KeptColumns:
         self._process: subprocess.Popen[bytes] | None = None
         self._temporary: Path | None = None
         self._lock: int | None = None
+        self._unlocking = threading.Lock()  # who closes may do it while another thread makes them
         self._is_closed = False
 
     def folder(self) -> Path:
@@ -108,9 +110,10 @@ class KeptColumns:
         return folder
 
     def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        with self._unlocking:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     def _made_in(self, base: Path) -> Path:
         cache.make(base)
