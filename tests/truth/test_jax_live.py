@@ -91,10 +91,18 @@ OWN = """
 import jax, jax.numpy as jnp, pathlib
 double = jax.jit(lambda x: x * 2)
 double(jnp.ones(3)).block_until_ready()
-with jax.profiler.trace("mine"):
-    with jax.profiler.StepTraceAnnotation("train", step_num=1):
-        double(jnp.ones(3)).block_until_ready()
-print(len(list(pathlib.Path("mine").rglob("*.xplane.pb"))))
+for number in (1, 2):
+    with jax.profiler.trace(f"mine{number}"):
+        with jax.profiler.StepTraceAnnotation("train", step_num=1):
+            double(jnp.ones(3)).block_until_ready()
+    raw = pathlib.Path("recording.layerscope/raw")
+    while raw.exists() and not list(raw.glob(f"*-{number + 1}.profile")): pass
+    for _ in range(7): double(jnp.ones(3)).block_until_ready()
+print(len(list(pathlib.Path().rglob("*.xplane.pb"))))
+try: jax.profiler.stop_trace()
+except RuntimeError as error: print(error)
+jax.profiler.start_server(0)
+double(jnp.ones(4)).block_until_ready()
 """
 # What the program's own profilers see, and what it finds where XLA's is.
 UNSEEN = """
@@ -356,10 +364,18 @@ def test_workers_of_a_pool_are_recorded_to_their_end(jax_python: str, tmp_path: 
     assert recorded.value("SELECT count(*) FROM gaps") == 0
 
 
-def test_a_trace_of_the_program_s_own_comes_first(jax_python: str, tmp_path: Path) -> None:
-    recorded = record(jax_python, OWN, tmp_path)
-    assert (recorded.status, recorded.stdout) == (0, "1\n"), recorded.stderr
-    assert recorded.value("SELECT count(*) FROM problems WHERE code = 'segments_over'") == 1
+def test_a_trace_of_the_program_s_own_comes_first_and_ours_goes_on_behind_it(
+    jax_python: str, tmp_path: Path
+) -> None:
+    recorded = record(jax_python, OWN, tmp_path, options=("--budget", "none"))
+    assert recorded.status == 0, recorded.stderr
+    assert recorded.stdout == "2\nNo profile started\n"
+    calls = """SELECT count(*) FROM spans
+        WHERE name = 'PjitFunction(<lambda>)' AND kind = 'function'"""
+    assert recorded.value(calls) >= 14
+    said = recorded.value("SELECT what FROM problems WHERE code = 'segments_over'")
+    assert re.search(r"\(\d\.\d\d to \d+\.\d\d s, \d.* to .* s, from \S+ s on, counted", said), said
+    assert recorded.value("SELECT count(*) FROM gaps WHERE reason = 'no_segment'") == 3
 
 
 def test_profilers_of_the_program_see_nothing_of_ours(tmp_path: Path, jax_python: str) -> None:
