@@ -155,6 +155,28 @@ def test_the_rule_is_said(rule: str, expected: str) -> None:
     assert expected in text_of(served(rule=rule))
 
 
+@pytest.mark.parametrize("steps", [30, 130])
+def test_of_calls_that_are_executed_later_the_first_ones_say_nothing(steps: int) -> None:
+    recording = Recording()
+    scopes = [(0, None, "update", "jit"), (1, 0, "update.layer", "named_scope")]
+    columns = ("module", "parent", "path", "class")
+    recording.rows["modules"] = [dict(zip(columns, one, strict=True)) for one in scopes]
+    start_ns = S
+    for number in range(steps):
+        dur_ns = 20_000 if number < 15 else MS  # there is room for so many
+        recording.add_step(number, start_ns, (0, 0, 0, 0, dur_ns), rule="mark")
+        recording.add_span("PjitFunction(update)", start_ns, dur_ns - 1_000, step=number)
+        for module in (0, 1):
+            recording.add_span("dot", start_ns + 500, 9_000, step=number, module=module)
+        start_ns += dur_ns
+    printed = text_of(recording)
+
+    assert "a step is one call of PjitFunction(update)" in printed
+    assert "calls return before they are executed: layerscope table dispatch" in printed
+    assert ("too few steps to say" in printed) == (steps == 30)
+    assert "By module: layer 9.00 µs, rest of update 9.00" in printed or steps == 130
+
+
 def test_calls_of_each_shape_have_percentiles_of_their_own() -> None:
     recording = Recording()
     recording.rows["args"] = [

@@ -85,7 +85,8 @@ class Framework(Struct, frozen=True, kw_only=True):
     file end.
     `collectives`: functions in which a rank waits for the others, as the layer of the frame, a
     pattern of its name, how its file ends, and what to call it, where that is not its name.
-    `request_classes`: of modules, a call of which answers one request.
+    `request_classes`: of modules, a call of which answers one request; `scope_classes`: of those
+    that nobody calls, which have but a name in the program.
     `environment`: how the environment variables begin that are about it and hold no secret.
     `bulks`: patterns of the names of several operators that are executed as one, and what to call
     them.
@@ -118,6 +119,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     module_calls: tuple[tuple[str, str], ...] = ()
     collectives: tuple[tuple[str, str, str, str], ...] = ()
     request_classes: frozenset[str] = frozenset()
+    scope_classes: frozenset[str] = frozenset()
     environment: tuple[str, ...] = ()
     bulks: tuple[tuple[str, str], ...] = ()
     library: str = ""

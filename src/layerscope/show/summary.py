@@ -289,7 +289,7 @@ def _modules(summary: Summary) -> list[str]:
 def _module(row: ModuleRow) -> str:
     name = shortened(printable(row.name), MODULE)
     if row.functional:
-        return f"functional ops in {name}.forward"
+        return f"rest of {name}" if row.of_class else f"functional ops in {name}.forward"
     return f"{name} ({shortened(printable(row.of_class), MODULE)})" if row.of_class else name
 
 

@@ -8,6 +8,7 @@ FRAMEWORK = Framework(
     name="jax",
     title="JAX",
     environment=("JAX_", "XLA_"),
+    scope_classes=frozenset({"jit", "named_scope"}),
     scoped=r'"op_name": ?"p?jit\(',
     launches=r"PjitFunction\(.*\)",
     executed=r'"hlo_op": ?"',

@@ -106,7 +106,7 @@ def _told(stretches: Stretches, whole_ns: int) -> Iterator[Problem]:
     times = "1 stretch" if count == 1 else f"{count:,} stretches"
     what = (
         f"the framework's own profiler was not recording for {units.duration(missing_ns)} in "
-        f"{times}: while it wrote what it had, or to keep within the budget"
+        f"{times}: while it wrote what it had, to keep within the budget, or after it ended"
     )
     remedy = (
         "see the table `gaps` for when; record a window of the run (--steps, --for), or all of it "
