@@ -61,7 +61,8 @@ class StepTimes(Struct):
     called, a step, a call or a request. `detailed`: in how many of the measured ones operators were
     recorded, and `detailed_ns`: how long these take. `others_ns`: of requests that are marked, how
     long in one of them calls of others ran and none of its own. `launch`: the operator each call
-    of which begins one, where these return before what they ask for is executed.
+    of which begins one, where these return before what they ask for is executed. `missing`: how
+    many are not there, by the numbers that the program gave those around them.
     """
 
     rule: str
@@ -86,6 +87,7 @@ class StepTimes(Struct):
     p90_ns: float = 0.0
     others_ns: float = 0.0
     launch: str = ""
+    missing: int = 0
 
     @property
     def measured(self) -> int:
@@ -192,6 +194,7 @@ class MeasuredSteps:
             detailed=detailed,
             detailed_ns=detailed_ns,
             launch=launch,
+            missing=_missing(self._reader) if self.rule == "mark" else 0,
         )
 
     def _noun(self, phases_ns: dict[str, float]) -> str:
@@ -277,6 +280,28 @@ def _launch(reader: Reader, start_ns: Int64s) -> str:
         if pattern.fullmatch(name) and steps == len(set(moments)):
             return str(name)
     return ""
+
+
+def _missing(reader: Reader) -> int:
+    """How many numbers are missing among those that the program gave its steps, where a profiler
+    did not record all the time.
+    """
+    if not has_name(reader.arrays("gaps", ["reason"]), "reason", "no_segment").any():
+        return 0
+    told = reader.query(
+        """SELECT process, TRY_CAST(json_extract_string(json, '$.step_num') AS BIGINT) AS number
+        FROM spans JOIN args USING (args) JOIN tracks USING (track)
+        WHERE spans.kind = 'task' AND step IS NOT NULL AND number IS NOT NULL
+        GROUP BY ALL ORDER BY ALL"""
+    ).to_pydict()
+    process, number = (np.array(told[name], np.int64) for name in ("process", "number"))
+    missing = 0
+    for one in distinct(process).tolist():
+        apart = np.diff(number[process == one])
+        if len(apart):
+            values, counts = np.unique(apart, return_counts=True)
+            missing += int((apart // values[counts.argmax()] - 1).clip(0).sum())
+    return missing
 
 
 def _strongest(columns: Arrays) -> tuple[str, Bools]:

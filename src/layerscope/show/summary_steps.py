@@ -81,6 +81,9 @@ def what_a_step_is(
     yield f"a {step_noun(steps)} is {what}"
     if steps.launch:
         yield "calls return before they are executed: layerscope table dispatch"
+    if steps.missing:
+        verb = "was" if steps.missing == 1 else "were"
+        yield f"{steps.missing:,} more {verb} under way while nothing was recorded"
     if steps.rule in ANSWERING and step_noun(steps) != "step":
         typical = (
             f", half of them within {units.duration(steps.p50_ns)}" if _is_skewed(steps) else ""
