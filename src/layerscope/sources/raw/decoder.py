@@ -393,7 +393,8 @@ class Decoder(ProcessEvents):
         known = self.tracks.get(number)
         is_same = known is not None and (known.tid, known.start) == (tid, start)
         end = known.end if known and is_same else None  # it is told again
-        name = self._thread_names.get(str(tid), "")
+        told = self._thread_names
+        name = told.get(f"track {number}", told.get(str(tid), ""))
         self.tracks[number] = SourceTrack(number, tid, framework_thread, start, end, name)
 
     def _lost(
