@@ -4,6 +4,7 @@ each takes, and which calls of the model are its own.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -230,6 +231,14 @@ def test_a_window_of_steps_holds_whole_requests(jax_python: str, tmp_path: Path)
     calls = """SELECT DISTINCT if(t.name = 'GET /thread', 2, 1) = count(c.span) AS is_whole FROM spans t
         JOIN spans c ON c.step = t.step AND c.layer = 'modules' WHERE t.kind = 'task' GROUP BY t.span, t.name"""
     assert part.rows(calls) == [{"is_whole": True}]
+    # The profile of the session is written where the window closes, and has no other ones.
+    (found,) = part.rows(
+        """SELECT count(*) FILTER (name = 'Conv') AS nodes,
+            count(*) FILTER (layer = 'modules') AS runs FROM spans"""
+    )
+    assert found["nodes"] == 4 * found["runs"] > 0
+    (noted,) = part.run.raw.glob("onnxruntime-*.profile")
+    assert "closed" in json.loads(noted.read_text())
 
 
 def test_requests_of_another_server_are_recorded(jax_python: str, tmp_path: Path) -> None:
