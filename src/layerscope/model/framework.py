@@ -13,11 +13,19 @@ from msgspec import Struct, field
 Patterns = tuple[str, ...]
 
 
+# How operators are called of frameworks that say nothing of themselves in these names: neither as
+# those of PyTorch and its backward functions, nor as calls of functions that are compiled.
+PLAIN_OPERATOR = (
+    r"(?!\w+\(|(torch::)?autograd::|\w+::(?!pure_python$)\w+$|\w*Backward\d*$|AccumulateGrad$)"
+)
+
+
 class Anchor(Struct, frozen=True):
     """Functions that begin spans, so that the frames of a stack can be put around the spans.
 
     `frame_layer`, `function`: the layer of the frame and a pattern of its whole name.
-    `span_layer`, `span`: the layer of the spans and a pattern of how their names begin.
+    `span_layer`, `span`: the layer of the spans and a pattern of how their names begin. A name fits
+    the patterns of anchors with the same text, and of no others.
     """
 
     frame_layer: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layerscope.model.framework import Framework, PublicNames
+from layerscope.model.framework import PLAIN_OPERATOR, Anchor, Framework, PublicNames
 
 FRAMEWORK = Framework(
     name="jax",
@@ -10,6 +10,9 @@ FRAMEWORK = Framework(
     environment=("JAX_", "XLA_"),
     scope_classes=frozenset({"jit", "named_scope"}),
     scoped=r'"op_name": ?"p?jit\(',
+    anchors=(
+        Anchor("native", r"xla::cpu::ThunkExecutor::TracedExecute", "operators", PLAIN_OPERATOR),
+    ),
     launches=r"PjitFunction\(.*\)",
     executed=r'"hlo_op": ?"',
     blocked=r"CommonPjRtBuffer::Await",
