@@ -112,10 +112,16 @@ double(jnp.ones(4)).block_until_ready()
 """
 # What the program's own profilers see, and what it finds where XLA's is.
 UNSEEN = """
-import cProfile, gc, pstats
+import cProfile, gc, pstats, shutil
 import jax, jax.numpy as jnp
 from jax._src.lib import _profiler
 jax.jit(lambda x: x * 3)(jnp.ones(3)).block_until_ready()
+print(dir(_profiler))
+jax.profiler.start_trace("mine")
+try: jax.profiler.start_trace("another")
+except RuntimeError as error: print(error)
+jax.profiler.stop_trace()
+shutil.rmtree("mine")  # its files are called by the time
 double = jax.jit(lambda x: x * 2)
 gc.disable()
 profile = cProfile.Profile()

@@ -53,6 +53,7 @@ STAGES = {
     "/jax/core/compile/backend_compile_duration": "compile",
 }
 PROFILERS = ("ProfilerSession", "start_server")  # what begins one
+OURS = ("__getattr__", "__dir__")  # in the module that has them, in their place
 TRACING = "start_trace"  # of JAX, which begins one that it also ends
 FULL = (
     b"segments_full\nwhat the profiler of JAX wrote is as large as it may become, from when on "
@@ -436,10 +437,12 @@ class Segments:
                 raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
             self.give_way(self.traces is not None and is_trace(sys._getframe(1), name))
             module.update(taken)
-            module.pop("__getattr__", None)
+            for ours in OURS:
+                module.pop(ours, None)
             return taken[name]
 
         module["__getattr__"] = self.hidden(look_up)
+        module["__dir__"] = self.hidden(lambda: sorted({*module, *taken}.difference(OURS)))
 
 
 def is_trace(frame, name):
