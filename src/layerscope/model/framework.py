@@ -13,11 +13,9 @@ from msgspec import Struct, field
 Patterns = tuple[str, ...]
 
 
-# How operators are called of frameworks that say nothing of themselves in these names: neither as
-# those of PyTorch and its backward functions, nor as calls of functions that are compiled.
-PLAIN_OPERATOR = (
-    r"(?!\w+\(|(torch::)?autograd::|\w+::(?!pure_python$)\w+$|\w*Backward\d*$|AccumulateGrad$)"
-)
+# How operators are called of frameworks whose names begin with no namespace, and that have no
+# backward functions and calls of compiled functions.
+PLAIN_OPERATOR = r"(?!\w+\(|(\w+::)+(?!pure_python$)|\w*Backward\d*$|AccumulateGrad$)"
 
 
 class Anchor(Struct, frozen=True):

@@ -10,8 +10,8 @@ launch_ns      how long that thread was in these calls: to hand over what is to 
                compile it, or to wait until there is room for more
 run_ns         how long at least one operator of such functions was being executed meanwhile, on
                whatever thread or device
-blocked_ns     how long that thread waited for a result; empty where the framework does not tell it,
-               as that of JAX does not for results on several devices
+blocked_ns     how long that thread waited for a result; empty where nothing was told of it, as of
+               results on several devices
 idle_ns        dur_ns without run_ns: nothing was executed
 ahead_ns       the part of run_ns in which that thread neither launched nor waited: it did
                something else meanwhile; empty like blocked_ns
@@ -53,7 +53,6 @@ COLUMNS = (
     ResultColumn("idle_ns", "int64", NS, "nothing was executed"),
     ResultColumn("ahead_ns", "int64", NS, "executed while its thread did something else"),
 )
-_BLOCKED, _IDLE = 7, 8
 TOP = 20
 EMPTY = "No step was recorded whose operators are executed later than they are called."
 NEXT = "layerscope table dispatch --sort idle_ns"
@@ -112,7 +111,12 @@ def _of_process(
 
 def _without_untold(found: list[DispatchRow]) -> list[DispatchRow]:
     """The same rows without waits of 0 ns, of which nothing was told."""
-    return [row if row[_BLOCKED] else (*row[:_BLOCKED], None, row[_IDLE], None) for row in found]
+    rows = []
+    for row in found:
+        *known, blocked_ns, idle_ns, ahead_ns = row
+        told = (blocked_ns, idle_ns, ahead_ns) if blocked_ns else (None, idle_ns, None)
+        rows.append((*known, *told))
+    return rows
 
 
 def _moments(spans: dict[str, Int64s], rows: Int64s) -> Intervals:

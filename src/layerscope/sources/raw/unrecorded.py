@@ -24,7 +24,8 @@ _TOLD_SHARE = 0.01
 _MOST_NAMED = 3
 
 # From when to when, on CLOCK_REALTIME.
-Stretches = Sequence[tuple[int, int]]
+Stretch = tuple[int, int]
+Stretches = Sequence[Stretch]
 
 
 def unrecorded(raw: Path, process: Decoder) -> tuple[list[Loss], list[Problem]]:
@@ -41,7 +42,7 @@ def unrecorded(raw: Path, process: Decoder) -> tuple[list[Loss], list[Problem]]:
     left_out = list(_stretches(segments, ended_ns))
     unwritten = [one.about["begun_realtime_ns"] for one in segments if not one.has_ended]
     missed = [_behind(one, own) for one in left_out if one[0] not in unwritten]
-    hidden = [one for one in own if not _overlaps(one, left_out)]
+    hidden = [one for one in own if not any(_meet(one, other) for other in left_out)]
     stretches = np.array([*left_out, *hidden], np.int64).reshape(-1, 2)
     ticks = process.to_ticks().to_run(clock.to_run(stretches))
     losses = [Loss(0, start, end, None, NO_SEGMENT) for start, end in sorted(ticks.tolist())]
@@ -60,7 +61,7 @@ def _is_segment(profile: ProfileFile) -> bool:
     return is_whole and isinstance(profile.about.get("begun_realtime_ns"), int)
 
 
-def _own(profiles: Sequence[ProfileFile], ended_ns: int) -> Iterator[tuple[int, int]]:
+def _own(profiles: Sequence[ProfileFile], ended_ns: int) -> Iterator[Stretch]:
     """When the program used the profiler itself, the last time perhaps to its end."""
     for profile in profiles:
         told = profile.about.get("away")
@@ -69,19 +70,22 @@ def _own(profiles: Sequence[ProfileFile], ended_ns: int) -> Iterator[tuple[int, 
             yield from_ns, max(from_ns, ended_ns if until_ns is None else until_ns)
 
 
-def _overlaps(one: tuple[int, int], others: Stretches) -> bool:
-    """Whether a stretch has a moment in common with one of these."""
-    return any(from_ns <= one[1] and one[0] <= until_ns for from_ns, until_ns in others)
+def _meet(one: Stretch, other: Stretch) -> bool:
+    """Whether two stretches have a moment in common."""
+    begins_before_end = one[0] <= other[1]
+    return begins_before_end and other[0] <= one[1]
 
 
-def _behind(one: tuple[int, int], own: Stretches) -> tuple[int, int]:
-    """What of a stretch is behind those of the program's own that overlap it."""
-    ends = [until_ns for from_ns, until_ns in own if _overlaps(one, [(from_ns, until_ns)])]
-    from_ns = max([one[0], *ends])
-    return from_ns, max(from_ns, one[1])
+def _behind(one: Stretch, own: Stretches) -> Stretch:
+    """What of a stretch is behind those of the program's own that meet it."""
+    from_ns, until_ns = one
+    for other in own:
+        if _meet(one, other):
+            from_ns = max(from_ns, other[1])
+    return from_ns, max(from_ns, until_ns)
 
 
-def _stretches(segments: Sequence[ProfileFile], ended_ns: int) -> Iterator[tuple[int, int]]:
+def _stretches(segments: Sequence[ProfileFile], ended_ns: int) -> Iterator[Stretch]:
     """From when to when nothing is recorded. `ended_ns`: when the process had ended."""
     from_ns = None
     for segment in segments:
