@@ -173,6 +173,7 @@ def test_of_calls_that_are_executed_later_the_first_ones_say_nothing(steps: int)
 
     assert "a step is one call of PjitFunction(update)" in printed
     assert "calls return before they are executed: layerscope table dispatch" in printed
+    assert "no operator running: Python or a wait" in printed
     assert ("too few steps to say" in printed) == (steps == 30)
     assert "By module: layer 9.00 µs, rest of update 9.00" in printed or steps == 130
 

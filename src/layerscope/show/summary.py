@@ -22,7 +22,7 @@ from layerscope.analyse.summary import OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model import units
-from layerscope.model.frameworks import frameworks
+from layerscope.model.frameworks import frameworks, launches
 from layerscope.model.layers import RANGES
 from layerscope.model.units import percent
 from layerscope.recording.run import RunInfo
@@ -73,6 +73,7 @@ _NO_STEP = (
 )
 _NONE_IN_STEPS = "No operators ran in the measured steps."
 _IDLE, _IDLE_WITHOUT_PYTHON = "no operator running: Python", "no operator running"
+_IDLE_OR_WAITING = "no operator running: Python or a wait"
 
 
 def text(summary: Summary, run: str = "") -> str:
@@ -345,9 +346,19 @@ def idle_row(summary: Summary) -> OperatorRow | None:
     times, steps = summary.operators, summary.steps
     if times is None or steps is None or times.idle_ns is None:
         return None
-    name = _IDLE if summary.info.has_python else _IDLE_WITHOUT_PYTHON
+    name = _IDLE_OR_WAITING if _waits_for_operators(times, steps) else _IDLE
+    if not summary.info.has_python:
+        name = _IDLE_WITHOUT_PYTHON
     share = times.idle_ns / max(steps.detailed_ns, 1)
     return OperatorRow(name, times.idle_ns, share, 0)
+
+
+def _waits_for_operators(times: OperatorTimes, steps: StepTimes) -> bool:
+    """Whether another thread executes what that of a step asks for: what is launched, or a run of a
+    session.
+    """
+    is_launched = any(launches().fullmatch(row.name) for row in times.rows)
+    return is_launched or step_noun(steps) == "request"
 
 
 def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[str]:
