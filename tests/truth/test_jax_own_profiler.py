@@ -1,5 +1,5 @@
-"""Programs of JAX that use its profiler themselves, or another one: theirs comes first, and sees
-nothing of ours.
+"""When segments of JAX's profiler are recorded: not while the program uses that itself, and in
+windows alone where these are asked for. Profilers of the program see nothing of ours.
 """
 
 from __future__ import annotations
@@ -55,6 +55,16 @@ print(_profiler.ProfilerSession, isinstance(profile, _profiler.ProfilerSession),
 print(sorted(vars(_profiler)))
 """
 
+LOOPS = """
+import time
+begin = time.monotonic()
+import jax, jax.numpy as jnp
+double = jax.jit(lambda x: x * 2)
+while time.monotonic() < begin + 3.5:
+    double(jnp.ones(3)).block_until_ready()
+    time.sleep(0.002)
+"""
+
 
 def test_a_trace_of_the_program_s_own_comes_first_and_ours_goes_on_behind_it(
     jax_python: str, tmp_path: Path
@@ -79,3 +89,17 @@ def test_profilers_of_the_program_see_nothing_of_ours(tmp_path: Path, jax_python
 
     assert outcome.status == 0, outcome.stderr
     assert differential.recorded().count("compile jit(<lambda>)") == 2
+
+
+def test_in_a_window_of_seconds_only_that_is_recorded(jax_python: str, tmp_path: Path) -> None:
+    options = ("--without", "stacks", "--after", "2.5", "--for", "0.4")
+    recorded = record(jax_python, LOOPS, tmp_path, options=options)
+    assert recorded.status == 0, recorded.stderr
+    assert len(list(recorded.run.raw.glob("*_segment.pb"))) == 1
+    (found,) = recorded.rows(
+        """SELECT count(*) AS n, max(start_ns) - min(start_ns) AS ns FROM spans
+        WHERE name = 'PjitFunction(<lambda>)' AND kind = 'function'"""
+    )
+    assert found["n"] > 3
+    assert 0 < found["ns"] <= 450_000_000
+    assert recorded.value("SELECT count(*) FROM gaps") == 0

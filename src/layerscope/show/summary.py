@@ -22,6 +22,7 @@ from layerscope.analyse.summary import OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model import units
+from layerscope.model.events import WINDOW_UNCOUNTED
 from layerscope.model.frameworks import frameworks, launches
 from layerscope.model.layers import RANGES
 from layerscope.model.units import percent
@@ -141,7 +142,7 @@ def _header(summary: Summary) -> list[str]:
             f"Only a window was recorded: {info.window}.",
             "CPU time, memory and switches of processes are of the whole run.",
         ]
-        if info.window
+        if info.window and all(one.code != WINDOW_UNCOUNTED for one in summary.problems)
         else []
     )
     use = _wrapped(use_of(summary.onednn)) if summary.onednn else []

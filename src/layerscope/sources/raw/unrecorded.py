@@ -113,7 +113,7 @@ def _told(stretches: Stretches, whole_ns: int) -> Iterator[Problem]:
         f"{times}: while it wrote what it had, to keep within the budget, or after it ended"
     )
     remedy = (
-        "see the table `gaps` for when; record a window of the run (--steps, --for), or all of it "
+        "see the table `gaps` for when; record a window of the run (--after, --for), or all of it "
         "(--budget none)"
     )
     yield Problem(OPERATORS, "segments_apart", what, remedy, "operators and steps of these times")

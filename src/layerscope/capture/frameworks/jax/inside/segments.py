@@ -113,6 +113,8 @@ class Segments:
         self.has_rank = False  # it has been told
         self.told = {}  # what the file about the segment says
         options = options_of(raw)
+        window = options.get("window")  # of steps, of which nobody knows here: all is recorded
+        self.has_window = isinstance(window, dict) and window.get("first") is None
         # How many bytes all segments may take, by what the recording may.
         self.most_written = options.get("max_size", USUAL_MOST_BYTES) // MOST_SHARE
         self.share = options.get("profiler_share", USUAL_SHARE)  # None: whatever they do
@@ -132,9 +134,10 @@ class Segments:
             return
         if self.is_away and not self.comes_back():
             return
-        if time.monotonic() < self.pause_until_s:
-            return
         if os.path.exists(self.raw + "/session.json") or not self.bridge.backends_are_initialized():
+            return
+        self.start_watching()
+        if time.monotonic() < self.pause_until_s or not self.is_in_window():
             return
         options = self.profiler.ProfileOptions()
         options.python_tracer_level = 0
@@ -148,10 +151,17 @@ class Segments:
             self.since_s, self.since_cpu_s = self.begun_s, time.process_time()
         self.note_memory()
         self.threads = set()
-        if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
+
+    def start_watching(self):
+        """Not before there are threads: a fork of a program with one thread warns of nothing."""
+        if not self.is_watched:
             self.is_watched = True
             self.mind_pool()
             _thread.start_new_thread(self.hidden(self.watch), ())
+
+    def is_in_window(self):
+        """Whether what runs now is asked for."""
+        return not self.has_window or bool(self.agent.ls_window_looks())
 
     def note_memory(self):
         """The segment ends when the process has grown from now on."""
@@ -280,6 +290,8 @@ class Segments:
             self.wakes.acquire(True, self.look_in_s())
             if self.session is None:
                 self.guarded(self.begin)
+            elif not self.is_in_window():
+                self.guarded(self.end_as_asked)
             elif self.is_long():
                 self.guarded(self.turn, give_memory_back, self.note_memory)
 
