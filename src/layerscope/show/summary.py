@@ -23,7 +23,7 @@ from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model import units
 from layerscope.model.events import WINDOW_UNCOUNTED
-from layerscope.model.frameworks import frameworks, launches
+from layerscope.model.frameworks import frameworks
 from layerscope.model.layers import RANGES
 from layerscope.model.units import percent
 from layerscope.recording.run import RunInfo
@@ -36,6 +36,7 @@ from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import device_line, rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.screen import printable
+from layerscope.show.summary_idle import idle_row
 from layerscope.show.summary_steps import (
     kind_lines,
     phase_lines,
@@ -73,8 +74,6 @@ _NO_STEP = (
     "run."
 )
 _NONE_IN_STEPS = "No operators ran in the measured steps."
-_IDLE, _IDLE_WITHOUT_PYTHON = "no operator running: Python", "no operator running"
-_IDLE_OR_WAITING = "no operator running: Python or a wait"
 
 
 def text(summary: Summary, run: str = "") -> str:
@@ -340,26 +339,6 @@ def what_is_missing(summary: Summary) -> list[str]:
     elif times is not None and not times.rows and not times.primitives:
         missing.append(_NONE_IN_STEPS)
     return missing
-
-
-def idle_row(summary: Summary) -> OperatorRow | None:
-    """The time of a step in which its thread ran no operator; None where it is not known."""
-    times, steps = summary.operators, summary.steps
-    if times is None or steps is None or times.idle_ns is None:
-        return None
-    name = _IDLE_OR_WAITING if _waits_for_operators(times, steps) else _IDLE
-    if not summary.info.has_python:
-        name = _IDLE_WITHOUT_PYTHON
-    share = times.idle_ns / max(steps.detailed_ns, 1)
-    return OperatorRow(name, times.idle_ns, share, 0)
-
-
-def _waits_for_operators(times: OperatorTimes, steps: StepTimes) -> bool:
-    """Whether another thread executes what that of a step asks for: what is launched, or a run of a
-    session.
-    """
-    is_launched = any(launches().fullmatch(row.name) for row in times.rows)
-    return is_launched or step_noun(steps) == "request"
 
 
 def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[str]:
