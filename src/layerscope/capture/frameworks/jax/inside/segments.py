@@ -45,6 +45,7 @@ MOST_PAUSE_S = 60.0
 POLL_S = 0.1
 LEAST_POLL_S = 0.05
 MOST_TASKS = 2_000  # compilations that are told
+MOST_AWAY = 500  # traces of the program's own, behind which ours goes on
 FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 FORMAT = "xplane_recorded"
 STAGES = {
@@ -360,7 +361,7 @@ class Segments:
             self.away.append([time.time_ns(), None])
             self.guarded(self.end, self.note_process)
         self.is_away = True
-        self.over |= not is_trace
+        self.over |= not is_trace or len(self.away) >= MOST_AWAY
 
     def comes_back(self):
         """Whether the program's own trace is over, and no other one is about to begin."""
