@@ -151,8 +151,6 @@ def judged(run_ns: Any, operators_ns: Any, count: int) -> Measured:
     profiled = int(count * PROFILED_SHARE)
     as_recorded = run_ns[:count].copy()
     as_recorded[profiled:] -= cost_ns
-    # Whatever a busy machine makes of the cost, a run is not shorter than its operators.
-    as_recorded[profiled:] = np.maximum(as_recorded[profiled:], operators_ns[profiled:])
     told = extrapolated(as_recorded, operators_ns[:profiled])
     if told is None:
         raise BenchmarkError("too few runs to extrapolate")
