@@ -172,7 +172,8 @@ typedef struct {
     char onednn_cap[32];       /* what ONEDNN_MAX_CPU_ISA is set to in the process, "": nothing */
     uint64_t window_steps;     /* how many have begun, where a window is asked for */
     char role[32];             /* in a distributed job, of a process that is no rank: "server"; "": none */
-    uint8_t pad[4096 - 192];
+    uint64_t open_requests;    /* that are under way */
+    uint8_t pad[4096 - 200];
     char library[4096]; /* of the framework */
     char command_line[8192];
 } lf_page;

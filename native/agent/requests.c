@@ -75,6 +75,7 @@ static uint64_t begin(uint64_t handle[2], int64_t number, int is_in_window) {
         return 0;
     handle[0] = ls_ticks();
     handle[1] = serial << PLACE_BITS | place;
+    __atomic_add_fetch(&ls.page->open_requests, 1, __ATOMIC_RELAXED);
     return handle[1];
 }
 
@@ -129,6 +130,7 @@ static lane give_back(uint64_t mark) {
     if (l) {
         was = *l;
         LS_STORE(l->is_taken, 0);
+        __atomic_sub_fetch(&ls.page->open_requests, 1, __ATOMIC_RELAXED);
     }
     ls_unlock(&ls.wiped->async_lock);
     return was;

@@ -228,6 +228,9 @@ LS_EXPORT void ls_window_set(int64_t first, int64_t last, int64_t every, int by_
         ls_operators_attend(attention());
 }
 
+/* Whether what runs now is recorded, for those who record it by themselves. */
+LS_EXPORT int ls_window_looks(void) { return !ls.wiped || !LS_LOAD(ls.watching) || ls_window_is_open(); }
+
 /* The program has our library: it may mark its steps later. */
 LS_EXPORT void ls_window_expect_marks(void) { asked->expects_marks = 1; }
 

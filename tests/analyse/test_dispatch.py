@@ -48,6 +48,24 @@ def test_a_wait_of_another_thread_is_not_one_of_the_step() -> None:
     assert rows(recording, "dispatch")[0]["blocked_ns"] == 5 * MS
 
 
+def test_of_several_devices_a_wait_that_is_not_told_is_not_0() -> None:
+    recording = two_steps()
+    told = [{"hlo_op": "dot", "device_ordinal": device} for device in range(2)]
+    recording.rows["args"] = [
+        {"args": device, "json": json.dumps(one)} for device, one in enumerate(told)
+    ]
+    recording.add_span("dot", 9 * MS, MS, args=1, step=0)
+    spans = recording.rows["spans"]
+    (last,) = [one for one in spans if one["start_ns"] == 13 * MS]
+    spans.remove(last)
+
+    first, second = rows(recording, "dispatch")
+
+    assert (first["blocked_ns"], first["ahead_ns"]) == (5 * MS, 3 * MS)
+    assert (second["blocked_ns"], second["ahead_ns"]) == (None, None)
+    assert second["idle_ns"] == 3 * MS
+
+
 def test_a_program_that_launches_nothing_has_no_rows() -> None:
     recording = Recording()
     recording.add_step(0, 0, (0, 10 * MS, 0, 0, 0))

@@ -17,6 +17,7 @@ from layerscope.model.units import duration
 from layerscope.show import summary
 from layerscope.show.report.pages import pages
 from layerscope.show.report.tables import names_in_report
+from layerscope.show.summary_idle import idle_row
 from tests.browser import chromium
 from tests.browser.report_page import (
     click,
@@ -78,7 +79,7 @@ def test_the_overview_says_what_the_summary_says(opened: Any, report: Path) -> N
         f"A step takes {duration(found.steps.mean_ns)} on average"
     )
     rows = table(page, "table.top")[1:]
-    idle = summary.idle_row(found)
+    idle = idle_row(found)
     expected = [*found.operators.rows, *([idle] if idle else [])]
     assert [row[0] for row in rows] == [row.name for row in expected]
     assert [row[1] for row in rows] == [duration(row.self_ns) for row in expected]

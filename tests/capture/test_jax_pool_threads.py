@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.handed_faults import HANDED
 from tests.recorded import ROOT
 from tests.sources.test_xplane import Plane, message
 
 FILE = ROOT / "src/layerscope/capture/frameworks/jax/inside/pool_threads.py"
-OURS = runpy.run_path(str(FILE))
+OURS = runpy.run_path(str(FILE), {"faults": HANDED})
 MASK = (1 << 64) - 1
 
 
@@ -62,6 +65,25 @@ def test_a_thread_that_lives_is_found_by_its_number_and_its_name() -> None:
     found = OURS["numbers_of_threads"]
     assert found(segment(name)) == {mine: threading.get_native_id()}
     assert found(segment(f"{name}/-12")) == {mine: threading.get_native_id()}
+
+
+def test_what_a_handler_of_the_program_raises_meanwhile_is_not_taken_for_an_ended_thread() -> None:
+    class OfProgramError(OSError):
+        """What its handler raises."""
+
+    def read(*_: object) -> bytes:
+        raise OfProgramError
+
+    def is_of_handler(error: BaseException) -> bool:
+        return isinstance(error, OfProgramError)
+
+    handed = {"faults": (HANDED[0], is_of_handler)}
+    ours = runpy.run_path(str(FILE), handed)
+    found = ours["numbers_of_threads"]
+    found.__globals__["offset_of_number"] = lambda memory: 16
+    found.__globals__["os"] = SimpleNamespace(**{**vars(os), "pread": read})
+    with pytest.raises(OfProgramError):
+        found(segment("python"))
 
 
 def test_a_segment_that_is_none_raises_only_what_is_expected() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,3 +78,22 @@ def test_of_the_first_segment_what_compiles_does_not_count(
     found.keep_budget(2.0, 0.4)
     assert found.spent_s == pytest.approx(0.02, rel=0.05)
     assert pause_s(found) == 0
+
+
+def test_behind_many_traces_of_the_program_s_own_ours_does_not_go_on(
+    part: dict[str, Any], tmp_path: Path
+) -> None:
+    found = made(part, tmp_path, 0.05)
+    found.traces = SimpleNamespace(lock=threading.Lock(), profile_session=None)
+    found.profiler = SimpleNamespace(ProfilerSession=None, start_server=None)
+    found.hidden = lambda function: function
+    for number in range(part["MOST_AWAY"]):
+        assert not found.over
+        found.give_way(True)
+        assert found.is_away
+        found.traces.profile_session = number
+        assert not found.comes_back()
+        found.traces.profile_session = None
+        assert found.comes_back()
+    assert found.over
+    assert all(until_ns >= from_ns for from_ns, until_ns in found.away)

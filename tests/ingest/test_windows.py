@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from layerscope.ingest.phases import EARLIEST
-from layerscope.ingest.windows import windows_of
+from layerscope.ingest.windowed import WindowList
+from layerscope.ingest.windows import problems, windows_of
 from layerscope.rawfile import dtypes, layout
 from layerscope.rawfile.windows import RequestedWindow
 
@@ -53,3 +54,13 @@ def test_windows_are_those_of_the_module_that_truly_leads(
         (window.open_ns, window.close_ns, window.first, window.steps) for window in found
     ] == expected
     assert {(window.rule, window.optimizer) for window in found} == {("request", -1)}
+
+
+@pytest.mark.parametrize(
+    ("begun", "codes"), [(0, ["window_uncounted"]), (12, ["window_cut"]), (30, [])]
+)
+def test_a_window_of_steps_that_nobody_counted_is_no_window(begun: int, codes: list[str]) -> None:
+    asked = RequestedWindow(first=10, last=20)
+    process = (1, WindowList([]), np.zeros(0, np.int64))
+    found = problems(asked, [process], has_spans=True, begun=begun)
+    assert [row["code"] for row in found] == codes

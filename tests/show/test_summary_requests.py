@@ -155,6 +155,58 @@ def test_the_rule_is_said(rule: str, expected: str) -> None:
     assert expected in text_of(served(rule=rule))
 
 
+@pytest.mark.parametrize("steps", [30, 130])
+def test_of_calls_that_are_executed_later_the_first_ones_say_nothing(steps: int) -> None:
+    recording = Recording()
+    scopes = [(0, None, "update", "jit"), (1, 0, "update.layer", "named_scope")]
+    columns = ("module", "parent", "path", "class")
+    recording.rows["modules"] = [dict(zip(columns, one, strict=True)) for one in scopes]
+    start_ns = S
+    for number in range(steps):
+        dur_ns = 20_000 if number < 15 else MS  # there is room for so many
+        recording.add_step(number, start_ns, (0, 0, 0, 0, dur_ns), rule="mark")
+        recording.add_span("PjitFunction(update)", start_ns, dur_ns - 1_000, step=number)
+        for module in (0, 1):
+            recording.add_span("dot", start_ns + 500, 9_000, step=number, module=module)
+        start_ns += dur_ns
+    printed = text_of(recording)
+
+    assert "a step is one call of PjitFunction(update)" in printed
+    assert "calls return before they are executed: layerscope table dispatch" in printed
+    assert "no operator running: Python or a wait" in printed
+    assert ("too few steps to say" in printed) == (steps == 30)
+    assert "By module: layer 9.00 µs, rest of update 9.00" in printed or steps == 130
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reason", "said"),
+    [
+        ((0, 10, 20, 40, 50), "no_segment", "1 more was under way while nothing was recorded"),
+        ((3, 4, 5, 6, 9), "no_segment", "2 more were under way while nothing was recorded"),
+        ((3, 4, 5, 6, 9), "ring_full", ""),
+        ((0, 1, 2, 3, 0), "no_segment", ""),
+    ],
+)
+def test_numbered_steps_that_are_missing_are_counted(
+    numbers: tuple[int, ...], reason: str, said: str
+) -> None:
+    recording = Recording()
+    for place, number in enumerate(numbers):
+        recording.rows.setdefault("args", []).append(
+            {"args": place, "json": f'{{"step_num": {number}}}'}
+        )
+        start_ns = S + place * 10 * MS
+        recording.add_step(place, start_ns, (0, 0, 0, 0, 9 * MS), rule="mark")
+        task = {"layer": "ranges", "kind": "task", "step": place, "args": place}
+        recording.add_span("train", start_ns, 9 * MS, **task)
+    recording.add_gap(reason, None)
+
+    printed = text_of(recording)
+
+    assert said in printed
+    assert ("under way" in printed) == bool(said)
+
+
 def test_calls_of_each_shape_have_percentiles_of_their_own() -> None:
     recording = Recording()
     recording.rows["args"] = [

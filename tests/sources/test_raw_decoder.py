@@ -140,6 +140,14 @@ def test_a_name_of_a_thread_may_come_before_its_first_record(written: Written) -
     }
 
 
+def test_a_track_that_begins_behind_its_name_has_it(written: Written) -> None:
+    """As those of threads that only the profiler of a framework knows."""
+    written.file.write(raw_file.THREADS, json.dumps({"track 7": "tf_XLAEigen"}).encode())
+    written.file.records(1, written.file.thread_begin(1, 171, 7))
+    written.file.threads({100: "main"})
+    assert written.read().tracks[7].name == "tf_XLAEigen"
+
+
 def test_names_of_two_drainers_are_taken_once_and_completely(written: Written) -> None:
     entries = [
         b"\x01\0\0\0\x01\0\0\0a" + bytes(7),

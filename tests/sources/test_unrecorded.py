@@ -56,6 +56,10 @@ def test_it_is_said_where_more_than_a_hundredth_is_missing(tmp_path: Path) -> No
     segment(tmp_path, 2, 450_000, ended_realtime_ns=999_000, is_asked=True)
     (said,) = unrecorded(tmp_path, process(1_000_000))[1]
     assert (said.code, "for 50.0 µs in 1 stretch" in said.what) == ("segments_apart", True)
+    segment(tmp_path, 3, 999_100, is_there=False)
+    segment(tmp_path, 2, 401_000, ended_realtime_ns=500_000)
+    (said,) = unrecorded(tmp_path, process(2_000_000))[1]
+    assert "for 500 µs in 2 stretches" in said.what  # not what the last one had
 
 
 def test_a_process_without_segments_misses_none(tmp_path: Path) -> None:
@@ -67,3 +71,21 @@ def test_a_process_without_segments_misses_none(tmp_path: Path) -> None:
     other = process(1_000)
     other.about["pid"] = 9
     assert unrecorded(tmp_path, other) == ([], [])
+
+
+def test_what_the_program_profiled_itself_is_said_with_its_moments(tmp_path: Path) -> None:
+    segment(tmp_path, 1, 10, ended_realtime_ns=200_000_100)
+    segment(tmp_path, 2, 291_000_000, ended_realtime_ns=900_000_000, is_asked=True)
+    moments = [(0, 5), (200_000_000, 290_000_000), (990_000_000, None)]
+    away = [[BEGAN_NS + begun, until and BEGAN_NS + until] for begun, until in moments]
+    told = json.dumps({"tasks": [], "away": away})
+    (tmp_path / "xplane_recorded-8-0.profile").write_text(told)
+    whole_ns = 1_000_000_000
+    assert stretches(tmp_path, whole_ns) == [
+        (0, 5),
+        (200_000_100, 291_000_000),
+        (990_000_000, whole_ns),
+    ]
+    (said,) = unrecorded(tmp_path, process(whole_ns))[1]
+    assert said.code == "segments_over"
+    assert "(0.00 to 0.00 s, 0.20 to 0.29 s, from 0.99 s on, counted" in said.what

@@ -18,6 +18,7 @@ from layerscope.sources.xplane_scopes import module_of
         ("jit(step)/jvp()/gather", "step", "jit"),
         ("jit(f)/while/body/closed_call/layer.1/add", "f.layer_1", "named_scope"),
         ("jit(f)/cond/branch_1_fun/add", "f", "jit"),
+        ("jit(f)/jvp(net)/mul;jit(f)/transpose(jvp(net))/neg", "f.net", "named_scope"),
     ],
 )
 def test_scopes_are_modules_in_the_function_that_is_compiled(

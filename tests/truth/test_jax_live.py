@@ -16,8 +16,8 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.ingest.open import open_run
 from layerscope.recording.reader import Reader
-from tests.differential import Differential
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, record
+from tests.recordings import MS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
 
@@ -37,15 +37,17 @@ for path in sys.argv[1:]:
 print(json.dumps([counts, spent]))
 """
 WAITS = """
-import jax, jax.numpy as jnp
+import jax, time, jax.numpy as jnp
 @jax.jit
 def step(x):
     return jnp.tanh(x @ x) / 300
 x = jnp.ones((300, 300))
 for number in range(40):
+    before = time.monotonic_ns()
     with jax.profiler.StepTraceAnnotation("train", step_num=number):
         x = step(x)
         x.block_until_ready()
+    print(before, time.monotonic_ns())
 """
 # What each call takes to launch, what XLA executes, and the waits, by the numbers that tie both ends
 # of one together: sums in ns.
@@ -78,40 +80,17 @@ for path in sys.argv[1:]:
         until = max(until, stop)
 print(json.dumps(found))
 """
+# Seven compilations in four calls: for three sizes the function and what makes its argument, once
+# what makes the number in that. Then the three for whole numbers.
 SHAPES = """
 import jax, jax.numpy as jnp
 @jax.jit
 def double(x):
     return x * 2
 for size in (3, 3, 4, 5):
-    double(jnp.zeros(size)).block_until_ready()
-double(jnp.zeros(5, jnp.int32))
-"""
-OWN = """
-import jax, jax.numpy as jnp, pathlib
-double = jax.jit(lambda x: x * 2)
-double(jnp.ones(3)).block_until_ready()
-with jax.profiler.trace("mine"):
-    with jax.profiler.StepTraceAnnotation("train", step_num=1):
-        double(jnp.ones(3)).block_until_ready()
-print(len(list(pathlib.Path("mine").rglob("*.xplane.pb"))))
-"""
-# What the program's own profilers see, and what it finds where XLA's is.
-UNSEEN = """
-import cProfile, gc, pstats
-import jax, jax.numpy as jnp
-from jax._src.lib import _profiler
-jax.jit(lambda x: x * 3)(jnp.ones(3)).block_until_ready()
-double = jax.jit(lambda x: x * 2)
-gc.disable()
-profile = cProfile.Profile()
-profile.enable()
-double(jnp.ones(3)).block_until_ready()
-profile.disable()
-names = {where[:1] + where[2:] for where in pstats.Stats(profile).stats}
-print(sorted(name for name in names if " at 0x" not in name[1]))
-print(_profiler.ProfilerSession, isinstance(profile, _profiler.ProfilerSession), hasattr(_profiler, "nothing"))
-print(sorted(vars(_profiler)))
+    double(jnp.ones(size)).block_until_ready()
+ones = jnp.ones(5, jnp.int32)
+double(ones)
 """
 # Works until no segment has begun for a second.
 FULL = """
@@ -208,7 +187,7 @@ def begun():
 def is_open():
     found = written(), begun()
     time.sleep(0.02)
-    return 3 <= found[0] < found[1] and found == (written(), begun())
+    return 10 <= found[0] < found[1] and found == (written(), begun())
 while not is_open():
     double(jnp.ones(300)).block_until_ready()
 os.kill(os.getpid(), signal.SIGKILL)
@@ -253,6 +232,10 @@ def test_operators_have_the_line_of_python_that_asked_for_them(trained: Recorded
     hidden = next(at for at, line in enumerate(lines, 1) if 'images @ parameters["hidden"]' in line)
     found = trained.rows("SELECT DISTINCT line FROM spans WHERE kind = 'function' AND line <> ''")
     assert f"{EXAMPLE}:{hidden}" in {row["line"] for row in found}
+    with Reader(trained.run) as reader:
+        by_line = tables.build(reader, "operators", "line").data.to_pylist()
+    of_hidden = [row["count"] for row in by_line if row["line"] == f"{EXAMPLE}:{hidden}"]
+    assert sum(of_hidden) >= 60
     scope = "transpose(jvp(classes))/dot_general"
     backward = f"SELECT count(*) FROM args WHERE json LIKE '%{scope}%'"
     assert trained.value(backward) == 1
@@ -260,10 +243,15 @@ def test_operators_have_the_line_of_python_that_asked_for_them(trained: Recorded
 
 def test_operators_lie_on_the_threads_of_the_system_that_ran_them(trained: Recorded) -> None:
     threads = trained.rows(
-        """SELECT DISTINCT tid, tracks.name AS name FROM spans JOIN tracks USING (track)
+        """SELECT DISTINCT tid, pid, tracks.name AS name
+           FROM spans JOIN tracks USING (track) JOIN processes USING (process)
            WHERE spans.kind = 'function'"""
     )
+    noise = "SELECT count(*) FROM spans WHERE name LIKE 'end: %' OR name LIKE 'ThreadpoolL%'"
+    assert trained.value(noise) == 0
     assert all(row["tid"] for row in threads), threads
+    pools = [row["name"] for row in threads if row["tid"] != row["pid"]]
+    assert {name.partition("XLA")[0] for name in pools} == {"tf_"}, pools
     assert len({row["tid"] for row in threads}) == len(threads) > 2
 
 
@@ -310,6 +298,12 @@ def test_launching_running_and_waiting_are_those_of_an_independent_reading(
     assert expected["blocked_ns"] > 0
     for name, sum_ns in expected.items():
         assert sum(row[name] for row in found) == pytest.approx(sum_ns, rel=0.02), name
+    # Both clocks agree as well as they can be read one after the other.
+    around = [tuple(map(int, line.split())) for line in recorded.stdout.splitlines()]
+    annotated = "SELECT start_ns, dur_ns FROM spans WHERE name = 'train' ORDER BY start_ns"
+    for row, (before, after) in zip(recorded.rows(annotated), around, strict=True):
+        assert before - MS < row["start_ns"]
+        assert row["start_ns"] + row["dur_ns"] < after + MS
 
 
 def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> None:
@@ -319,6 +313,10 @@ def test_compilations_are_told_by_function(jax_python: str, tmp_path: Path) -> N
     assert recorded.value(compiled) == 4
     with Reader(recorded.run) as reader:
         found = tables.build(reader, "compilations").data.to_pylist()
+    counts = {row["function"]: row["count"] for row in found}
+    in_four_calls = {"jit(double)": 3, "jit(broadcast_in_dim)": 3, "jit(convert_element_type)": 1}
+    assert counts == {name: count + 1 for name, count in in_four_calls.items()}
+    assert sum(in_four_calls.values()) == 7
     (double,) = [row for row in found if row["function"] == "jit(double)"]
     assert (double["count"], double["arguments"]) == (4, "int32[5]")
     assert double["reason"] == "x: float32[5] → int32[5]"
@@ -354,23 +352,6 @@ def test_workers_of_a_pool_are_recorded_to_their_end(jax_python: str, tmp_path: 
         WHERE spans.name = 'PjitFunction(<lambda>)' AND spans.kind = 'function'"""
     assert recorded.value(calls) == 20
     assert recorded.value("SELECT count(*) FROM gaps") == 0
-
-
-def test_a_trace_of_the_program_s_own_comes_first(jax_python: str, tmp_path: Path) -> None:
-    recorded = record(jax_python, OWN, tmp_path)
-    assert (recorded.status, recorded.stdout) == (0, "1\n"), recorded.stderr
-    assert recorded.value("SELECT count(*) FROM problems WHERE code = 'segments_over'") == 1
-
-
-def test_profilers_of_the_program_see_nothing_of_ours(tmp_path: Path, jax_python: str) -> None:
-    differential = Differential(tmp_path, ("--without", "stacks"))
-    program = tmp_path / "unseen.py"
-    program.write_text(UNSEEN)
-
-    outcome = differential.same([jax_python, str(program)])
-
-    assert outcome.status == 0, outcome.stderr
-    assert differential.recorded().count("compile jit(<lambda>)") == 2
 
 
 def in_short_segments(
@@ -458,7 +439,7 @@ def test_a_kill_costs_the_open_segment(jax_python: str, tmp_path: Path, native_a
     assert done.returncode == -9, done.stderr
     run = open_run(tmp_path / "recording.layerscope")
     kept = len(list(run.raw.glob("*_segment.pb")))
-    assert kept >= 3
+    assert kept >= 10
     (lost,) = ask(run, "SELECT count(*) AS n FROM problems WHERE code = 'profile_lost'")
     assert lost["n"] == 1
     (gaps,) = ask(

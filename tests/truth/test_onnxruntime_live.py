@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.analyse import tables
+from layerscope.recording.reader import Reader
 from tests.differential import Differential
 from tests.recorded import ROOT, Recorded, record
-from tests.repeated import times
+from tests.repeated import also, times
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent")]
 
@@ -138,7 +140,7 @@ for number in range(count):
 print(resident() - before)
 """
 )
-KILLED = MODEL + "make()\nuse(8)\nsession = use(9)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+ENDED = MODEL + "make()\nuse(8)\nsession = use(9)\n"
 # A child frees what it got from its parent, and the parent has closed a file that is not its own.
 AMONG_OTHERS = (
     MODEL
@@ -260,6 +262,15 @@ def test_requests_of_each_shape_have_percentiles_of_their_own(served: Recorded) 
     about = json.loads(served.value(of_conv))
     assert about["provider"] == "CPUExecutionProvider"
     assert about["dtypes"][0] == "float32"
+    # The node is called by its output where the session has fused it.
+    assert about["node"].startswith("active"), about
+    assert {"node_index", "output_size", "output_type_shape", "shapes"} <= about.keys()
+    with Reader(served.run) as reader:
+        nodes = tables.build(reader, "nodes").data.to_pylist()
+    convolutions = [row for row in nodes if row["name"] == "Conv"]
+    assert [row["count"] for row in convolutions] == [60] * 4
+    assert all(row["run_ns"] > 0 for row in convolutions)
+    assert {row["provider"] for row in nodes} == {"CPUExecutionProvider"}
 
 
 def test_the_arena_and_the_pool_of_threads_are_counters(served: Recorded) -> None:
@@ -284,8 +295,18 @@ def test_sessions_in_a_worker_in_a_thread_and_freed_early_are_recorded(
     assert recorded.value("SELECT count(*) FROM spans WHERE name = 'Conv'") == 4 * (4 + 5 + 6 + 7)
 
 
-def test_runs_survive_a_kill_and_what_was_lost_is_said(jax_python: str, tmp_path: Path) -> None:
-    recorded = record(jax_python, KILLED, tmp_path)
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", -9),
+        *also([("os.kill(os.getpid(), signal.SIGTERM)", -15), ("os._exit(5)", 5)]),
+    ],
+)
+def test_runs_survive_a_kill_and_what_was_lost_is_said(
+    jax_python: str, tmp_path: Path, end: str, status: int
+) -> None:
+    recorded = record(jax_python, f"{ENDED}{end}\n", tmp_path)
+    assert recorded.status == status, recorded.stderr
     assert recorded.value("SELECT count(*) FROM spans WHERE layer = 'modules'") == 17
     # The session that was freed had written its profile.
     assert recorded.value("SELECT count(*) FROM spans WHERE name = 'Conv'") == 4 * 8

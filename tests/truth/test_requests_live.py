@@ -4,6 +4,7 @@ each takes, and which calls of the model are its own.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -173,6 +174,21 @@ for path in [*paths, *(f"/none{n}" for n in range(20)), "/api"]:
 server.should_exit = True
 serving.join()
 """
+# A child ends with requests of its own under way, and knows nothing of those of its parent.
+UNDER_WAY = """
+import os, signal
+from layerscope.profiler import Request
+requests = [Request("asked") for _ in range(3)]
+for request in requests: request.start()
+child = os.fork()
+if not child:
+    for _ in range(5): Request("in a child").start()
+    with Request("answered"): requests[1].stop()
+    os._exit(0)
+os.waitpid(child, 0)
+requests[0].stop()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 CALLS_OF_REQUESTS = """
 SELECT r.name AS name, r.step AS step, count(m.span) AS calls,
     count(m.span) FILTER (m.start_ns >= r.start_ns AND m.start_ns < r.start_ns + r.dur_ns) AS inside
@@ -230,6 +246,14 @@ def test_a_window_of_steps_holds_whole_requests(jax_python: str, tmp_path: Path)
     calls = """SELECT DISTINCT if(t.name = 'GET /thread', 2, 1) = count(c.span) AS is_whole FROM spans t
         JOIN spans c ON c.step = t.step AND c.layer = 'modules' WHERE t.kind = 'task' GROUP BY t.span, t.name"""
     assert part.rows(calls) == [{"is_whole": True}]
+    # The profile of the session is written where the window closes, and has no other ones.
+    (found,) = part.rows(
+        """SELECT count(*) FILTER (name = 'Conv') AS nodes,
+            count(*) FILTER (layer = 'modules') AS runs FROM spans WHERE step IS NOT NULL"""
+    )
+    assert found["nodes"] == 4 * found["runs"] > 0
+    (noted,) = part.run.raw.glob("onnxruntime-*.profile")
+    assert "closed" in json.loads(noted.read_text())
 
 
 def test_requests_of_another_server_are_recorded(jax_python: str, tmp_path: Path) -> None:
@@ -253,6 +277,17 @@ def test_requests_that_the_program_marks_have_what_runs_in_their_context(
     # That after the answer, that for all three, and that between two values.
     unowned = "SELECT count(*) FROM spans WHERE layer = 'modules' AND step IS NULL"
     assert recorded.value(unowned) == 3
+
+
+def test_requests_under_way_when_a_process_ends_are_counted(
+    program_python: str, tmp_path: Path
+) -> None:
+    recorded = record(program_python, UNDER_WAY, tmp_path)
+    assert recorded.status == -9, recorded.stderr
+    lost = "SELECT lost FROM gaps WHERE reason = 'open_requests' ORDER BY lost"
+    assert [row["lost"] for row in recorded.rows(lost)] == [2, 5]
+    said = " ".join(recorded.stderr.split())
+    assert "7 records, because they were requests that were under way when their process" in said
 
 
 def test_a_request_lasts_until_its_generator_ends_which_does_what_it_did(

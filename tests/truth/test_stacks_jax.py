@@ -43,14 +43,21 @@ def test_a_jax_program_trains_to_its_end_with_samples_of_its_workers(
     jax_python: str, tmp_path: Path, number: int
 ) -> None:
     """20 times in `dev.py stress`: where the stack pointer lies when a signal comes is chance."""
-    recorded = record(jax_python, PROGRAM, tmp_path, options=("--rate", "400"))
+    recorded = record(jax_python, PROGRAM, tmp_path, options=("--rate", "400", "--budget", "none"))
 
     assert (recorded.status, recorded.stdout) == (0, "loss is a number: True\n"), recorded.stderr
     # Of the threads that nobody has told the agent of, as many as there are CPUs compute.
     workers = """
     SELECT count(*) FROM (
         SELECT s.track FROM samples s JOIN tracks t USING (track)
-        WHERE s.kind = 'cpu' AND s.stack IS NOT NULL AND t.name LIKE 'tf_%' GROUP BY s.track HAVING count(*) > 20
+        WHERE s.kind = 'cpu' AND s.stack IS NOT NULL AND t.name LIKE 'tf_XLA%' GROUP BY s.track HAVING count(*) > 20
     )
     """
     assert recorded.value(workers) >= 1
+    # Operators of XLA lie between the frames that ask for them and those of the library.
+    inside = """
+    SELECT count(*) FROM stacks s JOIN frames f USING (frame) JOIN stacks p ON p.stack = s.parent
+    JOIN frames begins ON begins.frame = p.frame
+    WHERE f.layer = 'operators' AND begins.name LIKE 'xla::cpu::ThunkExecutor::TracedExecute%'
+    """
+    assert recorded.value(inside) > 3

@@ -20,6 +20,7 @@ REASONS = {
     "ring_full": "the ring of their thread was full: the drainer was slower than the program",
     "disk_full": "the disk was full",
     "after_end": "they came after the recording had ended",
+    "open_requests": "they were requests that were under way when their process ended",
     "no_ring": "no ring could be made for their thread",
     "too_deep": "they were nested too deeply",
     "damaged": "the raw file is damaged there",
@@ -30,6 +31,7 @@ _REMEDIES = {
     "ring_full": "leave a CPU to the drainer",
     "disk_full": "record to a disk with room (-o)",
     "after_end": "end the processes that outlive the program before it ends",
+    "open_requests": "let it answer them before it ends",
     "no_ring": "raise the limits of memory, file sizes and open files of the program (ulimit -v, "
     "-f, -n)",
     "damaged": "record again",

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from layerscope.model.frameworks import scope_classes
 from layerscope.recording.reader import Reader
 
 TOP = 5
@@ -24,7 +25,8 @@ class ModuleRow(Struct):
     """Operator time of a module: of a step on average, or of the whole run.
 
     `functional`: it has parts, and this is the time in its own `forward` outside of them.
-    `of_class` is its class where its name ends in a number, which says nothing.
+    `of_class` is its class where its name ends in a number, which says nothing, or where nobody
+    calls it.
     """
 
     name: str
@@ -99,10 +101,10 @@ def _module_rows(
     for path, ns in spent.items():
         inner = path.removeprefix(prefix)
         last_part = inner.rpartition(".")[2]
-        of_class = ""
-        if last_part.isdecimal():
-            of_class = str(class_of.get(path, ""))
         is_functional = path in roots and path in holders
+        of_class = str(class_of.get(path, ""))
+        if not last_part.isdecimal() and not (is_functional and of_class in scope_classes()):
+            of_class = ""
         name = inner if is_single else _pattern(inner)
         found[name, of_class, is_functional] += ns
     return [ModuleRow(name, kind, ns, own) for (name, kind, own), ns in found.items()]

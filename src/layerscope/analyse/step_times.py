@@ -22,7 +22,7 @@ from layerscope.analyse.failures import Failure, raised_marks
 from layerscope.analyse.thinned import is_thinned
 from layerscope.model.distinct import distinct
 from layerscope.model.events import FIRST_RUNS
-from layerscope.model.frameworks import request_classes
+from layerscope.model.frameworks import launches, request_classes
 from layerscope.model.layers import ANSWERING, PHASES
 from layerscope.model.median import median
 from layerscope.recording.reader import Reader
@@ -32,6 +32,10 @@ FEWEST_FOR_DRIFT = 9
 OUTLIER = 2.0
 # Of steps that a profiler makes longer, those that warm up.
 WARMUP = 0.02
+# By so many steps it is seen what begins them.
+_LOOKED_AT = 50
+# Of calls that return before they are executed, the first ones wait for nothing.
+FEWEST_LAUNCHES = 100
 # How a range is called that is one request.
 _REQUEST = re.compile("request", re.IGNORECASE)
 # The strongest first.
@@ -56,7 +60,9 @@ class StepTimes(Struct):
     warm-up, an exception ended; `left_out`: whether they are not measured. `noun`: what one is
     called, a step, a call or a request. `detailed`: in how many of the measured ones operators were
     recorded, and `detailed_ns`: how long these take. `others_ns`: of requests that are marked, how
-    long in one of them calls of others ran and none of its own.
+    long in one of them calls of others ran and none of its own. `launch`: the operator each call
+    of which begins one, where these return before what they ask for is executed. `missing`: how
+    many are not there, by the numbers that the program gave those around them.
     """
 
     rule: str
@@ -80,6 +86,8 @@ class StepTimes(Struct):
     detailed_ns: float = 0.0
     p90_ns: float = 0.0
     others_ns: float = 0.0
+    launch: str = ""
+    missing: int = 0
 
     @property
     def measured(self) -> int:
@@ -108,6 +116,7 @@ class MeasuredSteps:
         self._serves = self.rule == "request" and _only_serves(reader)
         self._detailed_until_ns = _detailed_until_ns(reader)
         self._marked = reader.run.info.step_mark
+        self._reader = reader
         self.columns = {
             name: values if name.endswith(".names") else values[chosen]
             for name, values in columns.items()
@@ -153,6 +162,8 @@ class MeasuredSteps:
         if not len(dur_ns):
             return None
         p50_ns = median(dur_ns)
+        launch = _launch(self._reader, start_ns) if self.rule == "mark" else ""
+        fewest = FEWEST_LAUNCHES if launch else FEWEST_FOR_DRIFT
         detailed = int(np.searchsorted(start_ns, self._detailed_until_ns))
         detailed_ns = float(dur_ns[: detailed or None].mean())
         if self._with_operators is not self.measured:
@@ -176,12 +187,14 @@ class MeasuredSteps:
             phases_ns=phases_ns,
             outliers=int(np.count_nonzero(dur_ns > OUTLIER * p50_ns)),
             slowest_ns=int(dur_ns.max()),
-            drift=_drift(dur_ns, self.columns["process"][self.measured][order]),
+            drift=_drift(dur_ns, self.columns["process"][self.measured][order], fewest),
             per_second=1e9 * len(dur_ns) / max(self.end_ns - self.begin_ns, 1),
             at_once=_at_once(start_ns, start_ns + dur_ns),
             noun=self._noun(phases_ns),
             detailed=detailed,
             detailed_ns=detailed_ns,
+            launch=launch,
+            missing=_missing(self._reader) if self.rule == "mark" else 0,
         )
 
     def _noun(self, phases_ns: dict[str, float]) -> str:
@@ -252,6 +265,45 @@ def _only_serves(reader: Reader) -> bool:
     return bool(called) and called <= request_classes()
 
 
+def _launch(reader: Reader, start_ns: Int64s) -> str:
+    """The call with which each of the steps begins that start at these moments, where what it asks
+    for is executed later; empty: there is none.
+    """
+    moments = start_ns[:_LOOKED_AT].tolist()
+    begun = reader.query(
+        f"""SELECT name, count(DISTINCT start_ns) AS steps FROM spans
+        WHERE kind = 'function' AND start_ns IN ({", ".join(map(str, moments))})
+        GROUP BY name ORDER BY steps DESC, name"""
+    )
+    pattern = launches()
+    for name, steps in zip(*begun.to_pydict().values(), strict=True):
+        if pattern.fullmatch(name) and steps == len(set(moments)):
+            return str(name)
+    return ""
+
+
+def _missing(reader: Reader) -> int:
+    """How many numbers are missing among those that the program gave its steps, where a profiler
+    did not record all the time.
+    """
+    if not has_name(reader.arrays("gaps", ["reason"]), "reason", "no_segment").any():
+        return 0
+    told = reader.query(
+        """SELECT process, TRY_CAST(json_extract_string(json, '$.step_num') AS BIGINT) AS number
+        FROM spans JOIN args USING (args) JOIN tracks USING (track)
+        WHERE spans.kind = 'task' AND step IS NOT NULL AND number IS NOT NULL
+        GROUP BY ALL ORDER BY ALL"""
+    ).to_pydict()
+    process, number = (np.array(told[name], np.int64) for name in ("process", "number"))
+    missing = 0
+    for one in distinct(process).tolist():
+        apart = np.diff(number[process == one])
+        if len(apart):
+            values, counts = np.unique(apart, return_counts=True)
+            missing += int((apart // values[counts.argmax()] - 1).clip(0).sum())
+    return missing
+
+
 def _strongest(columns: Arrays) -> tuple[str, Bools]:
     """The strongest rule among the steps, and which of them are by it."""
     for rule in RULES:
@@ -269,15 +321,15 @@ def percentile(values: Array, percent: int) -> int:
     return int(np.partition(values, at)[at])
 
 
-def _drift(dur_ns: Array, process: Array) -> float | None:
+def _drift(dur_ns: Array, process: Array, fewest: int) -> float | None:
     """Of several processes the median: ranks differ, and need not begin together. None where all
-    have few steps.
+    have fewer than `fewest` steps.
     """
     found = []
     for number in distinct(process).tolist():
         values = dur_ns[process == number]
         third = len(values) // 3
-        if len(values) >= FEWEST_FOR_DRIFT:
+        if len(values) >= fewest:
             found.append(median(values[-third:]) / max(median(values[:third]), 1))
     return median(np.array(found)) if found else None
 

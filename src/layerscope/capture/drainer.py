@@ -59,6 +59,7 @@ PAGE_COUNTS = (
     "callbacks",
     "agent_cpu_ns",
     "window_steps",
+    "open_requests",
 )
 _SYS_SCHED_SETATTR = 314
 

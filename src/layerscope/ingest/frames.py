@@ -58,9 +58,10 @@ NumberedPattern = tuple[int, re.Pattern[str]]
 def _beginners() -> dict[int, list[NumberedPattern]]:
     """By layer what frames begin spans or are such, with the number that these have in common."""
     found: dict[int, list[NumberedPattern]] = {}
-    every_anchor = (*anchors(), _ONEDNN)
-    for number, anchor in enumerate(every_anchor):
+    numbers: dict[tuple[str, str], int] = {}
+    for anchor in (*anchors(), _ONEDNN):
         of_function, function, of_span, span = _anchor(anchor)
+        number = numbers.setdefault((anchor.span_layer, anchor.span), len(numbers))
         found.setdefault(of_function, []).append((number, function))
         found.setdefault(of_span, []).append((number, span))
     return found

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from layerscope.ingest.phases import EARLIEST
 from layerscope.ingest.windowed import RecordedWindow, WindowList
 from layerscope.model.distinct import distinct
+from layerscope.model.events import WINDOW_UNCOUNTED
 from layerscope.model.layers import OPERATORS
 from layerscope.rawfile import layout
 from layerscope.rawfile.windows import RequestedWindow
@@ -133,6 +134,8 @@ def problems(
         rows.append(_nothing_ran() if has_samples else _never_started())
     elif not is_open and (asked.first or not asked.is_of_steps):
         rows.append(_never_opened(asked, begun))
+    elif asked.is_of_steps and not begun and not any(windows.known for _, windows, _ in found):
+        rows.append(_uncounted())
     elif asked.last is not None and not asked.every and 0 < begun < asked.last:
         rows.append(_ended_inside(asked, begun))
     for pid, windows, starts in found:
@@ -173,6 +176,17 @@ def _never_opened(asked: RequestedWindow, begun: int) -> Row:
         "what": what,
         "remedy": f"{remedy}; `layerscope run` without a window shows what there is",
         "lost": "everything",
+    }
+
+
+def _uncounted() -> Row:
+    """The problem that all was recorded."""
+    return {
+        "layer": OPERATORS,
+        "code": WINDOW_UNCOUNTED,
+        "what": "steps of this program are found when it has ended, so all of it was recorded",
+        "remedy": "ask for seconds of it (--after, --for)",
+        "lost": "a window of steps alone",
     }
 
 

@@ -6,6 +6,8 @@ from msgspec import Struct
 
 # The code of the problem that a profiler recorded the operators of the first runs alone.
 FIRST_RUNS = "first_runs"
+# The code of the problem that a window of steps was asked for, and everything was recorded.
+WINDOW_UNCOUNTED = "window_uncounted"
 
 
 class Problem(Struct, frozen=True):

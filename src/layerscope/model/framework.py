@@ -13,11 +13,17 @@ from msgspec import Struct, field
 Patterns = tuple[str, ...]
 
 
+# How operators are called of frameworks whose names begin with no namespace, and that have no
+# backward functions and calls of compiled functions.
+PLAIN_OPERATOR = r"(?!\w+\(|(\w+::)+(?!pure_python$)|\w*Backward\d*$|AccumulateGrad$)"
+
+
 class Anchor(Struct, frozen=True):
     """Functions that begin spans, so that the frames of a stack can be put around the spans.
 
     `frame_layer`, `function`: the layer of the frame and a pattern of its whole name.
-    `span_layer`, `span`: the layer of the spans and a pattern of how their names begin.
+    `span_layer`, `span`: the layer of the spans and a pattern of how their names begin. A name fits
+    the patterns of anchors with the same text, and of no others.
     """
 
     frame_layer: str
@@ -85,7 +91,8 @@ class Framework(Struct, frozen=True, kw_only=True):
     file end.
     `collectives`: functions in which a rank waits for the others, as the layer of the frame, a
     pattern of its name, how its file ends, and what to call it, where that is not its name.
-    `request_classes`: of modules, a call of which answers one request.
+    `request_classes`: of modules, a call of which answers one request; `scope_classes`: of those
+    that nobody calls, which have but a name in the program.
     `environment`: how the environment variables begin that are about it and hold no secret.
     `bulks`: patterns of the names of several operators that are executed as one, and what to call
     them.
@@ -118,6 +125,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     module_calls: tuple[tuple[str, str], ...] = ()
     collectives: tuple[tuple[str, str, str, str], ...] = ()
     request_classes: frozenset[str] = frozenset()
+    scope_classes: frozenset[str] = frozenset()
     environment: tuple[str, ...] = ()
     bulks: tuple[tuple[str, str], ...] = ()
     library: str = ""

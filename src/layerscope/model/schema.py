@@ -454,8 +454,8 @@ GAPS = Table(
         Column(
             "reason",
             "name",
-            "ring_full, too_deep, no_ring, disk_full, max_size, after_end, no_sampler, no_segment "
-            "or damaged",
+            "ring_full, too_deep, no_ring, disk_full, max_size, after_end, no_sampler, no_segment, "
+            "open_requests or damaged",
         ),
     ),
 )

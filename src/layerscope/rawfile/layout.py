@@ -155,6 +155,7 @@ PAGE_FIELDS = {
     "onednn_cap": (120, "<32s"),
     "window_steps": (152, "<Q"),
     "role": (160, "<32s"),
+    "open_requests": (192, "<Q"),
     "library": (4096, "<4096s"),
     "command_line": (8192, "<8192s"),
 }

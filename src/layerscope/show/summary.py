@@ -22,6 +22,7 @@ from layerscope.analyse.summary import OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model import units
+from layerscope.model.events import WINDOW_UNCOUNTED
 from layerscope.model.frameworks import frameworks
 from layerscope.model.layers import RANGES
 from layerscope.model.units import percent
@@ -35,6 +36,7 @@ from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import device_line, rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.screen import printable
+from layerscope.show.summary_idle import idle_row
 from layerscope.show.summary_steps import (
     kind_lines,
     phase_lines,
@@ -72,7 +74,6 @@ _NO_STEP = (
     "run."
 )
 _NONE_IN_STEPS = "No operators ran in the measured steps."
-_IDLE, _IDLE_WITHOUT_PYTHON = "no operator running: Python", "no operator running"
 
 
 def text(summary: Summary, run: str = "") -> str:
@@ -140,7 +141,7 @@ def _header(summary: Summary) -> list[str]:
             f"Only a window was recorded: {info.window}.",
             "CPU time, memory and switches of processes are of the whole run.",
         ]
-        if info.window
+        if info.window and all(one.code != WINDOW_UNCOUNTED for one in summary.problems)
         else []
     )
     use = _wrapped(use_of(summary.onednn)) if summary.onednn else []
@@ -289,7 +290,7 @@ def _modules(summary: Summary) -> list[str]:
 def _module(row: ModuleRow) -> str:
     name = shortened(printable(row.name), MODULE)
     if row.functional:
-        return f"functional ops in {name}.forward"
+        return f"rest of {name}" if row.of_class else f"functional ops in {name}.forward"
     return f"{name} ({shortened(printable(row.of_class), MODULE)})" if row.of_class else name
 
 
@@ -338,16 +339,6 @@ def what_is_missing(summary: Summary) -> list[str]:
     elif times is not None and not times.rows and not times.primitives:
         missing.append(_NONE_IN_STEPS)
     return missing
-
-
-def idle_row(summary: Summary) -> OperatorRow | None:
-    """The time of a step in which its thread ran no operator; None where it is not known."""
-    times, steps = summary.operators, summary.steps
-    if times is None or steps is None or times.idle_ns is None:
-        return None
-    name = _IDLE if summary.info.has_python else _IDLE_WITHOUT_PYTHON
-    share = times.idle_ns / max(steps.detailed_ns, 1)
-    return OperatorRow(name, times.idle_ns, share, 0)
 
 
 def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[str]:

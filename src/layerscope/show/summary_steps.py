@@ -76,7 +76,14 @@ def what_a_step_is(
         what = f"{passes} {shortened(printable(modules.root), MODULE)}"
     if generation and generation.requests == steps.measured:
         what = f"one of {shortened(printable(generation.method), _METHOD)}"
+    if steps.launch:
+        what = f"one call of {shortened(printable(steps.launch), MODULE)}"
     yield f"a {step_noun(steps)} is {what}"
+    if steps.launch:
+        yield "calls return before they are executed: layerscope table dispatch"
+    if steps.missing:
+        verb = "was" if steps.missing == 1 else "were"
+        yield f"{steps.missing:,} more {verb} under way while nothing was recorded"
     if steps.rule in ANSWERING and step_noun(steps) != "step":
         typical = (
             f", half of them within {units.duration(steps.p50_ns)}" if _is_skewed(steps) else ""

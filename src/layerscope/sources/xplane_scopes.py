@@ -37,9 +37,10 @@ _CLASS_OF_FUNCTION, _CLASS_OF_SCOPE = "jit", "named_scope"
 
 def module_of(op_name: str) -> str:
     """The module of an instruction as raw files have it: path, class and line, a line each; empty:
-    it is in none.
+    it is in none. One that is fused of several may have the names of all.
     """
-    *around, _ = op_name.split("/")
+    first, _, _ = op_name.partition(";")
+    *around, _ = first.split("/")
     parts = [_named(one) for one in around]
     path = [name for name, _ in parts if name]
     if not path:

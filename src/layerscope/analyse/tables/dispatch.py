@@ -10,10 +10,11 @@ launch_ns      how long that thread was in these calls: to hand over what is to 
                compile it, or to wait until there is room for more
 run_ns         how long at least one operator of such functions was being executed meanwhile, on
                whatever thread or device
-blocked_ns     how long that thread waited for a result, where the framework tells it
+blocked_ns     how long that thread waited for a result; empty where nothing was told of it, as of
+               results on several devices
 idle_ns        dur_ns without run_ns: nothing was executed
 ahead_ns       the part of run_ns in which that thread neither launched nor waited: it did
-               something else meanwhile
+               something else meanwhile; empty like blocked_ns
 
 Where launch_ns is about dur_ns and run_ns is less, the program is held up by Python and by the
 number of calls; where blocked_ns is large, by what is executed. A step in which a result is not
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 Int64s = np.ndarray
+DispatchRow = tuple[int | None, ...]
 
 BY = ()
 REFUSED: dict[str, str] = {}
@@ -67,7 +69,8 @@ def build(reader: Reader, by: str | None = None) -> Result:
     spans["process"] = process_of[spans["track"]]
     is_called = _named(spans, launches()) & _is_function(spans)
     is_waiting = _named(spans, blocked())
-    is_executed = _told(reader, spans["args"])
+    told = _told(reader)
+    is_executed = np.isin(spans["args"], list(told))
     parts = []
     for process in np.unique(spans["process"][is_called]).tolist():
         is_mine = spans["process"] == process
@@ -77,9 +80,10 @@ def build(reader: Reader, by: str | None = None) -> Result:
         calls = np.flatnonzero(is_called & on_thread)
         waits = np.flatnonzero(is_waiting & on_thread)
         work = np.flatnonzero(is_executed & is_mine)
-        parts.append(
-            _of_process({key: one[rows] for key, one in steps.items()}, spans, calls, waits, work)
-        )
+        of_process = {key: one[rows] for key, one in steps.items()}
+        found_here = _of_process(of_process, spans, calls, waits, work)
+        devices = {told[args] for args in np.unique(spans["args"][work]).tolist()}
+        parts.append(_without_untold(found_here) if len(devices) > 1 else found_here)
     found = [row for part in parts for row in part]
     found.sort(key=lambda row: (row[2], row[0], row[1]))
     return of_rows("dispatch", COLUMNS, found)
@@ -87,7 +91,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
 
 def _of_process(
     steps: dict[str, Int64s], spans: dict[str, Int64s], calls: Int64s, waits: Int64s, work: Int64s
-) -> list[tuple[int, ...]]:
+) -> list[DispatchRow]:
     """The rows of the steps of one process; the rest are rows of its spans."""
     start_ns, dur_ns = steps["start_ns"], steps["dur_ns"]
     end_ns = start_ns + dur_ns
@@ -103,6 +107,16 @@ def _of_process(
     )  # fmt: skip
     whole = np.column_stack(columns)
     return [tuple(row) for row in whole[count > 0].tolist()]
+
+
+def _without_untold(found: list[DispatchRow]) -> list[DispatchRow]:
+    """The same rows without waits of 0 ns, of which nothing was told."""
+    rows = []
+    for row in found:
+        *known, blocked_ns, idle_ns, ahead_ns = row
+        told = (blocked_ns, idle_ns, ahead_ns) if blocked_ns else (None, idle_ns, None)
+        rows.append((*known, *told))
+    return rows
 
 
 def _moments(spans: dict[str, Int64s], rows: Int64s) -> Intervals:
@@ -131,9 +145,12 @@ def _named(spans: dict[str, Int64s], pattern: Pattern[str]) -> Int64s:
     return np.isin(spans["name"], codes)
 
 
-def _told(reader: Reader, args: Int64s) -> Int64s:
-    """Which of these arguments are those of something that was executed later."""
-    known = reader.query("SELECT args, json FROM args").to_pydict()
+def _told(reader: Reader) -> dict[int, str]:
+    """By key of arguments those of something that was executed later: on which device."""
+    known = reader.query(
+        """SELECT args, json, coalesce(json_extract_string(json, '$.device_ordinal'), '') AS device
+        FROM args"""
+    )
     pattern = executed()
-    pairs = zip(known["args"], known["json"], strict=True)
-    return np.isin(args, [key for key, text in pairs if pattern.search(text)])
+    rows = zip(*known.to_pydict().values(), strict=True)
+    return {key: device for key, text, device in rows if pattern.search(text)}

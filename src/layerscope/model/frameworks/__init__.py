@@ -125,6 +125,12 @@ def sampler_operators() -> frozenset[str]:
 
 
 @functools.cache
+def scope_classes() -> frozenset[str]:
+    """The classes of modules that nobody calls."""
+    return frozenset().union(*(one.scope_classes for one in frameworks()))
+
+
+@functools.cache
 def request_classes() -> frozenset[str]:
     """Classes of modules, a call of which answers one request."""
     found: set[str] = set()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from layerscope.model.framework import Framework, PublicNames
+from layerscope.model.framework import PLAIN_OPERATOR, Anchor, Framework, PublicNames
 
 FRAMEWORK = Framework(
     name="jax",
     title="JAX",
     environment=("JAX_", "XLA_"),
+    scope_classes=frozenset({"jit", "named_scope"}),
     scoped=r'"op_name": ?"p?jit\(',
+    anchors=(
+        Anchor("native", r"xla::cpu::ThunkExecutor::TracedExecute", "operators", PLAIN_OPERATOR),
+    ),
     launches=r"PjitFunction\(.*\)",
     executed=r'"hlo_op": ?"',
     blocked=r"CommonPjRtBuffer::Await",

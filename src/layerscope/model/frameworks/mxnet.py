@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layerscope.model.framework import Anchor, Framework, PublicNames
+from layerscope.model.framework import PLAIN_OPERATOR, Anchor, Framework, PublicNames
 
 # Of a gluon.Trainer or a Module, and the optimizer that it has (native/frameworks/mxnet/methods.c).
 _STEP = "Optimizer.update#"
@@ -29,8 +29,12 @@ FRAMEWORK = Framework(
     # The calls of the C interface that run a backward pass; its operators are like all others.
     backward_prefixes=("MXAutogradBackward", "MXExecutorBackward"),
     anchors=(
-        Anchor("native", r"mxnet::engine::ThreadedEngine::ExecuteOprBlock", "operators"),
-        Anchor("native", r"mxnet::engine::NaiveEngine::PushAsync", "operators"),
+        Anchor(
+            "native",
+            r"mxnet::engine::(ThreadedEngine::ExecuteOprBlock|NaiveEngine::PushAsync)",
+            "operators",
+            PLAIN_OPERATOR,
+        ),
     ),
     environment=("MXNET_", "DMLC_"),
     # The second: "Convolution,Activation", in later versions "Convolution{pad=[0,0]},Activation{}".

@@ -393,7 +393,8 @@ class Decoder(ProcessEvents):
         known = self.tracks.get(number)
         is_same = known is not None and (known.tid, known.start) == (tid, start)
         end = known.end if known and is_same else None  # it is told again
-        name = self._thread_names.get(str(tid), "")
+        told = self._thread_names
+        name = told.get(f"track {number}", told.get(str(tid), ""))
         self.tracks[number] = SourceTrack(number, tid, framework_thread, start, end, name)
 
     def _lost(
@@ -471,6 +472,8 @@ class Decoder(ProcessEvents):
         if final.get("lost_without_ring"):
             first, last = final["lost_without_ring_first"], final["lost_without_ring_last"]
             self.losses.append(Loss(0, first, last, final["lost_without_ring"], "no_ring", True))
+        if final.get("open_requests") and not final.get("alive"):
+            self.losses.append(Loss(0, now, now, final["open_requests"], "open_requests", True))
         for loss in self.losses:
             start_ns, end_ns = self.to_run(loss.start), self.to_run(loss.end)
             if loss.reason == "ring_full" and any(

@@ -106,7 +106,7 @@ def lost_profiles(count: int) -> Problem:
         "program was ended"
     )
     remedy = "let the program end by itself; what lies around these operators is recorded"
-    return Problem(OPERATORS, "profile_lost", what, remedy, "the operators in them")
+    return Problem(OPERATORS, "profile_lost", what, remedy, "operators of unfinished profiles")
 
 
 def placed(profile: ProfileFile, content: Imported, process: RecordedProcess) -> LateSpans | None:

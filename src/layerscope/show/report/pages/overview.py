@@ -16,6 +16,7 @@ from layerscope.show import summary as summary_text
 from layerscope.show.cost_line import cost_sentence
 from layerscope.show.memory_lines import memory_lines
 from layerscope.show.resource_lines import resource_facts, thread_line
+from layerscope.show.summary_idle import idle_row
 from layerscope.show.summary_steps import steady, what_a_step_is
 from layerscope.show.summary_words import step_noun
 from layerscope.show.terminal import problem_sentence
@@ -30,7 +31,7 @@ def data(reader: Reader) -> dict[str, Any]:
     noun = ""
     if found.steps:
         noun = step_noun(found.steps)
-    idle = summary_text.idle_row(found)
+    idle = idle_row(found)
     return {
         "headline": summary_text.headline(found),
         "text": summary_text.text(found),

@@ -10,6 +10,7 @@ or has no name of its own.
 import os
 import threading
 
+is_of_handler = faults[1]  # noqa: F821 - the hook puts it here
 MASK = (1 << 64) - 1
 MULTIPLIER = 0xC6A4A7935BD1E995
 BACK = pow(MULTIPLIER, -1, 1 << 64)
@@ -90,7 +91,9 @@ def name_of(tid):
     try:
         with open(f"/proc/self/task/{tid}/comm") as file:
             return file.read().strip()
-    except OSError:
+    except OSError as error:
+        if is_of_handler(error):
+            raise
         return ""
 
 
@@ -107,7 +110,9 @@ def numbers_of_threads(content):
                 name = pool
             try:
                 read = os.pread(memory, 4, address_of(number) + offset)
-            except (OSError, OverflowError):
+            except (OSError, OverflowError) as error:
+                if is_of_handler(error):
+                    raise
                 continue  # it has ended
             tid = int.from_bytes(read, "little")
             if tid and name_of(tid) in (name[:MOST_NAME], usual):

@@ -7,8 +7,9 @@ the time, the main thread is held up meanwhile, between two calls: then no call 
 program goes on, and the files say from when to when nothing was recorded. Where segments cost more
 than the recording may, there are pauses between them. The first one begins with
 the first compilation behind the start of a backend: before, the program may still choose one. A
-profiler of the program's own comes first: at its start the segments are over. Children that the
-program forks are left alone. Standard library only.
+profiler of the program's own comes first: at its start the segment ends, and behind a trace that
+`jax.profiler` has ended the next one begins. Children that the program forks are left alone.
+Standard library only.
 """
 
 import _thread
@@ -44,6 +45,7 @@ MOST_PAUSE_S = 60.0
 POLL_S = 0.1
 LEAST_POLL_S = 0.05
 MOST_TASKS = 2_000  # compilations that are told
+MOST_AWAY = 500  # traces of the program's own, behind which ours goes on
 FAULTS, is_of_handler = faults  # noqa: F821 - the hook puts it here
 FORMAT = "xplane_recorded"
 STAGES = {
@@ -52,10 +54,8 @@ STAGES = {
     "/jax/core/compile/backend_compile_duration": "compile",
 }
 PROFILERS = ("ProfilerSession", "start_server")  # what begins one
-OWN = (
-    b"segments_over\nthe program uses the profiler of JAX itself, from when on nothing of XLA is "
-    b"recorded here"
-)
+OURS = ("__getattr__", "__dir__")  # in the module that has them, in their place
+TRACING = "start_trace"  # of JAX, which begins one that it also ends
 FULL = (
     b"segments_full\nwhat the profiler of JAX wrote is as large as it may become, from when on "
     b"nothing of XLA is recorded"
@@ -87,8 +87,11 @@ def resident_bytes():
 class Segments:
     """The segments of this process, below `raw`; `profiler`: XLA's module of that name."""
 
-    def __init__(self, raw, agent, profiler, bridge, hidden, arguments, numbers):
+    def __init__(self, raw, agent, profiler, bridge, hidden, arguments, numbers, traces=None):
         self.raw, self.agent, self.profiler, self.bridge = raw, agent, profiler, bridge
+        self.traces = traces  # of the program's own: what JAX knows of them
+        self.has_their_lock = self.is_away = False
+        self.away = []  # from when to when the program used a profiler of its own
         self.begin_session = profiler.ProfilerSession
         self.hidden = hidden
         self.arguments_of_lowering, self.numbers_of_threads = arguments, numbers
@@ -111,6 +114,8 @@ class Segments:
         self.has_rank = False  # it has been told
         self.told = {}  # what the file about the segment says
         options = options_of(raw)
+        window = options.get("window")  # of steps, of which nobody knows here: all is recorded
+        self.has_window = isinstance(window, dict) and window.get("first") is None
         # How many bytes all segments may take, by what the recording may.
         self.most_written = options.get("max_size", USUAL_MOST_BYTES) // MOST_SHARE
         self.share = options.get("profiler_share", USUAL_SHARE)  # None: whatever they do
@@ -128,9 +133,12 @@ class Segments:
         """Begin a segment, if there may be one."""
         if self.session is not None or self.over or self.resting or os.getpid() != self.pid:
             return
-        if time.monotonic() < self.pause_until_s:
+        if self.is_away and not self.comes_back():
             return
         if os.path.exists(self.raw + "/session.json") or not self.bridge.backends_are_initialized():
+            return
+        self.start_watching()
+        if time.monotonic() < self.pause_until_s or not self.is_in_window():
             return
         options = self.profiler.ProfileOptions()
         options.python_tracer_level = 0
@@ -144,10 +152,17 @@ class Segments:
             self.since_s, self.since_cpu_s = self.begun_s, time.process_time()
         self.note_memory()
         self.threads = set()
-        if not self.is_watched:  # not before: a fork of a program with one thread warns of nothing
+
+    def start_watching(self):
+        """Not before there are threads: a fork of a program with one thread warns of nothing."""
+        if not self.is_watched:
             self.is_watched = True
             self.mind_pool()
             _thread.start_new_thread(self.hidden(self.watch), ())
+
+    def is_in_window(self):
+        """Whether what runs now is asked for."""
+        return not self.has_window or bool(self.agent.ls_window_looks())
 
     def note_memory(self):
         """The segment ends when the process has grown from now on."""
@@ -276,6 +291,8 @@ class Segments:
             self.wakes.acquire(True, self.look_in_s())
             if self.session is None:
                 self.guarded(self.begin)
+            elif not self.is_in_window():
+                self.guarded(self.end_as_asked)
             elif self.is_long():
                 self.guarded(self.turn, give_memory_back, self.note_memory)
 
@@ -338,16 +355,35 @@ class Segments:
         self.resting = False
         self.guarded(self.begin)
 
-    def give_way(self):
-        """The program starts a profiler of its own."""
+    def give_way(self, is_trace):
+        """The program starts a profiler of its own; `is_trace`: by what says when it is over."""
         if not self.over and os.getpid() == self.pid:
-            self.agent.ls_mark(OWN, MARK_PROBLEM, 0)
-            self.guarded(self.end)
-        self.over = True
+            self.away.append([time.time_ns(), None])
+            self.guarded(self.end, self.note_process)
+        self.is_away = True
+        self.over |= not is_trace or len(self.away) >= MOST_AWAY
+
+    def comes_back(self):
+        """Whether the program's own trace is over, and no other one is about to begin."""
+        if not self.traces.lock.acquire(False):
+            return False
+        self.has_their_lock = True
+        try:
+            if self.traces.profile_session is None:
+                self.is_away = False
+                self.away[-1][1] = time.time_ns()
+                self.note_process()
+                self.mind_profilers()
+        finally:
+            self.has_their_lock = False
+            self.traces.lock.release()
+        return not self.is_away
 
     def forget(self):
         """In a child: the segments are those of its parent."""
         self.lock = _thread.allocate_lock()
+        if self.has_their_lock:
+            self.traces.lock.release()
         self.of_parent = self.session
         self.over, self.session = True, None
 
@@ -372,7 +408,7 @@ class Segments:
                 self.guarded(lambda: self.note_task(about, start_s, end_s, tid))
             if self.session is None:
                 self.guarded(self.begin)
-            if tid not in self.threads:
+            if self.session is not None and tid not in self.threads:
                 self.threads.add(tid)
                 with self.profiler.TraceMe("layerscope thread", tid=tid):
                     pass
@@ -396,11 +432,15 @@ class Segments:
             name = "compile " + str(about.get("fun_name", ""))[:200]
             moments = round(start_s * 1e9), round(end_s * 1e9)
             self.tasks.append([name, tid, *moments, self.lowered.pop(tid, None)])
-            self.note(0, {"tasks": self.tasks})
+            self.note_process()
 
-    def mind_profilers(self, hidden):
+    def note_process(self):
+        """Write what is known of the process."""
+        self.note(0, {"tasks": self.tasks, "away": self.away})
+
+    def mind_profilers(self):
         """Have a profiler of the program's own come first: who looks for what begins one finds it
-        when ours is over.
+        when ours has ended.
         """
         module = vars(self.profiler)
         taken = {name: module.pop(name) for name in PROFILERS if name in module}
@@ -408,12 +448,20 @@ class Segments:
         def look_up(name):
             if name not in taken:
                 raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
-            self.give_way()
+            self.give_way(self.traces is not None and is_trace(sys._getframe(1), name))
             module.update(taken)
-            module.pop("__getattr__", None)
+            for ours in OURS:
+                module.pop(ours, None)
             return taken[name]
 
-        module["__getattr__"] = hidden(look_up)
+        module["__getattr__"] = self.hidden(look_up)
+        module["__dir__"] = self.hidden(lambda: sorted({*module, *taken}.difference(OURS)))
+
+
+def is_trace(frame, name):
+    """Whether JAX itself begins a trace: others may keep what they find, and use it later."""
+    is_of_jax = frame.f_globals.get("__name__") == "jax._src.profiler"
+    return is_of_jax and frame.f_code.co_name == TRACING and name == PROFILERS[0]
 
 
 def watch(raw, agent, hidden, arguments, numbers):
@@ -429,8 +477,11 @@ def watch(raw, agent, hidden, arguments, numbers):
     if listen is None or not is_known:
         agent.ls_mark(b"no_segments\nthis version of JAX is not understood", MARK_PROBLEM, 0)
         return None
-    segments = Segments(raw, agent, profiler, bridge, hidden, arguments, numbers)
-    segments.mind_profilers(hidden)
+    traces = getattr(sys.modules["jax._src.profiler"], "_profile_state", None)
+    if not (hasattr(traces, "lock") and hasattr(traces, "profile_session")):
+        traces = None
+    segments = Segments(raw, agent, profiler, bridge, hidden, arguments, numbers, traces)
+    segments.mind_profilers()
     listen(hidden(segments.compiled))
     atexit.register(segments.leave)
     os.register_at_fork(after_in_child=segments.forget)
