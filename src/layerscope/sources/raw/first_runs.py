@@ -2,9 +2,11 @@
 
 Of each profiled run it is known how long it took and how long the operators in it; of the others
 only how long they took. A profiler makes a run longer by what it writes: by so much the last runs
-that it recorded are longer than the first ones behind them. What remains of a run is in operators
-by the same part in all of them. The interval is that of 95 %, from sums of runs that follow each
-other, so that what changes slowly counts.
+that it recorded are longer than the first ones behind them. Some of that lies within the operators:
+nobody knows how much, so the estimate is in the middle between none and all. What remains of a run
+is in operators by the same part in all of them. The interval is that of 95 %, from sums of runs
+that follow each other, so that what changes slowly counts, and around it what lies between none and
+all.
 """
 
 from __future__ import annotations
@@ -45,15 +47,18 @@ def extrapolated(run_ns: Floats, operators_ns: Floats) -> Extrapolated | None:
         return None
     rest_ns = run_ns[profiled:]
     cost_ns, doubt_ns = _cost(run_ns[first:profiled], rest_ns)
-    whole_ns = np.maximum(run_ns[first:profiled] - cost_ns, inside_ns)
-    part = min(inside_ns.sum() / whole_ns.sum(), 1.0)
+    whole_ns = np.maximum(run_ns[first:profiled] - cost_ns, 1.0)
+    most = min(inside_ns.sum() / whole_ns.sum(), 1.0)
+    least = np.maximum(inside_ns - cost_ns, 0.0).sum() / whole_ns.sum()
+    part = (least + most) / 2
+    unknown_ns = (most - least) / 2 * rest_ns.sum()
     estimate_ns = part * rest_ns.sum()
     times = rest_ns.sum() / whole_ns.sum()
     left_ns = inside_ns - part * whole_ns
     batches = np.array([batch.sum() for batch in np.array_split(left_ns, _BATCHES)])
     spread = np.square(batches).sum() * _BATCHES / (_BATCHES - 1)
     by_cost = part * times * len(whole_ns) * doubt_ns
-    error_ns = _T * np.sqrt(spread * (times * times + times) + by_cost * by_cost)
+    error_ns = _T * np.sqrt(spread * (times * times + times) + by_cost * by_cost) + unknown_ns
     known_ns = operators_ns.sum()
     return Extrapolated(
         runs=len(run_ns),
