@@ -227,6 +227,11 @@ def test_each_call_of_the_jitted_function_is_a_step(trained: Recorded) -> None:
     assert "60 steps" in trained.stderr
 
 
+def test_the_summary_is_about_this_framework_alone(trained: Recorded) -> None:
+    assert "layerscope table dispatch" in trained.stderr
+    assert "PyTorch" not in trained.stderr
+
+
 def test_operators_have_the_line_of_python_that_asked_for_them(trained: Recorded) -> None:
     lines = EXAMPLE.read_text().splitlines()
     hidden = next(at for at, line in enumerate(lines, 1) if 'images @ parameters["hidden"]' in line)
