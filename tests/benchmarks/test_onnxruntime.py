@@ -13,7 +13,10 @@ def test_the_truth_of_runs_without_noise_lies_in_their_interval() -> None:
     behind = rng.normal(700_000, 20_000, 500)
     measured = benchmark.judged(np.concatenate([run_ns, behind]), operators_ns, 2_000)
     assert measured.is_inside
-    assert measured.high_ns - measured.low_ns < 0.05 * measured.truth_ns
+    # Of the runs behind the first 40 %, a profiler takes a tenth of what lies in operators at most.
+    width_ns = measured.high_ns - measured.low_ns
+    unknown_ns = measured.truth_high_ns - measured.truth_low_ns
+    assert unknown_ns <= width_ns < unknown_ns + 0.05 * measured.truth_low_ns
 
 
 def test_operators_are_of_the_run_that_they_begin_in() -> None:
