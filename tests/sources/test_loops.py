@@ -11,8 +11,8 @@ from layerscope.sources.raw.loops import Loops
 Call = tuple[str, int, int]
 
 
-def segment(*calls: Call, step_mark: str = "") -> LateSpans:
-    """Calls on one thread: name, start and duration."""
+def segment(*calls: Call, step_mark: str = "", **executed_ns: int) -> LateSpans:
+    """Calls on one thread: name, start and duration; by name how long what they ask for took."""
     names = sorted({name for name, _, _ in calls})
     start_ns = np.array([start for _, start, _ in calls])
     count = len(calls)
@@ -21,7 +21,8 @@ def segment(*calls: Call, step_mark: str = "") -> LateSpans:
         end_ns=start_ns + np.array([dur for _, _, dur in calls]), depth=np.zeros(count, np.int32),
         kind=np.full(count, KINDS.index("function"), np.uint8),
         name=np.array([names.index(name) for name, _, _ in calls]), args=np.full(count, -1),
-        texts=names, step_mark=step_mark, calls=frozenset(names),
+        texts=names, step_mark=step_mark,
+        calls={name: executed_ns.get(name, 0) for name in names},
     )  # fmt: skip
 
 
@@ -44,6 +45,14 @@ def test_compilations_and_what_lies_in_other_calls_do_not_count() -> None:
     loops.add(segment(*compiled, *inner, *every("prepare", 4, 2, since=30_000)))
     assert loops.step_mark == "prepare"
     loops.add(segment(*every("step", 30, 10, since=40_000)))
+    assert loops.step_mark == "step"
+
+
+def test_what_calls_ask_for_counts_where_they_return_before_it_is_executed() -> None:
+    loops = Loops()
+    loops.add(segment(*every("prepare", 30, 20), *every("step", 30, 10, since=4_000)))
+    assert loops.step_mark == "prepare"
+    loops.add(segment(*every("step", 1, 10), step=9_000))
     assert loops.step_mark == "step"
 
 

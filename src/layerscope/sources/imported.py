@@ -4,6 +4,7 @@ tracks of processes. Made by `sources`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,8 @@ class Imported(Struct):
     the machine it was recorded on. `command`: the command line of the recorder. `versions` and
     `environment`: what the file says about its libraries and the machine. `step_mark`: what spans
     that are steps are called, as the option of that name has it; "": it does not tell;
-    `calls`: then, the names of operators each call of which may begin one.
+    `calls`: then, the names of operators each call of which may begin one, and how long what they
+    asked for took.
     """
 
     start_ns: np.ndarray = field(default_factory=_none)
@@ -164,4 +166,4 @@ class Imported(Struct):
     environment: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     step_mark: str = ""
-    calls: frozenset[str] = frozenset()
+    calls: Mapping[str, int] = field(default_factory=dict)

@@ -5,6 +5,7 @@ and the calls of jitted functions. Used by `sources.raw.profiles`.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,27 @@ def _find_calls(content: Imported) -> None:
         is_inner &= end_ns[1:] <= end_ns[:-1]
         kind[rows[np.append(True, ~is_inner)[: len(rows)]]] = _FUNCTION
     content.kind = kind
-    content.calls = frozenset(names)
+    executed_ns = _executed_ns(content)
+    content.calls = {name: executed_ns.get(_program(name), 0) for name in names}
+
+
+def _program(call: str) -> str:
+    """What XLA names the program that such a call launches."""
+    return "jit_" + re.sub(r"\W", "_", call.removeprefix(_CALL).removesuffix(")"))
+
+
+def _executed_ns(content: Imported) -> dict[str, int]:
+    """By program how long its instructions took together."""
+    known: dict[str, int] = {}
+    places = []
+    for text in content.args_texts:
+        told = decoded(text.encode(), dict[str, Any])
+        program = str(told.get("hlo_module", ""))
+        places.append(known.setdefault(program, len(known)))
+    has_args = content.args >= 0
+    place = np.array(places, np.intp)[content.args[has_args]]
+    spent_ns = np.bincount(place, content.dur_ns[has_args], len(known))
+    return {program: int(spent_ns[at]) for program, at in known.items()}
 
 
 def _find_waits(content: Imported) -> None:

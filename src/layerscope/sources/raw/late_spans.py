@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -40,7 +40,8 @@ class LateSpans(Struct):
     a thread id. `module`: by the numbers of the raw file's names; 0: none. `line`: as `args`.
     `asked_ns`, `asked_track`: when and on which track it was asked for, 0: where it lies.
     `track_names`, `track_tids`: of tracks that the process does not know. `step_mark`: how steps
-    are called; `calls`: operators each call of which may be one.
+    are called; `calls`: operators each call of which may be one, and how long what they asked for
+    took.
     """
 
     track: np.ndarray
@@ -59,7 +60,7 @@ class LateSpans(Struct):
     track_names: dict[int, str] = field(default_factory=dict)
     track_tids: dict[int, int] = field(default_factory=dict)
     step_mark: str = ""
-    calls: frozenset[str] = frozenset()
+    calls: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.track)

@@ -1,5 +1,5 @@
 """Which calls of a program are its steps, where it does not say so itself: those of the operator
-that takes most. Used by `profiles` and `followed_segments`.
+that takes most, with what it asks for. Used by `profiles` and `followed_segments`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class _LoopCalls(Struct):
 
     count: int = 0
     total_ns: int = 0
+    executed_ns: int = 0
     longest_ns: list[int] = field(default_factory=list)
 
     def add(self, dur_ns: np.ndarray) -> None:
@@ -51,7 +52,9 @@ class Loops(Struct):
         dur_ns = (spans.end_ns - spans.start_ns)[rows]
         for code in names:
             of_call = dur_ns[spans.name[rows] == code]
-            self._calls.setdefault(spans.texts[code], _LoopCalls()).add(of_call)
+            known = self._calls.setdefault(spans.texts[code], _LoopCalls())
+            known.add(of_call)
+            known.executed_ns += spans.calls[spans.texts[code]]
 
     @property
     def step_mark(self) -> str:
@@ -62,7 +65,7 @@ class Loops(Struct):
             return self._told
         best, most_ns = "", -1
         for call, known in sorted(self._calls.items()):
-            spent_ns = known.total_ns - sum(known.longest_ns)
+            spent_ns = known.total_ns - sum(known.longest_ns) + known.executed_ns
             if known.count >= _FEWEST_CALLS and spent_ns > most_ns:
                 best, most_ns = call, spent_ns
         return best
