@@ -6,6 +6,7 @@ and the calls of jitted functions. Used by `sources.raw.profiles`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +28,27 @@ _CALL = "PjitFunction("
 _AWAIT = "CommonPjRtBuffer::Await"
 _FUNCTION = KINDS.index("function")
 
+# Those of spans, in the order of their texts.
+Arguments = Sequence[Mapping[str, Any]]
+
 
 def read(path: Path) -> Imported:
     """What is in the file `path`."""
     content = xplane.read(path)
-    _number_threads(content)
-    _find_calls(content)
-    _find_modules(content)
+    told = [decoded(text.encode(), dict[str, Any]) for text in content.args_texts]
+    _number_threads(content, told)
+    _find_calls(content, told)
+    _find_modules(content, told)
     _find_waits(content)
     return _without(content, _THREAD)
 
 
-def _number_threads(content: Imported) -> None:
+def _number_threads(content: Imported, told: Arguments) -> None:
     """Give the threads of the program their numbers, in place."""
     is_ours = np.array([name == _THREAD for name in content.names], np.bool_)
     tids: dict[int, int] = {}
     for row in np.flatnonzero(is_ours[content.name]).tolist():
-        tid = _told_number(content, row)
+        tid = _told_number(told, int(content.args[row]))
         if tid is not None:
             tids[int(content.track[row])] = tid
     of_program = [at for at, track in enumerate(content.tracks) if track.name == _OF_PROGRAM]
@@ -54,18 +59,15 @@ def _number_threads(content: Imported) -> None:
         content.tracks[at] = replace(track, tid=tid)
 
 
-def _told_number(content: Imported, row: int) -> int | None:
-    """The number that a span of our hook tells."""
-    place = int(content.args[row])
+def _told_number(told: Arguments, place: int) -> int | None:
+    """The number that a span of our hook tells; `place`: of its arguments, -1: it has none."""
     if place < 0:
         return None
-    text = content.args_texts[place]
-    told = decoded(text.encode(), dict[str, Any])
-    tid = str(told.get("tid"))
+    tid = str(told[place].get("tid"))
     return int(tid) if tid.isdecimal() else None
 
 
-def _find_calls(content: Imported) -> None:
+def _find_calls(content: Imported, told: Arguments) -> None:
     """The calls of jitted functions are operators: what the program takes to launch them; in place.
     XLA tells each of them twice, one in the other.
     """
@@ -80,7 +82,7 @@ def _find_calls(content: Imported) -> None:
         is_inner &= end_ns[1:] <= end_ns[:-1]
         kind[rows[np.append(True, ~is_inner)[: len(rows)]]] = _FUNCTION
     content.kind = kind
-    executed_ns = _executed_ns(content)
+    executed_ns = _executed_ns(content, told)
     content.calls = {name: executed_ns.get(_program(name), 0) for name in names}
 
 
@@ -89,13 +91,12 @@ def _program(call: str) -> str:
     return "jit_" + re.sub(r"\W", "_", call.removeprefix(_CALL).removesuffix(")"))
 
 
-def _executed_ns(content: Imported) -> dict[str, int]:
+def _executed_ns(content: Imported, told: Arguments) -> dict[str, int]:
     """By program how long its instructions took together."""
     known: dict[str, int] = {}
     places = []
-    for text in content.args_texts:
-        told = decoded(text.encode(), dict[str, Any])
-        program = str(told.get("hlo_module", ""))
+    for one in told:
+        program = str(one.get("hlo_module", ""))
         places.append(known.setdefault(program, len(known)))
     has_args = content.args >= 0
     place = np.array(places, np.intp)[content.args[has_args]]
@@ -126,15 +127,14 @@ def _find_waits(content: Imported) -> None:
     _keep(content, kept)
 
 
-def _find_modules(content: Imported) -> None:
+def _find_modules(content: Imported, told: Arguments) -> None:
     """The modules of operators by their scopes, as names: `more` has their numbers, -1: none; in
     place.
     """
     known: dict[str, int] = {}
     modules = []
-    for text in content.args_texts:
-        told = decoded(text.encode(), dict[str, Any])
-        module = module_of(str(told.get("op_name", "")))
+    for one in told:
+        module = module_of(str(one.get("op_name", "")))
         place = known.setdefault(module, len(content.names) + len(known)) if module else -1
         modules.append(place)
     content.names += known
