@@ -5,6 +5,7 @@ recording says so itself, in the line "Overhead" of its summary.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from layerscope.recording.run import RunInfo
 BUDGET_S = 480.0
 # What a recording states of its cost may differ by so much from what was measured.
 STATED_WITHIN = 0.2
+# Short programs are run so many times as often.
+MORE_PAIRS = 4
+BUDGET = "5%"
 ONE_LINE = "print(1)"
 FEW_OPERATORS = "import torch\nx = torch.zeros(4)\nfor _ in range(100):\n    x = x + 1\n"
 
@@ -45,11 +49,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Whole:
-    """A run to the prompt: what it took, and what the recording states of its own CPU time."""
+    """A run to the prompt: what it took, what the recording states of its own CPU time, and which
+    part of the run it recorded.
+    """
 
     cpu_ns: int
     wall_ns: int
     stated_ns: int = 0
+    recorded_share: float = 1.0
 
 
 # Of 20 s of CPU time and more: what is paid once is in the short programs.
@@ -78,10 +85,14 @@ def run(setting: Setting) -> Report:
         "target",
         "stated",
         "stated / measured",
+        f"CPU with --budget {BUDGET}",
+        "target",
+        "wall",
+        "recorded",
     )
     for work in WORKS[:1] if setting.quick else WORKS:
         script, *more = work.words
-        found = turns(setting, [str(EXAMPLES / script), *more], setting.pairs)
+        found = turns(setting, [str(EXAMPLES / script), *more], setting.pairs, BUDGET)
         cpu = median_ratio(*of(found, cpu_ns))
         wall = median_ratio(*of(found, wall_ns))
         bare_s = statistics.median(one.cpu_ns for one in found["bare"]) / 1e9
@@ -94,7 +105,7 @@ def run(setting: Setting) -> Report:
         added = median_difference(found)
         stated_ns = statistics.median(of(found, stated_ns_of)[0])
         cells += (interval(wall), wall_target, f"{1 + stated_ns / 1e9 / bare_s:.3f}")
-        table.add(*cells, agreement(stated_ns, added))
+        table.add(*cells, agreement(stated_ns, added), *budget_cells(found, work))
         report.data[work.name] = {"cpu": cpu, "wall": wall, **numbers(found)}
     starts = report.table(
         "Short programs",
@@ -108,7 +119,7 @@ def run(setting: Setting) -> Report:
     for start in STARTS:
         script = setting.folder / "short.py"
         script.write_text(start.code)
-        found = turns(setting, [str(script)], setting.pairs)
+        found = turns(setting, [str(script)], MORE_PAIRS * setting.pairs)
         added = mean_difference(*of(found, cpu_ns)).scaled(1e-9)
         target = at_most(added.high, start.most_s, f"<= {start.most_s:g}")
         stated_ns = statistics.median(of(found, stated_ns_of)[0])
@@ -122,20 +133,43 @@ def run(setting: Setting) -> Report:
     return report
 
 
-def turns(setting: Setting, words: list[str], pairs: int) -> dict[str, list[Whole]]:
-    """Runs of the program with these words, bare and recorded; the first of each is left out."""
+def budget_cells(found: dict[str, list[Whole]], work: Work) -> tuple[str, ...]:
+    """What it costs with a budget, and how much of the program is recorded then."""
+    cpu = median_ratio(*of(found, cpu_ns, "budget"))
+    wall = median_ratio(*of(found, wall_ns, "budget"))
+    target = at_most(cpu.high, work.most_cpu, f"<= {work.most_cpu:.2f}")
+    part = statistics.median(one.recorded_share for one in found["budget"])
+    return interval(cpu), target, interval(wall), f"{100 * part:.0f} %"
+
+
+def turns(
+    setting: Setting, words: list[str], pairs: int, budget: str = ""
+) -> dict[str, list[Whole]]:
+    """Runs of the program with these words, bare, recorded, and recorded with a budget where one is
+    given; the first of each is left out.
+    """
 
     def bare() -> Whole:
         done, _ = execute(setting, [setting.program, *words], timeout_s=300)
         return Whole(done.cpu_ns, done.wall_ns)
 
-    def recorded() -> Whole:
-        with run_recorded(setting, *words, timeout_s=300) as run:
-            return Whole(run.done.cpu_ns, run.done.wall_ns, stated_by(run.run.info))
+    def recorded(*options: str) -> Whole:
+        with run_recorded(setting, *words, timeout_s=300, options=options) as run:
+            info = run.run.info
+            return Whole(run.done.cpu_ns, run.done.wall_ns, stated_by(info), part_of(info))
 
-    bare()
-    recorded()
-    return interleave({"bare": bare, "with": recorded}, pairs, BUDGET_S)
+    arms = {"bare": bare, "with": recorded}
+    if budget:
+        arms["budget"] = lambda: recorded("--budget", budget)
+    for one in arms.values():
+        one()
+    return interleave(arms, pairs, BUDGET_S)
+
+
+def part_of(info: RunInfo) -> float:
+    """Which part of its time a program was recorded."""
+    found = re.match(r"([\d.]+) of ([\d.]+) s", info.window)
+    return float(found[1]) / float(found[2]) if found else 1.0
 
 
 def stated_by(info: RunInfo) -> int:
@@ -185,10 +219,10 @@ def stated_ns_of(one: Whole) -> int:
 
 
 def of(
-    found: dict[str, list[Whole]], what: Callable[[Whole], int]
+    found: dict[str, list[Whole]], what: Callable[[Whole], int], arm: str = "with"
 ) -> tuple[list[float], list[float]]:
     """A figure of the runs with and without, in pairs."""
-    return [what(one) for one in found["with"]], [what(one) for one in found["bare"]]
+    return [what(one) for one in found[arm]], [what(one) for one in found["bare"]]
 
 
 def numbers(found: dict[str, list[Whole]]) -> dict[str, list[int]]:

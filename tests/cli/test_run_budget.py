@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,9 @@ def test_many_threads_under_a_small_budget_are_sampled_more_rarely(
 ) -> None:
     (tmp_path / "many.py").write_text(PROGRAM)
     name = f"recording-{len(list(tmp_path.iterdir()))}"
-    done = layerscope(
-        "run", "-o", name, "--budget", "0.5%", "--", program_python, "many.py", cwd=tmp_path
-    )
+    # With a window the recording does not pause, so all CPU time is there.
+    words = ("--budget", "0.5%", "--for", "100", "--", program_python, "many.py")
+    done = layerscope("run", "-o", name, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     path = tmp_path / f"{name}.layerscope"
     recorded = Recorded(open_run(path), done.returncode, done.stdout, done.stderr)
@@ -81,7 +82,52 @@ def test_a_budget_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     assert "give a percentage above 0 and up to 100, such as 3%, or none" in done.stderr
 
 
-def test_a_budget_without_stacks_is_refused(tmp_path: Path) -> None:
-    done = layerscope("run", "--without", "stacks", "--budget", "3%", "true", cwd=tmp_path)
-    assert done.returncode == 125
-    assert "stacks are left out" in done.stderr
+OPERATORS = """
+import time, torch
+x, end = torch.zeros(4), time.monotonic() + 9
+while time.monotonic() < end:
+    for _ in range(1000):
+        x + 1
+"""
+
+
+@pytest.mark.slow
+def test_a_recording_of_many_operators_pauses_and_says_so(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "many.py").write_text(OPERATORS)
+    words = ("--without", "stacks", "--budget", "1%", "--", program_python, "many.py")
+    done = layerscope("run", "-o", "one", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    recorded = Recorded(
+        open_run(tmp_path / "one.layerscope"), done.returncode, done.stdout, done.stderr
+    )
+    (problem,) = recorded.rows("SELECT * FROM problems WHERE code = 'budget_pauses'")
+    assert "paused" in problem["what"]
+    assert "below 1 % of the program's" in problem["what"]
+    assert problem["remedy"] == "--budget 2 % records more, --budget none everything"
+    text = " ".join(done.stderr.split())
+    assert re.search(r"Only a window was recorded: \d\.\d of \d+\.\d s, as a budget of 1 %", text)
+    closed = [
+        row["at_ns"] for row in recorded.rows("SELECT at_ns FROM marks WHERE kind = 'closed'")
+    ]
+    assert closed
+    # Nothing is recorded from the first pause to the end, or to where the window opens again.
+    opened = [
+        row["at_ns"] for row in recorded.rows("SELECT at_ns FROM marks WHERE kind = 'opened'")
+    ]
+    until_ns = min((at_ns for at_ns in opened if at_ns > closed[0]), default=2**63 - 1)
+    (row,) = recorded.rows(
+        f"SELECT count(*) AS there FROM spans WHERE start_ns > {closed[0]} AND start_ns < {until_ns}"
+    )
+    assert row["there"] == 0
+    (row,) = recorded.rows(f"SELECT count(*) AS there FROM spans WHERE start_ns < {closed[0]}")
+    assert row["there"] > 10_000
+
+
+def test_a_budget_of_nothing_to_record_says_nothing_of_windows(
+    native_agent: Path, tmp_path: Path
+) -> None:
+    done = layerscope("run", "-o", "one", "--budget", "3%", "true", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "window" not in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,3 +105,47 @@ def test_a_damaged_file_of_options_means_no_window(tmp_path: Path) -> None:
 
         assert steering.window is None
         steering.advance([])
+
+
+class Page:
+    """Where a process is told whether its window is open."""
+
+    def __init__(self) -> None:
+        self.said = {"window": layout.CAPTURE_NOTHING}
+
+    def number(self, name: str) -> int:
+        return self.said[name]
+
+    def set(self, name: str, value: int) -> None:
+        self.said[name] = value
+
+
+class Told:
+    """A process of the program."""
+
+    def __init__(self) -> None:
+        self.pid = 1
+        self.page: Any = Page()
+
+    def hears(self, control: WindowControl) -> int:
+        control.advance([self])
+        return int(self.page.number("window"))
+
+
+def test_a_budget_is_open_until_the_session_says_otherwise_and_after_its_death(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "options.json").write_text('{"window": {"budget": 0.05}}')
+    control, process = WindowControl(tmp_path), Told()
+    assert process.hears(control) == layout.CAPTURE_OPEN
+    control.until_ns = 0
+    assert process.hears(control) == layout.CAPTURE_CLOSED
+    control.forget_session()
+    assert process.hears(control) == layout.CAPTURE_OPEN
+
+
+def test_what_was_paused_by_hand_stays_so_without_a_session(tmp_path: Path) -> None:
+    (tmp_path / "options.json").write_text('{"window": {"steered": true}}')
+    control, process = WindowControl(tmp_path), Told()
+    control.forget_session()
+    assert process.hears(control) == layout.CAPTURE_CLOSED

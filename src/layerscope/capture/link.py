@@ -24,7 +24,7 @@ from layerscope.capture.drainer_messages import DONE, END, WINDOW
 from layerscope.capture.forked import fork, may_fork
 from layerscope.capture.restarts import Restarts
 from layerscope.model.events import Problem
-from layerscope.rawfile.layout import SEND_RING
+from layerscope.rawfile.layout import PAGE_FIELDS, SEND_PROCESS, SEND_RING
 
 # The drainer takes everything once more when the program has ended; a stopped one must not keep the
 # prompt.
@@ -248,6 +248,24 @@ class DrainerLink:
     def has_unsent(self) -> bool:
         """Whether there is more for the drainer than it took so far."""
         return bool(self._unsent)
+
+    @property
+    def program_pids(self) -> set[int]:
+        """The processes of the program that have handed memory over."""
+        with self._lock:
+            return {pid for pid, _ in self._kept}
+
+    def steps(self) -> int:
+        """How many steps these have begun, as their agents count them where there is a window."""
+        at, form = PAGE_FIELDS["window_steps"]
+        with self._lock:
+            pages = [
+                fd
+                for handed in self._kept.values()
+                for message, fd in handed
+                if message["type"] == SEND_PROCESS
+            ]
+            return sum(struct.unpack(form, os.pread(fd, 8, at))[0] for fd in pages)
 
     @property
     def pid(self) -> int:

@@ -36,9 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         metavar="SHARE",
-        help="sample stacks more rarely, and pause the profiler of XLA, when the recording uses "
-        f"more CPU time than this share of the program's, such as 3%% (default "
-        f"{DEFAULT_SHARE:.0%}%; of stacks only unless --rate is given), or none",
+        help="when the recording uses more CPU time than this share of the program's, such as 3%%: "
+        "sample stacks more rarely, pause the profiler of XLA and, where that is not enough, pause "
+        f"the recording for some seconds again and again (default {DEFAULT_SHARE:.0%}%, without "
+        "pauses of all, and of stacks only unless --rate is given); none: record everything",
     )
 
 
@@ -90,10 +91,6 @@ def budget_of(arguments: argparse.Namespace, layers: frozenset[str]) -> BudgetOp
         return None if is_free else BudgetOptions(DEFAULT_SHARE)
     if text.strip().lower() == "none":
         return None
-    if STACKS not in layers:
-        raise UsageError(
-            f"--budget {text}: {STACKS} are left out, and they are what follows a budget"
-        )
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip())
     share = float(found[1]) / 100 if found else 0.0
     if not 0 < share <= 1:

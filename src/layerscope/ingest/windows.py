@@ -126,7 +126,7 @@ def problems(
     `found`: of each process its pid, its windows and the starts of its steps; `begun`: the most
     steps that one began; `has_samples`: whether stacks were sampled.
     """
-    if asked is None:
+    if asked is None or asked.budget is not None:  # the session says what a budget has left out
         return []
     rows = []
     is_open = has_spans or any(windows.known for _, windows, _ in found)

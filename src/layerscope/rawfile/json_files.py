@@ -35,6 +35,7 @@ class WindowOptions(msgspec.Struct, forbid_unknown_fields=True):
     for_s: _Seconds | None = None
     every: _Seconds | None = None
     steered: bool = False
+    budget: _Share | None = None
 
 
 class Options(TypedDict, total=False):

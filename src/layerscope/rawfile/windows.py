@@ -1,5 +1,6 @@
 """Windows: which steps or seconds of the program are recorded, and what the drainer has to say
-about them. Steered ones are opened and closed from outside: `layerscope start` and `stop`.
+about them. Others are opened and closed by the session: as `layerscope start` and `stop` ask, or as
+a budget allows.
 
 The agent counts the steps of its process by itself (native/agent/windows.c). It knows no time, and
 not what goes on in other processes: a worker of a loader makes no steps, and does as the process
@@ -31,7 +32,8 @@ class RequestedWindow(Struct, frozen=True):
     end, or not at all.
 
     `every` repeats it: steps or seconds from one beginning to the next. `steered`: nothing of this,
-    but while somebody asks for it.
+    but while somebody asks for it. `budget`: everything, with pauses where the recording uses more
+    than this share of the program's CPU time.
     """
 
     first: int | None = None
@@ -40,6 +42,12 @@ class RequestedWindow(Struct, frozen=True):
     for_s: float | None = None
     every: float | None = None
     steered: bool = False
+    budget: float | None = None
+
+    @property
+    def follows_session(self) -> bool:
+        """Whether the session says when it opens and closes."""
+        return self.steered or self.budget is not None
 
     @property
     def is_of_steps(self) -> bool:
@@ -66,6 +74,8 @@ class RequestedWindow(Struct, frozen=True):
         """The window in words: what was recorded."""
         if self.steered:
             return "what `layerscope start` asked for"
+        if self.budget is not None:
+            return f"what a budget of {100 * self.budget:g} % allows"
         unit = "{:g} s"
         what = "from the start"
         if self.first is not None:
@@ -115,14 +125,20 @@ class WindowControl:
     def __init__(self, raw: Path) -> None:
         self.window = read(raw)
         self.start_ns = 0  # of the program, on CLOCK_MONOTONIC
-        # Of a steered one, as the session said it last: it is open until then; None: without end.
+        # As the session said it last: it is open until then; None: without end.
         self.until_ns: int | None = 0
+        self.forget_session()
+
+    def forget_session(self) -> None:
+        """The session says nothing yet, or no more: a budget allows everything then."""
+        if self.window is not None and self.window.budget is not None:
+            self.until_ns = None
 
     def look_again_s(self) -> float:
         """How long what was said holds, at most."""
         if self.window is None:
             return math.inf
-        if not self.window.steered:
+        if not self.window.follows_session:
             return WINDOW_POLL_S
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         left_ns = 0 if self.until_ns is None else self.until_ns - now_ns
@@ -136,7 +152,7 @@ class WindowControl:
         by_pid = {one.pid: one.page for one in processes if one.page is not None}
         if not self.window.is_of_steps:
             said = layout.CAPTURE_NOTHING
-            if self.window.steered:
+            if self.window.follows_session:
                 is_open = self.until_ns is None or now_ns < self.until_ns
                 said = layout.CAPTURE_OPEN if is_open else layout.CAPTURE_CLOSED
             elif self.start_ns:

@@ -1,6 +1,7 @@
 """What a recording may cost while the program runs: a share of the program's CPU time. Where it
 costs more and stacks are a good part of that, they are sampled more rarely, and as often as before
-when there is room again.
+when there is room again. Where a user asks for a budget and that is not enough, all of the
+recording pauses now and then (`budget_pauses.py`).
 
 Counted are the CPU time of the drainer, the sampler, the converter and the session, and what the
 handlers of samples and the records cost inside the program. The start of the program and of each
@@ -107,6 +108,11 @@ class RateControl:
         # What one sample a second more costs, as the last change has shown, and the stacks' share.
         self._learned: tuple[float, float] | None = None
 
+    def begin_again(self) -> None:
+        """The recording has paused: what is measured now is no part of what was before."""
+        self._begun = None
+        self._windows.clear()
+
     def is_due(self, at_s: float) -> bool:
         """Whether a measurement could end now, in seconds since the program began."""
         return at_s >= (START_S if self._begun is None else self._begun[0] + WINDOW_S)
@@ -205,20 +211,22 @@ class Budget:
         self._control = RateControl(asked.share, self._sampler.hz if self._sampler else LEAST_HZ)
         self._of_sampler, self._of_others = Spent(), Spent()
         self._changes: list[tuple[float, int]] = []  # seconds since the beginning, rate from then
+        self._handler_ns = 0
         if self._sampler is not None:
             self._sampler.on_used = self._look
 
     def _look(self, program_ns: int, handler_ns: int) -> None:
         """Every second, with what the program and the handlers of samples in it have used."""
         sampler, session = self._sampler, self._session
-        at_s = (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - session.start_ns) / 1e9
+        self._handler_ns = handler_ns
+        at_s = self._at_s()
         if sampler is None or not session.start_ns:
             return
         beside = self._of_others.read(at_s, (session.link.pid, self._converter.pid))
         sampling_ns = self._of_sampler.read(at_s, (sampler.pid,))
         if not self._control.is_due(at_s):
             return
-        records_ns = round(session.link.records() * session.span_costs_ns[0])
+        records_ns = self._records_ns()
         used = Used(
             program_ns - handler_ns - records_ns,
             sampling_ns,
@@ -231,11 +239,22 @@ class Budget:
             self._changes.append((at_s, self._control.hz))
             self._say(LOWERED, self._lowered())
 
-    def finish(self) -> None:
-        """The program has ended: say where the budget that was asked for was not enough."""
+    def _at_s(self) -> float:
+        """Seconds since the program began."""
+        return (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - self._session.start_ns) / 1e9
+
+    def _records_ns(self) -> int:
+        """What the records have cost inside the program."""
+        return round(self._session.link.records() * self._session.span_costs_ns[0])
+
+    def finish(self) -> str | None:
+        """The program has ended: say where the budget that was asked for was not enough. What of
+        the run was recorded, in words; None: the budget has left nothing out.
+        """
         whole = self._control.whole
         if self._asked.is_asked and whole.share > self._asked.share:
             self._say(EXCEEDED, self._exceeded(whole))
+        return None
 
     def _say(self, code: str, problem: Problem) -> None:
         """It takes the place of an earlier one of the same kind."""
@@ -251,20 +270,21 @@ class Budget:
             between = "then at " if len(later) <= _MOST_SAID else "after more changes at "
             what += f", {between}{', '.join(rates)}"
         share = self._asked.share
-        what += f", to keep the recording's own CPU time below {_percent(share)} of the program's"
-        remedy = f"--budget {_percent(2 * share)} keeps more of them, --budget none all"
+        what += f", to keep the recording's own CPU time below {percent(share)} of the program's"
+        remedy = f"--budget {percent(2 * share)} keeps more of them, --budget none all"
         lost = "some samples (sums are as exact, rare functions are seen less)"
         return Problem(STACKS, LOWERED, what, remedy, lost)
 
     def _exceeded(self, whole: Used) -> Problem:
         what = (
-            f"the recording's own CPU time was {_percent(whole.share)} of the program's while that "
-            f"ran, above the budget of {_percent(self._asked.share)}: stacks took "
-            f"{_percent(whole.stacks_share)}, and only their rate follows it"
+            f"the recording's own CPU time was {percent(whole.share)} of the program's while that "
+            f"ran, above the budget of {percent(self._asked.share)}: stacks took "
+            f"{percent(whole.stacks_share)}, and only their rate follows it"
         )
         return Problem(OPERATORS, EXCEEDED, what, "record fewer layers (--without)")
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """As it is written in a sentence, with three digits."""
     text = three_digits(100 * share)
     return (text.rstrip("0").rstrip(".") if "." in text else text) + " %"

@@ -11,7 +11,7 @@ import signal
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from layerscope.capture import launchers, unreached
 from layerscope.capture.init import stand_aside
@@ -28,6 +28,7 @@ from layerscope.recording.run import (
     Run,
 )
 from layerscope.session.budget import DEFAULT_SHARE, Budget, BudgetOptions
+from layerscope.session.budget_pauses import PausingBudget
 from layerscope.session.command import program_command, program_name
 from layerscope.session.converter import Converter
 from layerscope.session.create import create, discard, shown
@@ -83,6 +84,7 @@ def record(asked: RunOptions) -> int:
     shapes = None
     if asked.shapes:
         shapes = prepare_shapes(command, problems, None if quiet else notify)
+    asked = _with_pauses(asked, launch)
     recording = create(asked.output, command, quiet, launch, chosen, asked.window)
     recording.info.step_mark = asked.step_mark
     session = Session(recording.raw)
@@ -95,7 +97,7 @@ def record(asked: RunOptions) -> int:
     requests = Requests(recording, session)
     converter = Converter(recording, session)
     session.on_watch.append(converter.watch)
-    budget = Budget(asked.budget, session, converter) if asked.budget else None
+    budget = _budget(asked, session, converter)
     try:
         divert(recording, asked.spool)
         keep_options(recording, asked)
@@ -129,8 +131,9 @@ def record(asked: RunOptions) -> int:
         )
         program.instead_of_us()
     requested.finish()
-    if budget is not None:
-        budget.finish()
+    what_was_left = budget.finish() if budget is not None else None
+    if what_was_left is not None:
+        recording.info.window = what_was_left
     with surviving(session.problems):
         finish(recording, session, ended, converter, command)
     with surviving(session.problems):
@@ -143,6 +146,24 @@ def record(asked: RunOptions) -> int:
             if problem.code == "internal_error":
                 notify(f"layerscope: {problem.what}. The recording is kept\n")
     return leave(ended)
+
+
+def _with_pauses(asked: RunOptions, launch: Launch | None) -> RunOptions:
+    """A budget that somebody asks for has the recording pause, unless there is a window already.
+    Not of one rank of a launcher outside: ranks that pause at different times cannot be compared.
+    """
+    budget = asked.budget
+    if budget is None or not budget.is_asked or asked.window or launch:
+        return asked
+    return replace(asked, window=RequestedWindow(budget=budget.share))
+
+
+def _budget(asked: RunOptions, session: Session, converter: Converter) -> Budget | None:
+    if asked.budget is None:
+        return None
+    pauses = asked.window is not None and asked.window.budget is not None
+    kind = PausingBudget if pauses else Budget
+    return kind(asked.budget, session, converter)
 
 
 def write_options(recording: Run, options: dict[str, Any]) -> None:

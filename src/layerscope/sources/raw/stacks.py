@@ -76,7 +76,7 @@ class SampledFile(Struct):
     ended: bool = False
     _reader: raw_file.SpoolReader | None = None
     _before: _Predecessor | None = None
-    _steered: bool | None = None
+    _follows: bool | None = None
     _known_as: dict[tuple[int, int], int] = field(
         default_factory=dict
     )  # (process, what it calls a code) -> the code
@@ -100,7 +100,7 @@ class SampledFile(Struct):
         the first.
         """
         before = self._predecessor()
-        if before is None or "began_ns" not in self.settings or self._is_steered():
+        if before is None or "began_ns" not in self.settings or self._follows_session():
             return None
         began_ns = int(self.settings["began_ns"])
         return min(max(before.until_ns, before.last_ns), began_ns), began_ns
@@ -212,12 +212,12 @@ class SampledFile(Struct):
             )
             self.codes.append(code if any(lengths) else self._earlier_code(code, known_as))
 
-    def _is_steered(self) -> bool:
-        """Whether there was a sampler only while somebody asked for a recording."""
-        if self._steered is None:
+    def _follows_session(self) -> bool:
+        """Whether there was a sampler only while the session had the window open."""
+        if self._follows is None:
             asked = windows.read(self.path.parent)
-            self._steered = asked is not None and asked.steered
-        return self._steered
+            self._follows = asked is not None and asked.follows_session
+        return self._follows
 
     # -- the file of the sampler before ------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class SampledFile(Struct):
         threads.
         """
         whole = np.flatnonzero(rows["flags"] & sampler_file.BEFORE)
-        if len(whole) and self._is_steered():  # nobody asked for what was before
+        if len(whole) and self._follows_session():  # nobody asked for what was before
             return rows.compress(rows["flags"] & sampler_file.BEFORE == 0)
         before = self._predecessor() if len(whole) else None
         if before is None:
