@@ -42,8 +42,8 @@ class Run:
         return found
 
 
-def test_a_recording_within_its_share_never_pauses() -> None:
-    one = Run(0.05, open_share=0.04)
+def test_a_recording_far_within_its_share_never_pauses() -> None:
+    one = Run(0.05, open_share=0.015)
     one.run(1000)
     assert all(one.states)
     assert one.allowance.pauses == 0
@@ -52,9 +52,15 @@ def test_a_recording_within_its_share_never_pauses() -> None:
 def test_the_first_seconds_are_recorded_and_paid_by_nobody() -> None:
     one = Run(0.05, open_share=10.0)
     one.run(int(FIRST_S))
-    one.shares[True] = 0.05
+    one.shares[True] = 0.01
     one.run(1000)
     assert all(one.states)
+
+
+def test_one_that_uses_a_good_part_pauses_once_to_compare() -> None:
+    one = Run(0.05, open_share=0.04)
+    one.run(1000)
+    assert one.stretches() == [(True, 6), (False, 3), (True, 991)]
 
 
 def test_one_that_costs_twice_its_share_is_recorded_half_of_the_time() -> None:

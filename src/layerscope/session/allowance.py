@@ -4,17 +4,20 @@ program's CPU time.
 What may be used is an account: CPU time of the program adds a share of it, CPU time of the
 recording is taken off. A recording that has used more than there is pauses, and goes on when there
 is enough for another stretch that costs as much as the last one. The first seconds are recorded
-whatever they cost, and are not in the account.
+whatever they cost, and are not in the account. One that has used a good part of its share pauses
+once in any case: what it costs inside the program shows by comparing (`step_costs.py`).
 """
 
 from __future__ import annotations
 
 # All of these are seconds. The first ones belong to imports and to the first steps.
 FIRST_S = 3.0
-# Shorter stretches hold few whole steps, and each has a sampler started anew.
-LEAST_STRETCH_S = 3.0
+# Shorter ones hold few whole steps, and each stretch has a sampler started anew.
+LEAST_STRETCH_S = LEAST_PAUSE_S = 3.0
 # The longer a run, the longer its stretches: a thousand of them are enough for days.
 STRETCH_OF_RUN = 0.01
+# Inside the program a recording may cost several times as much as it states.
+COMPARED_FROM = 0.4  # of the share that it may use
 
 
 class Allowance:
@@ -53,7 +56,7 @@ class Allowance:
         if self.is_open and self._is_over(at_s, left_ns):
             self._stretch_ns = self._then_ns - left_ns
             self._change(at_s, left_ns)
-        elif not self.is_open and left_ns >= max(self._stretch_ns, 0.0):
+        elif not self.is_open and self._is_paid(at_s, left_ns):
             self.paused_s += at_s - self._changed_s
             self._change(at_s, left_ns)
         return self.is_open
@@ -66,7 +69,11 @@ class Allowance:
 
     def _is_over(self, at_s: float, left_ns: float) -> bool:
         stretch_s = max(LEAST_STRETCH_S, STRETCH_OF_RUN * at_s)
-        return left_ns < 0 and at_s >= self._changed_s + stretch_s
+        has_to_compare = not self.pauses and self.used_share > COMPARED_FROM * self.share
+        return (left_ns < 0 or has_to_compare) and at_s >= self._changed_s + stretch_s
+
+    def _is_paid(self, at_s: float, left_ns: float) -> bool:
+        return left_ns >= max(self._stretch_ns, 0.0) and at_s >= self._changed_s + LEAST_PAUSE_S
 
     def _change(self, at_s: float, left_ns: float) -> None:
         if self.is_open:

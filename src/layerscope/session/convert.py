@@ -33,8 +33,12 @@ POLL_S = 1.0
 ENOUGH_BYTES = 12 << 20
 # Of a recording that must stay small it takes less at once.
 ENOUGH_SHARE = 0.05
-# The program and the drainer come first: beside busy cores the conversion waits, and catches up
-# when they are free. But when so much of what the recording may take is still to be read, records
+# The program and the drainer come first: while they leave no core free the conversion waits, and
+# catches up when they do. What waits is converted in about two seconds at the end; more than
+# that is not left to it.
+LEAST_FREE_CPUS = 0.5
+WAITING_BYTES = 16 << 20
+# When so much of what the recording may take is still to be read, records
 # are lost in any case: then it takes more.
 NICE, NICE_BEHIND = 10, 5
 BEHIND_SHARE = 0.4
@@ -188,7 +192,11 @@ def _follow(conversion: RunConversion) -> bool:
     """Convert what comes until standard input speaks, as a guest while that is enough. True: it
     has to begin anew.
     """
+    from layerscope.session.free_cpus import FreeCpus
+
     enough_share = min(ENOUGH_SHARE, ENOUGH_BYTES / conversion.most_bytes)
+    waiting_share = min(2 * ENOUGH_SHARE, WAITING_BYTES / conversion.most_bytes)
+    free = FreeCpus()
     with (
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE,)) as guest,
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE_BEHIND,)) as less_so,
@@ -196,12 +204,13 @@ def _follow(conversion: RunConversion) -> bool:
         has_more, idle = False, 0
         while not select.select([sys.stdin], [], [], 0 if has_more else POLL_S)[0]:
             backlog_share = conversion.backlog_share()
-            if has_more or backlog_share >= enough_share:
+            is_free = free.of_late() >= LEAST_FREE_CPUS or backlog_share >= waiting_share
+            if is_free and (has_more or backlog_share >= enough_share):
                 worker = less_so if backlog_share > BEHIND_SHARE else guest
                 has_more = worker.submit(_go_on, conversion).result()
             else:
-                idle += 1
-                if idle == IDLE_POLLS:
+                idle += is_free
+                if is_free and idle == IDLE_POLLS:
                     guest.submit(_prepare_summary).result()
                 has_more = guest.submit(conversion.source.read_ahead).result()
             if conversion.is_wrong:
