@@ -69,11 +69,15 @@ class Allowance:
 
     def _is_over(self, at_s: float, left_ns: float) -> bool:
         stretch_s = max(LEAST_STRETCH_S, STRETCH_OF_RUN * at_s)
+        if at_s - self._changed_s < stretch_s:
+            return False
         has_to_compare = not self.pauses and self.used_share > COMPARED_FROM * self.share
-        return (left_ns < 0 or has_to_compare) and at_s >= self._changed_s + stretch_s
+        return left_ns < 0 or has_to_compare
 
     def _is_paid(self, at_s: float, left_ns: float) -> bool:
-        return left_ns >= max(self._stretch_ns, 0.0) and at_s >= self._changed_s + LEAST_PAUSE_S
+        if at_s - self._changed_s < LEAST_PAUSE_S:
+            return False
+        return left_ns >= 0 and left_ns >= self._stretch_ns
 
     def _change(self, at_s: float, left_ns: float) -> None:
         if self.is_open:

@@ -9,16 +9,27 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from layerscope.host.cgroup import group_of
 from layerscope.host.noise import cpu_time
 
 
 class FreeCpus:
-    """How much CPU time nobody but this process has used since it was asked last."""
+    """How much CPU time nobody but this process has used since it was asked last.
 
-    def __init__(self) -> None:
-        self._group = group_of()
+    `root`: of the file systems that tell it; `passed_s`, `used_s`: clocks, in seconds.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        passed_s: Callable[[], float] = time.monotonic,
+        used_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._root, self._passed_s, self._used_s = root, passed_s, used_s
+        self._group = group_of(root=root)
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._before = self._read()
 
@@ -40,7 +51,7 @@ class FreeCpus:
         """The time, idle ticks of the CPUs that we may use, our own CPU time, and how often the
         limit of the group has held somebody up.
         """
-        times = cpu_time(cpus=os.sched_getaffinity(0))
+        times = cpu_time(self._root, os.sched_getaffinity(0))
         throttled = self._group.usage().throttled or 0
         idle = times.idle if times is not None else None
-        return time.monotonic(), idle, time.process_time(), throttled
+        return self._passed_s(), idle, self._used_s(), throttled
