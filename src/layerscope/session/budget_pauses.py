@@ -109,7 +109,7 @@ class PausingBudget(Budget):
             f"own CPU time below {percent(allowance.share)} of the program's: {recorded} were "
             "recorded"
         )
-        if costs.comparisons:
+        if costs.added:
             what += f", whose steps took {percent(costs.added)} more CPU time than the others"
         remedy = f"--budget {percent(2 * allowance.share)} records more, --budget none everything"
         return Problem(OPERATORS, PAUSED, what, remedy, "all layers while it paused")
