@@ -65,7 +65,7 @@ def test_lines_are_merged_where_the_session_was_killed(
     ):
         try:
             wait_until((tmp_path / "ready").exists)
-            # It comes a second after the program; without it the next command converts.
+            # It comes two seconds after the program; without it the next command converts.
             wait_until(lambda: is_growing(folder / "raw"))
             assert b"verbose_tap" in b"".join(processes_of(tmp_path))
         finally:

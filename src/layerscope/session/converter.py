@@ -27,8 +27,9 @@ from layerscope.recording.run import Run
 from layerscope.session.conversion_requests import FINISH, SUMMARISE
 
 NOT_CONVERTED = "not_converted"
-# Once the program has run so long, the converter is started beside it.
-START_AFTER_S = 0.9
+# Once the program has run so long, the converter is started beside it. Of shorter ones it makes all
+# tables at the end, on a core of its own.
+START_AFTER_S = 1.9
 _LATER = "the raw files are kept: any `layerscope table` converts them again"
 _NOTHING = {
     "rows": {},
