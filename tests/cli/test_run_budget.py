@@ -56,7 +56,7 @@ def test_many_threads_under_a_small_budget_are_sampled_more_rarely(
     (problem,) = recorded.rows("SELECT * FROM problems WHERE code = 'rate_lowered'")
     assert "s on stacks were sampled at 49 instead of 99 Hz" in problem["what"]
     assert "below 0.5 % of the program's" in problem["what"]
-    assert problem["remedy"].startswith("--budget 1 % ")
+    assert problem["remedy"].startswith("--budget 1% ")
     assert "were sampled at 49 instead of 99 Hz" in " ".join(done.stderr.split())
     (stacks,) = (
         layer
@@ -105,7 +105,7 @@ def test_a_recording_of_many_operators_pauses_and_says_so(
     (problem,) = recorded.rows("SELECT * FROM problems WHERE code = 'budget_pauses'")
     assert "paused" in problem["what"]
     assert "below 1 % of the program's" in problem["what"]
-    assert problem["remedy"] == "--budget 2 % records more, --budget none everything"
+    assert problem["remedy"] == "--budget 2% records more, --budget none everything"
     text = " ".join(done.stderr.split())
     assert re.search(r"Only a window was recorded: \d\.\d of \d+\.\d s, as a budget of 1 %", text)
     closed = [
@@ -131,3 +131,14 @@ def test_a_budget_of_nothing_to_record_says_nothing_of_windows(
     done = layerscope("run", "-o", "one", "--budget", "3%", "true", cwd=tmp_path)
     assert done.returncode == 0
     assert "window" not in done.stderr
+
+
+def test_a_budget_that_nothing_follows_says_so(native_agent: Path, tmp_path: Path) -> None:
+    words = ("--budget", "3%", "--without", "stacks", "--for", "9", "true")
+    done = layerscope("run", "-o", "one", *words, cwd=tmp_path)
+    assert done.returncode == 0
+    recorded = Recorded(
+        open_run(tmp_path / "one.layerscope"), done.returncode, done.stdout, done.stderr
+    )
+    (problem,) = recorded.rows("SELECT * FROM problems WHERE code = 'budget_unkept'")
+    assert "nothing follows the budget of 3 %" in problem["what"]

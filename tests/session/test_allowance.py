@@ -21,15 +21,18 @@ class Run:
         self.shares = {True: open_share, False: closed_share}
         self.at_s = 0
         self.program_ns = self.ours_ns = 0
+        self.makes_steps = True
         self.states: list[bool] = []
 
-    def run(self, seconds: int) -> None:
+    def run(self, seconds: int, program: float = 1.0, idle: float = 0.0) -> None:
+        """`program`: CPUs that it uses; `idle`: those that we use in any case."""
         for _ in range(seconds):
             self.states.append(self.allowance.is_open)
             self.at_s += 1
-            self.program_ns += SECOND_NS
-            self.ours_ns += round(self.shares[self.allowance.is_open] * SECOND_NS)
-            self.allowance.look(self.at_s, self.program_ns, self.ours_ns)
+            self.program_ns += round(program * SECOND_NS)
+            share = self.shares[self.allowance.is_open]
+            self.ours_ns += round((share * program + idle) * SECOND_NS)
+            self.allowance.look(self.at_s, self.program_ns, self.ours_ns, self.makes_steps)
 
     def stretches(self) -> list[tuple[bool, int]]:
         """Open and closed ones, and how long each was."""
@@ -61,6 +64,26 @@ def test_one_that_uses_a_good_part_pauses_once_to_compare() -> None:
     one = Run(0.05, open_share=0.04)
     one.run(1000)
     assert one.stretches() == [(True, 6), (False, 3), (True, 991)]
+    assert one.allowance.was_compared
+    one = Run(0.05, open_share=0.04)
+    one.makes_steps = False
+    one.run(1000)
+    assert all(one.states)
+
+
+def test_a_program_that_waits_for_hours_is_recorded_when_it_works_again() -> None:
+    one = Run(0.05, open_share=0.04)
+    one.run(60)
+    one.run(8 * 3600, program=0.0, idle=0.003)
+    one.states.clear()
+    one.run(3600)
+    assert sum(one.states) > 3500
+
+
+def test_a_program_that_begins_to_work_late_is_recorded_then() -> None:
+    one = Run(0.05, open_share=0.04)
+    one.run(60, program=0.0, idle=0.01)
+    assert all(one.states)
 
 
 def test_one_that_costs_twice_its_share_is_recorded_half_of_the_time() -> None:

@@ -47,6 +47,7 @@ class Backlog:
         self.waiting_mb = 0
         self.looks = 0
         self.converted_at: list[int] = []
+        self.segments_at: tuple[int, ...] = ()
         self.source = self
         self._end = end
 
@@ -66,13 +67,16 @@ class Backlog:
         pass
 
     def read_ahead(self) -> bool:
-        return False
+        return self.looks in self.segments_at
 
 
-def follow(monkeypatch: pytest.MonkeyPatch, free: float) -> Backlog:
+def follow(
+    monkeypatch: pytest.MonkeyPatch, free: float, segments_at: tuple[int, ...] = ()
+) -> Backlog:
     """A conversion beside a program that leaves so many CPUs free."""
     reading, writing = os.pipe()
     conversion: Any = Backlog(writing)
+    conversion.segments_at = segments_at
     monkeypatch.setattr(convert, "POLL_S", 0.001)
     monkeypatch.setattr(FreeCpus, "of_late", lambda _: free)
     monkeypatch.setattr(convert, "_prepare_summary", lambda: None)
@@ -93,6 +97,12 @@ def test_beside_busy_cores_the_conversion_waits_until_the_end_would_take_too_lon
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert follow(monkeypatch, free=0.1).converted_at == [16, 16]
+
+
+def test_segments_of_a_profiler_do_not_pile_up_beside_busy_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert follow(monkeypatch, free=0.1, segments_at=(5, 10)).converted_at == [6, 5, 16]
 
 
 def test_free_cpus_are_what_is_idle_and_what_we_use_ourselves(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Python.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tempfile
@@ -94,6 +95,24 @@ def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
     assert [code.name for code in growing.codes][:2] == ["main", "f0"]
     assert growing.objects[0].path == "/usr/lib/libnothing.so"
     assert len(growing.take(files.SAMPLES)) == 0
+
+
+@pytest.mark.parametrize(("is_told", "gap_ns"), [(False, (490, 2000)), (True, None)])
+def test_a_sampler_that_dies_leaves_a_gap_and_one_that_is_told_to_end_does_not(
+    is_told: bool, gap_ns: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    """Whoever rests, as long as a window is closed, is told to."""
+    first = SamplerFile(tmp_path, 7)
+    first.thread(0, 7, 10)
+    for at_ns in range(0, 500, 10):
+        first.cpu(at_ns, 0, first.stack("py:main"), 5)
+    if is_told:
+        first.end(1000)
+    second = SamplerFile(tmp_path, 7, name=f"{raw_file.SAMPLER_FILE}.1")
+    second._write(files.SETTINGS, json.dumps({"hz": 99, "began_ns": 2000}).encode())
+    found = SampledFile(tmp_path / f"{raw_file.SAMPLER_FILE}.1")
+    found.advance()
+    assert found.gap_ns == gap_ns
 
 
 @pytest.fixture(scope="module")

@@ -145,6 +145,7 @@ class Drainer:
     def _become_orphan(self) -> None:
         """The session was killed: what the program hands over, nobody else takes now."""
         self.is_orphan = True
+        self._follow_orders()
         self.windows.forget_session()
         if self.listener is not None and self.main is not None and not self.is_outside:
             self.door = reopened(self.listener, self.main.pid)

@@ -256,7 +256,9 @@ class DrainerLink:
             return {pid for pid, _ in self._kept}
 
     def steps(self) -> int:
-        """How many steps these have begun, as their agents count them where there is a window."""
+        """How many steps these processes have begun, as their agents count them where there is a
+        window.
+        """
         at, form = PAGE_FIELDS["window_steps"]
         with self._lock:
             pages = [

@@ -215,11 +215,13 @@ class Sampler:
         return True
 
     def _left_bytes(self) -> int:
-        """What its file may take, 0: as much as there is: less than the others have left."""
+        """What its file may take, 0: as much as there is: less than the others have left. All parts
+        together stay bounded, however often one takes the place of another.
+        """
         most_bytes = stacks_bytes(read_options(self.raw))
         others = Path(self._resolved).glob(f"{SAMPLER_FILE}*")
         used_bytes = sum(file.stat().st_size for file in others)
-        return max(most_bytes - used_bytes, most_bytes // _LEAST_PART)
+        return max(most_bytes - used_bytes, most_bytes // (_LEAST_PART * (1 + self.samplers)))
 
     @property
     def has_unsent(self) -> bool:

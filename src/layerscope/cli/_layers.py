@@ -37,9 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="SHARE",
         help="when the recording uses more CPU time than this share of the program's, such as 3%%: "
-        "sample stacks more rarely, pause the profiler of XLA and, where that is not enough, pause "
-        f"the recording for some seconds again and again (default {DEFAULT_SHARE:.0%}%, without "
-        "pauses of all, and of stacks only unless --rate is given); none: record everything",
+        "sample stacks more rarely, pause the profiler of XLA, and pause the whole recording for "
+        f"some seconds again and again (default {DEFAULT_SHARE:.0%}%, which never pauses all, and "
+        "is for stacks only unless --rate is given); none: record everything",
     )
 
 

@@ -83,8 +83,7 @@ class RunConversion:
         self._stripped: set[Path] = set()
         self.parts = Parts(tables, self._texts, self._totals, limits)
         self.stacks = StackIngest(source, tables, self._tracks, self._texts)
-        has_window = self._window is not None
-        self.allocations = AllocationIngest(tables, self._texts, limits.most_bytes, has_window)
+        self.allocations = AllocationIngest(tables, self._texts, limits.most_bytes)
         step_mark = source.options.get("step_mark", "")
         self._epochs = Epochs(self._texts, self._totals, self.parts, self.stacks, limits, step_mark)
 
@@ -420,6 +419,9 @@ class RunConversion:
             )
             for one in self.processes
         ]
+        has_budget = self._window is not None and self._window.budget is not None
+        has_window = self._window is not None and not has_budget
+        self.allocations.in_windows = has_window or any(one.known for _, one, _ in about)
         begun = max((one.events.final.get("window_steps", 0) for one in self.processes), default=0)
         has_spans = self.parts.rows > 0
         has_samples = self.stacks.rows.get("samples", 0) > 0

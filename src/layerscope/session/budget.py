@@ -25,7 +25,7 @@ from layerscope.model.units import three_digits
 from layerscope.session.converter import Converter
 
 DEFAULT_SHARE = 0.05
-LOWERED, EXCEEDED = "rate_lowered", "budget_exceeded"
+LOWERED, EXCEEDED, UNKEPT = "rate_lowered", "budget_exceeded", "budget_unkept"
 # Of the program, and of each of our processes: imports, and the first look at everything.
 START_S = 3.0
 STARTS_S = 2.0
@@ -109,9 +109,8 @@ class RateControl:
         self._learned: tuple[float, float] | None = None
 
     def begin_again(self) -> None:
-        """The recording has paused: what is measured now is no part of what was before."""
+        """The recording has paused: that is no part of any measurement."""
         self._begun = None
-        self._windows.clear()
 
     def is_due(self, at_s: float) -> bool:
         """Whether a measurement could end now, in seconds since the program began."""
@@ -180,10 +179,15 @@ def cpu_ns_of(pid: int) -> int | None:
 
 
 class Spent:
-    """CPU time of processes without their start, of those that have ended too."""
+    """CPU time of processes without their first `starts_s` seconds, of those that ended too."""
 
-    def __init__(self, cpu_ns_of: Callable[[int], int | None] = cpu_ns_of) -> None:
+    def __init__(
+        self,
+        cpu_ns_of: Callable[[int], int | None] = cpu_ns_of,
+        starts_s: float = STARTS_S,
+    ) -> None:
         self._cpu_ns_of = cpu_ns_of
+        self._starts_s = starts_s
         self._known: dict[int, tuple[float, int]] = {}  # since when, CPU time then
         self._total_ns = 0
 
@@ -191,11 +195,12 @@ class Spent:
         """What they have used until now; 0 among `pids` is none."""
         for pid in pids:
             now_ns = self._cpu_ns_of(pid) if pid else None
-            if now_ns is None:
+            if now_ns is None:  # another process may have its number next
+                self._known.pop(pid, None)
                 continue
             since_s, before_ns = self._known.setdefault(pid, (at_s, now_ns))
-            if at_s >= since_s + STARTS_S:
-                self._total_ns += now_ns - before_ns
+            if at_s >= since_s + self._starts_s:
+                self._total_ns += max(now_ns - before_ns, 0)
             self._known[pid] = since_s, now_ns
         return self._total_ns
 
@@ -211,14 +216,17 @@ class Budget:
         self._control = RateControl(asked.share, self._sampler.hz if self._sampler else LEAST_HZ)
         self._of_sampler, self._of_others = Spent(), Spent()
         self._changes: list[tuple[float, int]] = []  # seconds since the beginning, rate from then
-        self._handler_ns = 0
+        # What handlers of samples have used: in all, and as the sampler of now says it.
+        self._handler_ns = self._told_handler_ns = 0
         if self._sampler is not None:
             self._sampler.on_used = self._look
 
     def _look(self, program_ns: int, handler_ns: int) -> None:
         """Every second, with what the program and the handlers of samples in it have used."""
         sampler, session = self._sampler, self._session
-        self._handler_ns = handler_ns
+        is_same = handler_ns >= self._told_handler_ns
+        self._handler_ns += handler_ns - self._told_handler_ns if is_same else handler_ns
+        self._told_handler_ns = handler_ns
         at_s = self._at_s()
         if sampler is None or not session.start_ns:
             return
@@ -252,7 +260,9 @@ class Budget:
         the run was recorded, in words; None: the budget has left nothing out.
         """
         whole = self._control.whole
-        if self._asked.is_asked and whole.share > self._asked.share:
+        if self._asked.is_asked and self._sampler is None:
+            self._say(UNKEPT, self._unkept())
+        elif self._asked.is_asked and whole.share > self._asked.share:
             self._say(EXCEEDED, self._exceeded(whole))
         return None
 
@@ -271,9 +281,16 @@ class Budget:
             what += f", {between}{', '.join(rates)}"
         share = self._asked.share
         what += f", to keep the recording's own CPU time below {percent(share)} of the program's"
-        remedy = f"--budget {percent(2 * share)} keeps more of them, --budget none all"
+        remedy = f"{twice(share)} keeps more of them, --budget none all"
         lost = "some samples (sums are as exact, rare functions are seen less)"
         return Problem(STACKS, LOWERED, what, remedy, lost)
+
+    def _unkept(self) -> Problem:
+        what = (
+            f"nothing follows the budget of {percent(self._asked.share)}: there are no stacks, and "
+            "a recording with a window, or of a rank that a launcher starts, does not pause"
+        )
+        return Problem(OPERATORS, UNKEPT, what, "leave the window out, or the budget")
 
     def _exceeded(self, whole: Used) -> Problem:
         what = (
@@ -282,6 +299,11 @@ class Budget:
             f"{percent(whole.stacks_share)}, and only their rate follows it"
         )
         return Problem(OPERATORS, EXCEEDED, what, "record fewer layers (--without)")
+
+
+def twice(share: float) -> str:
+    """The option that allows twice as much."""
+    return f"--budget {percent(min(2 * share, 1.0)).replace(' ', '')}"
 
 
 def percent(share: float) -> str:

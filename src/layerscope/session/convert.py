@@ -195,24 +195,26 @@ def _follow(conversion: RunConversion) -> bool:
     from layerscope.session.free_cpus import FreeCpus
 
     enough_share = min(ENOUGH_SHARE, ENOUGH_BYTES / conversion.most_bytes)
-    waiting_share = min(2 * ENOUGH_SHARE, WAITING_BYTES / conversion.most_bytes)
+    waiting_share = min(ENOUGH_SHARE, WAITING_BYTES / conversion.most_bytes)
     free = FreeCpus()
     with (
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE,)) as guest,
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE_BEHIND,)) as less_so,
     ):
-        has_more, idle = False, 0
+        # `has_read`: there is something of a framework's profiler, which must not pile up.
+        has_more, has_read, idle = False, False, 0
         while not select.select([sys.stdin], [], [], 0 if has_more else POLL_S)[0]:
             backlog_share = conversion.backlog_share()
             is_free = free.of_late() >= LEAST_FREE_CPUS or backlog_share >= waiting_share
-            if is_free and (has_more or backlog_share >= enough_share):
+            if has_read or (is_free and (has_more or backlog_share >= enough_share)):
+                has_read = False
                 worker = less_so if backlog_share > BEHIND_SHARE else guest
                 has_more = worker.submit(_go_on, conversion).result()
             else:
                 idle += is_free
                 if is_free and idle == IDLE_POLLS:
                     guest.submit(_prepare_summary).result()
-                has_more = guest.submit(conversion.source.read_ahead).result()
+                has_more = has_read = guest.submit(conversion.source.read_ahead).result()
             if conversion.is_wrong:
                 return True
     return False

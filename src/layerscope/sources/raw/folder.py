@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from layerscope.model.events import Problem
-from layerscope.rawfile import json_files, raw_file, sampler_file
+from layerscope.rawfile import json_files, raw_file, sampler_file, windows
 from layerscope.rawfile.log_files import WINDOWS, has_logs, profiled_pids
 from layerscope.sources.raw.process import RawProcess
 
@@ -207,7 +207,9 @@ class RawRecording:
 
     def finish(self, session: dict[str, Any]) -> list[RawProcess]:
         """The recording is over: from now on the logs of its libraries are read too."""
-        new = self._folder.finish(session.get("pid"), "window" in self.options)
+        asked = windows.of_options(self.options)
+        has_window = asked is not None and asked.budget is None
+        new = self._folder.finish(session.get("pid"), has_window)
         is_free = not (self._is_asked or self._folder.has_given)
         if self._folder.step_mark and is_free:
             self.options["step_mark"] = self._folder.step_mark

@@ -74,9 +74,10 @@ class SampledFile(Struct):
     problems: list[dict[str, Any]] = field(default_factory=list)
     until_ns: int = -1  # all samples that began before this have been read
     ended: bool = False
+    came_to_end: bool = False  # its sampler was told to end
     _reader: raw_file.SpoolReader | None = None
     _before: _Predecessor | None = None
-    _follows: bool | None = None
+    _is_later: bool | None = None
     _known_as: dict[tuple[int, int], int] = field(
         default_factory=dict
     )  # (process, what it calls a code) -> the code
@@ -96,11 +97,11 @@ class SampledFile(Struct):
 
     @property
     def gap_ns(self) -> tuple[int, int] | None:
-        """From when until when there was no sampler, before the one that wrote this; None: it was
-        the first.
+        """From when until when there was no sampler, before the one that wrote this, though one was
+        wanted; None: this is the first, or the one before was told to end.
         """
         before = self._predecessor()
-        if before is None or "began_ns" not in self.settings or self._follows_session():
+        if before is None or before.came_to_end or "began_ns" not in self.settings:
             return None
         began_ns = int(self.settings["began_ns"])
         return min(max(before.until_ns, before.last_ns), began_ns), began_ns
@@ -138,7 +139,7 @@ class SampledFile(Struct):
         elif kind == sampler_file.PROBLEMS:
             self.problems += json.loads(payload)
         elif kind == sampler_file.END:
-            self.ended = True
+            self.ended = self.came_to_end = True
 
     def _add_rows(self, kind: int, rows: np.ndarray) -> None:
         if kind == sampler_file.PROCESSES:
@@ -212,12 +213,15 @@ class SampledFile(Struct):
             )
             self.codes.append(code if any(lengths) else self._earlier_code(code, known_as))
 
-    def _follows_session(self) -> bool:
-        """Whether there was a sampler only while the session had the window open."""
-        if self._follows is None:
+    def _was_closed(self) -> bool:
+        """Whether the window was closed before this sampler began: the session says when it is."""
+        if self._is_later is None:
             asked = windows.read(self.path.parent)
-            self._follows = asked is not None and asked.follows_session
-        return self._follows
+            is_first = "." not in self.path.name
+            self._is_later = asked is not None and (
+                asked.steered or (asked.follows_session and not is_first)
+            )
+        return self._is_later
 
     # -- the file of the sampler before ------------------------------------------------------------
 
@@ -253,7 +257,7 @@ class SampledFile(Struct):
         threads.
         """
         whole = np.flatnonzero(rows["flags"] & sampler_file.BEFORE)
-        if len(whole) and self._follows_session():  # nobody asked for what was before
+        if len(whole) and self._was_closed():  # nobody asked for what was before
             return rows.compress(rows["flags"] & sampler_file.BEFORE == 0)
         before = self._predecessor() if len(whole) else None
         if before is None:
