@@ -213,19 +213,33 @@ def _extract(
 
 @contextlib.contextmanager
 def complete_by_rename(base: Path, folder: Path) -> Iterator[Path]:
-    """A draft in `base` that becomes `folder`: nobody finds half a recording, and of two at once
-    both succeed.
-
-    What was there before had lost files, as happens to what lies in a temporary folder for long.
+    """A draft in `base` that becomes `folder`: nobody finds half a recording, and of several at
+    once all succeed. What another process has put there, and may be read already, stays.
     """
     draft = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=base))
     try:
         yield draft
-        shutil.rmtree(folder, ignore_errors=True)
         try:
             os.rename(draft, folder)
         except OSError:
-            if not folder.is_dir():  # another process was faster
+            if not folder.is_dir():
                 raise
+            if not _holds(folder, draft):
+                _replace(folder, draft)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _holds(folder: Path, draft: Path) -> bool:
+    """Whether `folder` has every file of `draft`: what lies in a temporary folder for long loses
+    some.
+    """
+    files = (file for file in draft.rglob("*") if file.is_symlink() or file.is_file())
+    return all(os.path.lexists(folder / file.relative_to(draft)) for file in files)
+
+
+def _replace(folder: Path, draft: Path) -> None:
+    """Put `draft` in the place of `folder`."""
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder.parent) as aside:
+        os.rename(folder, Path(aside) / folder.name)
+        os.rename(draft, folder)
