@@ -419,9 +419,7 @@ class RunConversion:
             )
             for one in self.processes
         ]
-        has_budget = self._window is not None and self._window.budget is not None
-        has_window = self._window is not None and not has_budget
-        self.allocations.in_windows = has_window or any(one.known for _, one, _ in about)
+        self.allocations.in_windows = any(one.known for _, one, _ in about)
         begun = max((one.events.final.get("window_steps", 0) for one in self.processes), default=0)
         has_spans = self.parts.rows > 0
         has_samples = self.stacks.rows.get("samples", 0) > 0
