@@ -261,12 +261,7 @@ class DrainerLink:
         """
         at, form = PAGE_FIELDS["window_steps"]
         with self._lock:
-            pages = [
-                fd
-                for handed in self._kept.values()
-                for message, fd in handed
-                if message["type"] == SEND_PROCESS
-            ]
+            pages = self._memory(SEND_PROCESS)
             return sum(struct.unpack(form, os.pread(fd, 8, at))[0] for fd in pages)
 
     @property
@@ -284,7 +279,7 @@ class DrainerLink:
         time.
         """
         with self._lock:
-            ends = {fd: ring_counts(fd)[0] for fd in self._rings()}
+            ends = {fd: ring_counts(fd)[0] for fd in self._memory(SEND_RING)}
         give_up = time.monotonic() + patience_s
         while ends and time.monotonic() < give_up:
             with self._lock:
@@ -371,7 +366,8 @@ class DrainerLink:
                 Drainer(theirs, Path(self._folder())).run()
             except (OSError, ValueError) as error:
                 left = sum(
-                    published - taken for published, taken in map(ring_counts, self._rings())
+                    published - taken
+                    for published, taken in map(ring_counts, self._memory(SEND_RING))
                 )
                 what = f"no drainer came to its end ({error})"
                 self._report(
@@ -382,12 +378,13 @@ class DrainerLink:
                 )
             sender.join()
 
-    def _rings(self) -> list[int]:
+    def _memory(self, kind: int) -> list[int]:
+        """What processes have handed over of this kind (`layout.SEND_RING` and others)."""
         return [
             fd
             for handed in self._kept.values()
             for message, fd in handed
-            if message["type"] == SEND_RING
+            if message["type"] == kind
         ]
 
     def _report(self, code: str, what: str, remedy: str, lost: str) -> None:

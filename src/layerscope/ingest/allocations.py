@@ -80,10 +80,8 @@ class AllocationIngest:
     were not all recorded. `left_out`, `left_out_bytes`: blocks that the table has no room for.
     """
 
-    def __init__(
-        self, tables: Path, texts: StringTable, most_bytes: float, in_windows: bool = False
-    ) -> None:
-        self.in_windows = in_windows
+    def __init__(self, tables: Path, texts: StringTable, most_bytes: float) -> None:
+        self.in_windows = False
         self.lost = self.left_out = self.left_out_bytes = self.stopped = self.with_losses = 0
         self._texts = texts
         self._most_bytes = MOST_SHARE * most_bytes

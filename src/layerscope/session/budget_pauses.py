@@ -31,7 +31,7 @@ from layerscope.session.step_costs import LEAST_STEPS, StepCosts
 
 PAUSED = "budget_pauses"
 # What it takes to make tables of a record, where the converter waits until the program leaves it a
-# CPU (benchmarks/results/total.md: 0.7 to 0.9 us).
+# CPU (benchmarks/results/drain.md, whole: 0.62 to 0.65 us of the converter, and the summary).
 _CONVERSION_NS = 800
 # A run may end in the middle of a stretch that is not paid for yet.
 ABOVE = 1.1

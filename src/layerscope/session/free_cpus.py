@@ -11,9 +11,21 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from layerscope.host.cgroup import group_of
 from layerscope.host.noise import cpu_time
+
+
+class _Reading(NamedTuple):
+    """At one time: idle ticks of the CPUs that we may use, None where the kernel does not tell; our
+    own CPU time; and how often the limit of the group has held somebody up.
+    """
+
+    at_s: float
+    idle_ticks: int | None
+    used_s: float
+    throttled: int
 
 
 class FreeCpus:
@@ -39,19 +51,16 @@ class FreeCpus:
         """
         before, now = self._before, self._read()
         self._before = now
-        passed_s = now[0] - before[0]
-        if now[1] is None or before[1] is None or passed_s <= 0:
+        passed_s = now.at_s - before.at_s
+        if now.idle_ticks is None or before.idle_ticks is None or passed_s <= 0:
             return math.inf
-        if now[3] > before[3]:
+        if now.throttled > before.throttled:
             return 0.0
-        idle_s = (now[1] - before[1]) / self._ticks
-        return (idle_s + now[2] - before[2]) / passed_s
+        idle_s = (now.idle_ticks - before.idle_ticks) / self._ticks
+        return (idle_s + now.used_s - before.used_s) / passed_s
 
-    def _read(self) -> tuple[float, int | None, float, int]:
-        """The time, idle ticks of the CPUs that we may use, our own CPU time, and how often the
-        limit of the group has held somebody up.
-        """
+    def _read(self) -> _Reading:
         times = cpu_time(self._root, os.sched_getaffinity(0))
         throttled = self._group.usage().throttled or 0
         idle = times.idle if times is not None else None
-        return self._passed_s(), idle, self._used_s(), throttled
+        return _Reading(self._passed_s(), idle, self._used_s(), throttled)
